@@ -1,0 +1,1 @@
+"""Start rings, drive load, break things, compare: whatever runs many peers at once."""

@@ -1,0 +1,224 @@
+"""`ringmq ring`: a ring of many peers as processes on this machine, as real as on many machines but for the wires.
+
+Owns the child processes from their start to their end. Knows a peer only by its command line, its output and the
+status it answers with; imports of it no more than the names of addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from experiments.children import Child
+from experiments.ports import choose_ports
+from overlay.errors import OverlayError
+from overlay.ids import MASK, Id, clockwise
+from overlay.leafset import HALF
+from overlay.node import ask_status
+from overlay.timing import PRESETS
+from peer.addresses import Address, format_address
+from peer.config import load
+
+HOST: Final = "127.0.0.1"
+MAX_PEERS: Final = 500
+"""At 40 MB each, 20 GB: what a large workstation holds. Larger rings are the simulator's."""
+STOP_S: Final = 6.0
+"""How long the peers have to say good-bye, before they are killed. Above a peer's own limit for it."""
+READY_S: Final = 30.0
+READY_S_PER_PEER: Final = 1.0
+"""How long a ring may take until it is whole: several times what two cores need."""
+ASK_S: Final = 3.0
+ASK_AT_ONCE: Final = 16
+"""Status questions under way at the same time: enough to keep two cores busy, few enough not to starve the ring."""
+PAUSE_S: Final = 0.1
+"""Between two rounds of questions to those peers that were not settled yet."""
+
+
+class LocalRing:
+    """Starts the peers, tells when they are one ring, and stops them."""
+
+    def __init__(self, ports: Sequence[int], options: Sequence[str], data: Path | None) -> None:
+        self.addresses: list[Address] = [(HOST, port) for port in ports]
+        self.children: list[Child] = []
+        self._options = options
+        self._data = data
+        # Nothing is ever written to it: its end is how the children learn that this process is gone.
+        self._pipe, self._parent_end = os.pipe()
+
+    async def start(self, on_active: Callable[[], None]) -> None:
+        """Start the first peer, and once it serves all others. Raises ClickException if one ends before it serves."""
+        await self._spawn(self.addresses[0])
+        await self._until_active(self.children[0], on_active)
+        for address in self.addresses[1:]:
+            await self._spawn(address)
+        await _all(self._until_active(child, on_active) for child in self.children[1:])
+
+    async def settle(self, on_settled: Callable[[], None]) -> None:
+        """Return when each peer is active and has the leaf set that the ids of all imply."""
+        limit = asyncio.Semaphore(ASK_AT_ONCE)
+
+        async def ask(child: Child) -> dict[str, Any]:
+            async with limit:
+                with contextlib.suppress(OverlayError):
+                    return await ask_status(child.address, ASK_S)
+            return {}
+
+        unsettled = list(self.children)
+        ids: dict[Child, Id] = {}
+        while True:
+            self._refuse_dead(unsettled)
+            answers = dict(zip(unsettled, await asyncio.gather(*map(ask, unsettled)), strict=True))
+            ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
+            if len(ids) == len(self.children):
+                points = set(ids.values())
+                settled = {child for child, answer in answers.items() if answer and is_settled(answer, points)}
+                for _ in settled:
+                    on_settled()
+                unsettled = [child for child in unsettled if child not in settled]
+            if not unsettled:
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Report each child that ends, until `stop` is set. Raises ClickException when none is left."""
+        alive = set(self.children)
+        stopping = asyncio.create_task(stop.wait())
+        endings = {asyncio.create_task(child.ended.wait()): child for child in self.children}
+        try:
+            while alive:
+                done, _ = await asyncio.wait({stopping, *endings}, return_when=asyncio.FIRST_COMPLETED)
+                if stopping in done:
+                    return
+                for child in [endings.pop(task) for task in done]:
+                    alive.discard(child)
+                    click.echo(f"ringmq: {child} ended: {child.fate}", err=True)
+        finally:
+            for task in (stopping, *endings):
+                task.cancel()
+        raise click.ClickException("no peer is left")
+
+    async def stop(self) -> None:
+        """End all children, politely at first, and wait for them. Also those that are paused."""
+        for child in self.children:
+            child.send(signal.SIGTERM)
+            child.send(signal.SIGCONT)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await asyncio.gather(*(child.ended.wait() for child in self.children))
+        except TimeoutError:
+            for child in self.children:
+                child.send(signal.SIGKILL)
+            await asyncio.gather(*(child.ended.wait() for child in self.children))
+        os.close(self._parent_end)
+        os.close(self._pipe)
+
+    async def _spawn(self, address: Address) -> None:
+        number = len(self.children)
+        join = ["--join", format_address(self.addresses[0])] if number else []
+        data = ["--data", str(self._data / f"peer-{number + 1:03}")] if self._data else []
+        self.children.append(await Child.start(address, [*self._options, *join, *data], self._pipe))
+
+    async def _until_active(self, child: Child, on_active: Callable[[], None]) -> None:
+        waits = [asyncio.create_task(child.active.wait()), asyncio.create_task(child.ended.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        self._refuse_dead([child])
+        on_active()
+
+    def _refuse_dead(self, children: Collection[Child]) -> None:
+        for child in children:
+            if child.ended.is_set():
+                raise click.ClickException(f"{child} did not start: {child.fate}")
+
+
+async def _all(waits: Iterator[Any]) -> None:
+    """Wait for all, or until the first one fails; its error is raised and the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def expected_leaves(point: Id, points: Collection[Id], half: int = HALF) -> set[Id]:
+    """The members of the leaf set of `point`, if the ring consists of these points."""
+    offsets = sorted(clockwise(point, other) for other in points if other != point)
+    return {Id((point + offset) & MASK) for offset in (*offsets[:half], *offsets[-half:])}
+
+
+def is_settled(status: Mapping[str, Any], points: Collection[Id]) -> bool:
+    """Whether a peer of this status serves keys and knows exactly the neighbours it should."""
+    sides = status["leaves"]
+    leaves = {Id.parse(leaf["id"]) for side in ("clockwise", "counterclockwise") for leaf in sides[side]}
+    return bool(status["active"]) and leaves == expected_leaves(Id.parse(status["id"]), points)
+
+
+async def _run(local_ring: LocalRing) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(_start(local_ring))
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await local_ring.watch(stop)
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await asyncio.wait({starting})  # what it was starting is a child, or ended, before all are stopped
+        await local_ring.stop()
+
+
+async def _start(local_ring: LocalRing) -> None:
+    count = len(local_ring.addresses)
+    limit_s = READY_S + READY_S_PER_PEER * count
+    try:
+        async with asyncio.timeout(limit_s):
+            with click.progressbar(length=2 * count, label="starting", file=sys.stderr) as bar:
+                await local_ring.start(lambda: bar.update(1))
+                bar.label = "settling"
+                await local_ring.settle(lambda: bar.update(1))
+    except TimeoutError:
+        raise click.ClickException(f"{count} peers were not one ring after {limit_s:g} s") from None
+    first, last = local_ring.addresses[0], local_ring.addresses[-1]
+    click.echo(f"ready: {count} peers, overlay {HOST}:{first[1]}-{last[1]}")
+
+
+@click.command()
+@click.option("--peers", type=click.IntRange(1, MAX_PEERS), default=12, show_default=True, help="How many.")
+@click.option(
+    "--overlay-port",
+    type=click.IntRange(0, 65535),
+    default=4883,
+    show_default=True,
+    help="That of the first peer; the others take those after it. 0: free ones.",
+)
+@click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers gets one delay.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses the delays.")
+@click.option(
+    "--timing", type=click.Choice(list(PRESETS)), default="local", show_default=True, help="Periods, timeouts."
+)
+@click.option(
+    "--data", type=click.Path(path_type=Path), metavar="DIR", help="Keep the peers' data there, a folder each."
+)
+def ring(peers: int, overlay_port: int, delay: str | None, seed: int, timing: str, data: Path | None) -> None:
+    """Run a ring of peers on this machine until Ctrl-C."""
+    settings: dict[str, object] = {"timing": timing, "delay_seed": seed} | ({"delay": delay} if delay else {})
+    load(None, settings)
+    options = [text for name, value in settings.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    ports = choose_ports(overlay_port, peers)
+    asyncio.run(_run(LocalRing(ports, [*options, "--log-level", "warning"], data)))

@@ -1,0 +1,329 @@
+"""The virtual world: cores, a clock, a network, and the things that go wrong.
+
+One heap of events in the order of their virtual time; a step is one message or one tick given to one core. Everything
+random comes from one seed, so the same seed gives the same trace, whatever PYTHONHASHSEED; `digest` proves it. A
+broken invariant is raised with the seed and the last events.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from random import Random
+from typing import Final
+
+from experiments.simulator.checks import Checks, InvariantBroken
+from experiments.simulator.network import Network, Weather
+from overlay.ids import ID_BITS, Id
+from overlay.leafset import HALF
+from overlay.messages import Message, Peer, Route
+from overlay.ring import Ring
+from overlay.timing import Timing
+
+LAST_EVENTS: Final = 60
+"""Events shown with a failure."""
+
+Delivery = Callable[["Node", Route], None]
+
+
+class Tick:
+    """The event of a core's deadline."""
+
+
+class Broken:
+    """The event of a link that broke or could not be opened."""
+
+
+class SimulatedRing(Ring):
+    """A ring that shows whole routed messages, with their hops, to the simulator."""
+
+    __slots__ = ("node",)
+
+    def arrived(self, route: Route) -> None:
+        if isinstance(route.body, bytes):
+            self.node.world.on_delivery(self.node, route)
+        super().arrived(route)
+
+
+class Node:
+    """A peer of the world: its core, and what the world does to it."""
+
+    __slots__ = ("alive", "backlog", "checked", "number", "paused", "peer", "ring", "sent", "undelivered", "wake", "world")
+
+    def __init__(self, world: World, number: int, peer: Peer, half: int) -> None:
+        self.world = world
+        self.number = number
+        self.peer = peer
+        self.ring = SimulatedRing(peer, world.timing, self, half)
+        self.ring.node = self
+        self.alive = True
+        self.paused = False
+        self.backlog: list[tuple[Peer, object]] = []
+        self.wake = inf
+        self.checked = 0
+        self.sent = 0
+        self.undelivered = 0
+
+    # The application of the ring: deliveries are seen by SimulatedRing, the rest is of no interest here.
+
+    def deliver(self, key: Id, payload: bytes, origin: Peer) -> None: ...
+    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+        return True
+
+    def receive(self, sender: Peer, payload: bytes) -> None: ...
+    def undeliverable(self, key: Id, payload: bytes) -> None:
+        self.undelivered += 1
+
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
+    def activity_changed(self, active: bool) -> None: ...
+
+
+class World:
+    """Build peers with `add`, let them `join`, move time with `run`; then hurt them."""
+
+    def __init__(
+        self, seed: int, timing: Timing, weather: Weather | None = None, *, strict: bool = True, half: int = HALF
+    ) -> None:
+        self.seed = seed
+        self.timing = timing
+        self.random = Random(seed)
+        self.network = Network(weather or Weather(), Random(self.random.getrandbits(64)))
+        self.checks = Checks(strict, timing.stabilise_s)
+        self.half = half
+        self.now = 0.0
+        self.steps = 0
+        self.digest = 0
+        self.sent: Counter[str] = Counter()
+        self.nodes: dict[Id, Node] = {}
+        self.on_delivery: Delivery = self._ignore_delivery
+        self.wall_s = 0.0
+        self._events: list[tuple[float, int, Node, Peer | None, object]] = []
+        self._entries = count()
+        self._numbers = count()
+        self._last: deque[tuple[float, int, Peer | None, object]] = deque(maxlen=LAST_EVENTS)
+        self._kinds: dict[type, int] = {}
+
+    def _ignore_delivery(self, node: Node, route: Route) -> None:
+        self.checks.delivered(node.ring, route.key)
+
+    # Peers
+
+    def add(self, point: Id | None = None) -> Node:
+        """A new peer that knows nobody yet."""
+        number = next(self._numbers)
+        if point is None:
+            point = Id(self.random.getrandbits(ID_BITS))
+        boot = number if point in self.nodes else 0
+        peer = Peer(point, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
+        node = self.nodes[point] = Node(self, number, peer, self.half)
+        self.checks.started(node.ring)
+        return node
+
+    def found(self, node: Node) -> None:
+        node.ring.found(self.now)
+        self._after(node)
+
+    def join(self, node: Node, contact: Node) -> None:
+        node.ring.join(contact.peer, self.now)
+        self._after(node)
+
+    def settle(self, node: Node, leaves: list[Peer], entries: list[Peer]) -> None:
+        """Make the peer an old member of a ring that was there before."""
+        node.ring.settled(leaves, entries, self.now)
+        self._after(node)
+
+    def meet(self, node: Node, other: Node) -> None:
+        node.ring.meet(other.peer, self.now)
+        self._after(node)
+
+    def route(self, node: Node, key: Id, payload: bytes) -> bool:
+        accepted = node.ring.route(key, payload, self.now)
+        self._after(node)
+        return accepted
+
+    def live(self) -> list[Node]:
+        return [node for node in self.nodes.values() if node.alive]
+
+    # What goes wrong
+
+    def crash(self, node: Node) -> None:
+        """It stops for ever; silently, unless the weather has resets."""
+        node.alive = False
+        self.checks.stopped(node.peer.id)
+        if self.network.weather.resets:
+            for peer in node.ring.leaves:
+                other = self.nodes.get(peer.id)
+                if other is not None and other.alive:
+                    self._push(self.network.delay(node.peer.id, peer.id), other, node.peer, Broken)
+
+    def restart(self, node: Node, contact: Node) -> Node:
+        """The same id starts again with empty hands."""
+        assert not node.alive
+        again = self.add(node.peer.id)
+        self.join(again, contact)
+        return again
+
+    def leave(self, node: Node) -> None:
+        """It says goodbye and stops."""
+        node.ring.leave(self.now)
+        self._post(node)
+        node.alive = False
+        self.checks.stopped(node.peer.id)
+
+    def pause(self, node: Node) -> None:
+        """The process is stopped; its messages pile up."""
+        node.paused = True
+        self.checks.stopped(node.peer.id)
+
+    def resume(self, node: Node) -> None:
+        node.paused = False
+        self.checks.started(node.ring)
+        backlog, node.backlog = node.backlog, []
+        node.wake = self.now
+        node.ring.tick(self.now)
+        self._after(node, force=True)
+        for sender, event in backlog:
+            self._push(0.0, node, sender, event)
+
+    # Time
+
+    def run(self, until: float, done: Callable[[], bool] | None = None, every_s: float = 0.0) -> bool:
+        """Let time pass. With `done`, look every `every_s` and stop early; whether it was done."""
+        if done is None:
+            self._advance(until)
+            return True
+        while not done():
+            if self.now >= until:
+                return False
+            self._advance(min(until, self.now + every_s))
+        return True
+
+    def _advance(self, until: float) -> None:
+        started = time.perf_counter()
+        events = self._events
+        with _no_garbage_collection():
+            try:
+                while events and events[0][0] <= until:
+                    moment, _, node, sender, event = heappop(events)
+                    self.now = moment
+                    self._step(node, sender, event)
+            except Exception as broken:
+                broken.add_note(self.story())
+                raise
+            finally:
+                self.wall_s += time.perf_counter() - started
+        self.now = until
+
+    def _step(self, node: Node, sender: Peer | None, event: object) -> None:
+        now = self.now
+        if not node.alive:
+            if sender is not None and event is not Broken and self.network.weather.resets:
+                asker = self.nodes.get(sender.id)
+                if asker is not None and asker.alive:
+                    self._push(self.network.delay(node.peer.id, sender.id), asker, node.peer, Broken)
+            return
+        if node.paused:
+            if sender is not None:
+                node.backlog.append((sender, event))
+            return
+        if sender is None:
+            if node.wake != now:
+                return
+            node.ring.tick(now)
+        elif event is Broken:
+            node.ring.link_lost(sender, now, refused=True)
+        else:
+            node.ring.receive(sender, event, now)  # type: ignore[arg-type]
+        self.steps += 1
+        kinds = self._kinds
+        kind = kinds.setdefault(event.__class__, len(kinds))
+        self.digest = hash((self.digest, now, node.number, kind))
+        self._last.append((now, node.number, sender, event))
+        self._after(node)
+
+    def _after(self, node: Node, force: bool = False) -> None:
+        ring = node.ring
+        self._post(node)
+        deadline = ring.deadline()
+        if deadline < node.wake or node.wake <= self.now:
+            node.wake = deadline
+            heappush(self._events, (deadline, next(self._entries), node, None, Tick))
+        if force or ring.version != node.checked:
+            node.checked = ring.version
+            self.checks.step(ring, self.now)
+
+    def _post(self, node: Node) -> None:
+        outbox = node.ring.take_outbox()
+        if not outbox:
+            return
+        now, nodes, me = self.now, self.nodes, node.peer
+        fates, events, entries, sent = self.network.fates, self._events, self._entries, self.sent
+        node.sent += len(outbox)
+        for peer, message in outbox:
+            sent[_kind(message)] += 1
+            receiver = nodes.get(peer.id)
+            if receiver is not None:
+                for delay in fates(me.id, peer.id, now):
+                    heappush(events, (now + delay, next(entries), receiver, me, message))
+
+    def _push(self, delay: float, node: Node, sender: Peer, event: object) -> None:
+        heappush(self._events, (self.now + delay, next(self._entries), node, sender, event))
+
+    # Telling
+
+    @property
+    def messages(self) -> int:
+        return sum(self.sent.values())
+
+    @property
+    def events_per_s(self) -> float:
+        return self.steps / self.wall_s if self.wall_s else 0.0
+
+    def story(self) -> str:
+        """The seed and the last events: what is needed to see a failure again."""
+        lines = [f"seed {self.seed}, at {self.now:.6f} s, after {self.steps} steps; the last events:"]
+        for moment, number, sender, event in self._last:
+            lines.append(f"  {moment:.6f} peer {number} <- {sender or 'clock'}: {_told(event)}")
+        return "\n".join(lines)
+
+
+
+
+def _kind(message: Message) -> str:
+    """The name a message is counted under; routed ones by what they carry."""
+    if isinstance(message, Route):
+        return "Lookup" if isinstance(message.body, bytes) else message.body.__class__.__name__
+    return message.__class__.__name__
+
+
+def _told(event: object) -> str:
+    """An event in one short line: ids by their first digits, lists by their length."""
+    if isinstance(event, type):
+        return event.__name__
+    parts = []
+    for field in event.__struct_fields__:  # type: ignore[attr-defined]
+        value = getattr(event, field)
+        told = value.short() if isinstance(value, Id) else f"{len(value)}" if isinstance(value, tuple) else str(value)
+        parts.append(f"{field}={told[:40]}")
+    return f"{event.__class__.__name__}({', '.join(parts)})"
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Cores make no cycles while they run; scanning 10^5 of them for some would take most of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+__all__ = ["InvariantBroken", "Node", "World"]

@@ -1,0 +1,40 @@
+"""What a core means to do later: a heap of due times. Knows no clock; `now` is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import inf
+
+Action = Callable[[float, object], None]
+
+
+class Agenda:
+    """Actions in the order of their time, those of the same time in the order of their entry.
+
+    There is no cancelling: an action that finds itself overtaken does nothing.
+    """
+
+    __slots__ = ("_count", "_due")
+
+    def __init__(self) -> None:
+        self._due: list[tuple[float, int, Action, object]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def at(self, due: float, action: Action, subject: object = None) -> None:
+        self._count += 1
+        heappush(self._due, (due, self._count, action, subject))
+
+    def deadline(self) -> float:
+        """When `run` is wanted next; infinity when nothing is planned."""
+        return self._due[0][0] if self._due else inf
+
+    def run(self, now: float) -> None:
+        """Do all that is due. An action may plan others; what it plans for `now` is done too."""
+        due = self._due
+        while due and due[0][0] <= now:
+            _, _, action, subject = heappop(due)
+            action(now, subject)

@@ -1,0 +1,110 @@
+"""Every knob of a peer's overlay, with its unit and what it trades."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from overlay.errors import OverlayError
+from overlay.handshake import MAX_RING_CHARS
+from overlay.ids import Id
+from overlay.messages import MAX_HOST
+from overlay.timing import LAN, Timing
+
+Address = tuple[str, int]
+
+
+def show(address: Address) -> str:
+    """HOST:PORT, with brackets around an IPv6 address."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether a host stands for all addresses of this machine, which nobody can dial."""
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverlayConfig:
+    """A wrong value raises OverlayError with one line that names the field, the value and what would be right."""
+
+    id: Id
+    boot: int
+    """Grows with each start of the process, so that the old one's address and connections lose."""
+    listen: Address
+    """Port 0 lets the system choose; Node.address tells which."""
+    advertise: str | None = None
+    """The host name or address that others are told; None: the listen host (not allowed for 0.0.0.0)."""
+    ring: str = "ringmq"
+    """Peers of another ring's name are refused."""
+    seeds: tuple[Address, ...] = ()
+    """Whom to ask for the ring. None: found one. The peer whose own address comes first founds it when no other
+    seed answers as part of a ring within 2 join_s, so that all peers may be started with the same list."""
+    timing: Timing = LAN
+    delay_s: tuple[float, float] | None = None
+    """Emulated latency: each pair of peers gets one delay out of this range, by delay_seed and the two ids."""
+    delay_seed: int = 0
+    discovery: bool = True
+    """Whether the kademlia side-channel (UDP, same port number) runs. Without it, a ring that lost all its seeds can
+    be found through no other peer."""
+    tls_server: ssl.SSLContext | None = None
+    tls_client: ssl.SSLContext | None = None
+
+    max_frame_bytes: int = 16 << 20
+    """The largest frame, in and out. Each link may hold one incomplete frame, so it is the memory a hostile peer can
+    take per link; above MQTT payloads in practice."""
+    max_link_buffer_bytes: int = 16 << 20
+    """What may wait for a slow peer. Parcels beyond are pushed back to their sender; control messages have a quarter
+    more, and beyond that the link is closed as stuck. More rides out longer hiccups and costs memory per slow peer."""
+    max_links: int = 2048
+    """Open links. An inbound one beyond is refused; an outbound one closes the least used. Each takes a file
+    descriptor: mind `ulimit -n`."""
+    max_strangers: int = 128
+    """Inbound connections that have not said HELLO yet; beyond, a new one is closed at once."""
+    max_dials: int = 256
+    """Outbound connections being opened; beyond, messages for yet another peer are refused."""
+    handshake_s: float = 3.0
+    """From dialling to an open link, and from accepting to HELLO. Above two round trips and a lost packet (1 s)."""
+    idle_link_s: float = 60.0
+    """A link over which nothing went either way for so long is closed. Neighbours talk each heartbeat and so keep
+    theirs. Shorter frees descriptors, longer saves handshakes and notices crashes at once."""
+    linger_s: float = 2.0
+    """How long a closed link may take to flush and to hear out the other side."""
+    redial_s: float = 0.2
+    """After a failed dial, parcels for that peer are refused for so long instead of dialling for each."""
+
+    def __post_init__(self) -> None:
+        self._check("listen", self.listen, bool(self.listen[0]) and 0 <= self.listen[1] <= 65535, "(host, 0 to 65535)")
+        self._check("boot", self.boot, 0 <= self.boot < 1 << 63, "0 to 2^63 - 1")
+        self._check("ring", self.ring, 0 < len(self.ring) <= MAX_RING_CHARS, f"1 to {MAX_RING_CHARS} characters")
+        if self.advertise is None:
+            self._check("advertise", None, not is_wildcard(self.listen[0]), "a host others can dial, as "
+                        f"{show(self.listen)} listens on all addresses")  # fmt: skip
+        host = self.advertise if self.advertise is not None else self.listen[0]
+        usable = 0 < len(host) <= MAX_HOST and not is_wildcard(host)
+        self._check("advertise", host, usable, "a host that others can dial")
+        for seed in self.seeds:
+            self._check("seeds", seed, bool(seed[0]) and 1 <= seed[1] <= 65535, "(host, 1 to 65535)")
+        if self.delay_s is not None:
+            self._check(
+                "delay_s", self.delay_s, 0 <= self.delay_s[0] <= self.delay_s[1] <= 60, "0 <= low <= high <= 60"
+            )
+        self._check("delay_seed", self.delay_seed, abs(self.delay_seed) < 1 << 64, "less than 2^64")
+        self._check("max_frame_bytes", self.max_frame_bytes, 65536 <= self.max_frame_bytes < 1 << 31, "64 KiB to 2 GiB")
+        for name in ("max_link_buffer_bytes", "max_links", "max_strangers", "max_dials"):
+            self._check(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+        for name in ("handshake_s", "idle_link_s", "linger_s", "redial_s"):
+            self._check(name, getattr(self, name), getattr(self, name) > 0, "above 0")
+
+    def _check(self, field: str, value: object, right: bool, wanted: str) -> None:
+        if not right:
+            raise OverlayError(f"overlay {field}: {value!r} will not do, it must be {wanted}")
+
+    @property
+    def advertised_host(self) -> str:
+        return self.listen[0] if self.advertise is None else self.advertise

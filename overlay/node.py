@@ -1,0 +1,246 @@
+"""The shell around a ring core: its sockets, its clock, its one timer.
+
+Everything that happens (a message, a broken link, the time) becomes a call into the core, after which the core's
+outbox goes to the links. Plain calls: no task and no queue between a socket and the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from overlay.config import Address, OverlayConfig, is_wildcard, show
+from overlay.discovery import Discovery
+from overlay.errors import OverlayError
+from overlay.frames import Kind
+from overlay.handshake import Hello
+from overlay.ids import Id
+from overlay.links import Links
+from overlay.messages import Message, Peer
+from overlay.notices import Notices, logger
+from overlay.questions import ask_status, introduce
+from overlay.ring import Application, Ring
+from overlay.seeds import Seeds
+from overlay.status import describe
+from overlay.timing import Timing
+
+__all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
+
+MIN_TIMER_S: Final = 0.001
+"""The timer never runs faster: a core whose deadline does not move must not spin."""
+
+Core = Callable[[Peer, Timing, Application], Ring]
+
+
+class Node:
+    """A peer's overlay: listens, links, keeps the core's time. Create inside a running event loop.
+
+    `ring` and `address` exist once `start` has returned. After a call to the core that is not made through here, and
+    not from within a callback of the application, call `settled`.
+    """
+
+    ring: Ring
+    address: Address
+
+    def __init__(self, config: OverlayConfig, application: Application, core: Core = Ring) -> None:
+        self._config = config
+        self._application = application
+        self._core = core
+        self._loop = asyncio.get_running_loop()
+        self._notices = Notices()
+        self._links = Links(config, self, self._notices)
+        self._seeds: Seeds | None = None
+        self._discovery: Discovery | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._armed = math.inf
+        self._inside = False
+        """In a call of the core, so that what the application does there is sent afterwards."""
+        self._draining = False
+        self._stopped = False
+        self._began_at = self._loop.time()
+        self._activated = asyncio.Event()
+
+    # -- life
+
+    async def start(self) -> None:
+        """Listen and begin to join. Raises OverlayError with one clear line (port in use, bad address, …)."""
+        try:
+            port = await self._links.bind()
+            me = Peer(self._config.id, self._config.advertised_host, port, self._config.boot)
+            self.address = (me.host, me.port)
+            self.ring = self._core(me, self._config.timing, self._application)
+            await self._links.serve(me)
+            self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._notices)
+            if self._config.discovery:
+                self._discovery = Discovery(self._config, self, self._notices)
+                await self._discovery.start(port, self._seeds.others)
+            self._seeds.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Tell the neighbours, flush, close everything. Idempotent."""
+        if self._stopped:
+            return
+        self._stopped = True
+        if self._seeds is not None:
+            await self._seeds.stop()
+        if self._discovery is not None:
+            await self._discovery.stop()
+        if hasattr(self, "ring"):
+            self._tell(self.ring.leave, self._loop.time())
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._links.close()
+
+    async def wait_active(self, timeout_s: float) -> None:
+        """Return once this peer serves keys. Raises OverlayError when that takes too long."""
+        try:
+            await asyncio.wait_for(self._activated.wait(), timeout_s)
+        except TimeoutError:
+            seeds = ", ".join(show(seed) for seed in self._config.seeds) or "none"
+            raise OverlayError(f"no member of ring {self._config.ring!r} after {timeout_s:g} s; seeds: {seeds}") from None
+
+    async def _own_addresses(self, port: int) -> frozenset[Address]:
+        """Under which names this peer may find itself among its seeds, as far as one can tell without dialling."""
+        hosts = {self._config.listen[0], self._config.advertised_host}
+        for host in tuple(hosts):
+            with contextlib.suppress(OSError, UnicodeError):
+                hosts.update(str(info[4][0]) for info in await self._loop.getaddrinfo(host, port))
+        return frozenset((host, port) for host in hosts if not is_wildcard(host))
+
+    # -- what the layer above may ask
+
+    def send(self, peer: Peer, payload: bytes) -> bool:
+        """Send bytes to a peer whose address is known. False: it is slow or away, and nothing was queued."""
+        if peer.id != self.ring.me.id:
+            return self._links.send_bytes(peer, Kind.PARCEL, payload)
+        self._application.receive(self.ring.me, payload)
+        return True
+
+    def room(self, peer: Id) -> int:
+        """How many bytes `send` would take for that peer now."""
+        return self._links.room(peer)
+
+    def route(self, key: Id, payload: bytes) -> bool:
+        """Send bytes to the owner of a key. False: too many such messages are on their way, try later."""
+        taken = self.ring.route(key, payload, self._loop.time())
+        self.settled()
+        return taken
+
+    @property
+    def active(self) -> bool:
+        return self.ring.active
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """Of the shell; those of the core are in `ring.statistics()`."""
+        return dict(self._notices.counters)
+
+    def pause_reading(self) -> None:
+        """Take nothing in from other peers. Longer than silence_s, and this peer is taken for dead."""
+        self._links.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._links.resume_reading()
+
+    def status(self) -> dict[str, Any]:
+        """A JSON-able snapshot: what `ringmq status --json` prints."""
+        uptime_s = self._loop.time() - self._began_at
+        return describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
+
+    # -- what the links tell
+
+    def received(self, sender: Peer, message: Message) -> None:
+        self._inside = True
+        try:
+            self.ring.receive(sender, message, self._loop.time())
+        except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
+            self._notices.failed("core_errors")
+        self._inside = False
+        self._drain()
+
+    def settled(self) -> None:
+        """Send what the core wants sent, and see when it wants to be called next."""
+        if not self._inside:
+            self._drain()
+            self._rearm()
+
+    def lost(self, peer: Peer, refused: bool) -> None:
+        self._tell(self.ring.link_lost, peer, self._loop.time(), refused)
+
+    def status_body(self) -> bytes:
+        return msgspec.json.encode(self.status())
+
+    # -- what the seeds and discovery tell
+
+    async def introduce(self, address: Address) -> Hello:
+        return await introduce(self._config, self.ring.me, self.ring.active, address)
+
+    def introduced(self, hello: Hello) -> None:
+        """Somebody answered. Only one that is part of a ring can help to join it."""
+        if self.ring.active:
+            self._tell(self.ring.meet, hello.peer, self._loop.time())
+        elif hello.active:
+            self._tell(self.ring.join, hello.peer, self._loop.time())
+
+    def linked(self, peer: Id) -> bool:
+        return self._links.get(peer) is not None
+
+    def found(self) -> None:
+        self._tell(self.ring.found, self._loop.time())
+
+    # -- the core
+
+    def _tell(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call the core for something that happened outside: no caller could handle what it raises."""
+        outer, self._inside = self._inside, True
+        try:
+            call(*arguments)
+        except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
+            self._notices.failed("core_errors")
+        self._inside = outer
+        self.settled()
+
+    def _drain(self) -> None:
+        """Hand the outbox to the links. What that causes (a link found stuck) is drained in the same loop."""
+        if self._draining:
+            return
+        self._draining = True
+        links, ring = self._links, self.ring
+        try:
+            while outbox := ring.take_outbox():
+                links.me, links.active = ring.me, ring.active
+                for peer, message in outbox:
+                    links.send(peer, message)
+        except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
+            self._notices.failed("send_errors")
+        finally:
+            self._draining = False
+        if links.active is not ring.active or links.me is not ring.me:
+            links.me, links.active = ring.me, ring.active
+        if ring.active is not self._activated.is_set():
+            (self._activated.set if ring.active else self._activated.clear)()
+
+    def _rearm(self) -> None:
+        """A timer that fires too early is cheap; one that would fire too late is set anew."""
+        deadline = self.ring.deadline()
+        if deadline < self._armed and not self._stopped:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._armed = max(deadline, self._loop.time() + MIN_TIMER_S)
+            self._timer = self._loop.call_at(self._armed, self._tick)
+
+    def _tick(self) -> None:
+        self._armed, self._timer = math.inf, None
+        now = self._loop.time()
+        if self.ring.deadline() <= now + MIN_TIMER_S:
+            self._tell(self.ring.tick, now)
+        else:
+            self._rearm()

@@ -1,0 +1,47 @@
+"""What went wrong from outside: counted always, logged once.
+
+A misbehaving peer must not fill the log, nor memory with the list of what was logged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+import structlog
+
+logger = structlog.get_logger("overlay")
+
+MAX_REMEMBERED: Final = 1024
+"""Distinct (event, who) pairs that are logged; what comes after is only counted."""
+
+
+class Notices:
+    """Counts events by name; the first of each event and culprit is a log line as well."""
+
+    __slots__ = ("_logged", "counters")
+
+    def __init__(self) -> None:
+        self.counters: Counter[str] = Counter()
+        self._logged: set[tuple[str, str]] = set()
+
+    def count(self, event: str, amount: int = 1) -> None:
+        self.counters[event] += amount
+
+    def warn(self, event: str, who: object, why: str) -> None:
+        """Count, and log unless this event was logged for this culprit before."""
+        self.counters[event] += 1
+        key = (event, str(who))
+        if key in self._logged or len(self._logged) >= MAX_REMEMBERED:
+            return
+        self._logged.add(key)
+        logger.warning(event, peer=key[1], reason=why)
+
+    def forgive(self, event: str, who: object) -> None:
+        """It went well again: the next time is worth a line."""
+        self._logged.discard((event, str(who)))
+
+    def failed(self, event: str) -> None:
+        """To be called in an `except` block: our own code, or the application's, raised."""
+        self.counters[event] += 1
+        logger.exception(event)

@@ -1,0 +1,98 @@
+"""Whose a key is: the peers closest to the keys that the layer above watches, and word when they change.
+
+The coordinator of a topic and its shadows are the S+1 peers closest to the topic's key; this is how they learn that
+they are, or no longer are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sortedcontainers import SortedDict
+
+from overlay.errors import OverlayError
+from overlay.ids import Id, nearness
+from overlay.messages import Peer
+from overlay.state import State
+
+MAX_OWNERS: Final = 16
+"""One side of the leaf set: farther out the leaf set cannot tell who is closest."""
+
+Change = Callable[[Id, tuple[Peer, ...]], None]
+
+
+class Watch:
+    """A watched key and who was closest to it last."""
+
+    __slots__ = ("count", "owners")
+
+    def __init__(self, count: int, owners: tuple[Peer, ...]) -> None:
+        self.count = count
+        self.owners = owners
+
+
+class Ownership:
+    """Answers `owners` for any key near this peer, and tells of changes for the watched ones."""
+
+    __slots__ = ("_on_change", "_state", "_watched", "_widest")
+
+    def __init__(self, state: State, on_change: Change) -> None:
+        self._state = state
+        self._on_change = on_change
+        self._watched: SortedDict[Id, Watch] = SortedDict()
+        self._widest = 0
+
+    def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
+        """The peers closest to the key, the owner first, as far as this peer knows.
+
+        True for keys that it or one of its direct neighbours owns. Raises OverlayError for more than MAX_OWNERS.
+        """
+        if not 1 <= count <= MAX_OWNERS:
+            raise OverlayError(f"owners of a key: {count} asked for, 1 to {MAX_OWNERS} can be told")
+        state = self._state
+        nearest = state.leaves.nearest(key, count)
+        return tuple(sorted((*nearest, state.me), key=lambda peer: nearness(key, peer.id))[:count])
+
+    def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
+        """From now on tell of changes among the `count` closest; returns who they are."""
+        owners = self.owners(key, count)
+        self._watched[key] = Watch(count, owners)
+        self._widest = max(self._widest, count)
+        return owners
+
+    def unwatch(self, key: Id) -> None:
+        self._watched.pop(key, None)
+
+    def changed(self, entered: Peer | None, left: Peer | None) -> None:
+        """The leaf set has changed by these: look at the keys that may care."""
+        if not self._watched:
+            return
+        for peer in (entered, left):
+            if peer is not None:
+                for key in list(self._keys_near(peer)):
+                    self._look_at(key)
+
+    def _look_at(self, key: Id) -> None:
+        watch = self._watched.get(key)
+        if watch is None:
+            return
+        owners = self.owners(key, watch.count)
+        if owners != watch.owners:
+            watch.owners = owners
+            self._on_change(key, owners)
+
+    def _keys_near(self, peer: Peer) -> Iterator[Id]:
+        """The watched keys to which this peer can be among the closest: those up to as many peers away as are asked."""
+        points = sorted({self._state.me.id, peer.id, *(member.id for member in self._state.leaves)})
+        if len(points) <= 2 * self._widest:
+            yield from self._watched
+            return
+        place = points.index(peer.id)
+        low = points[place - self._widest]
+        high = points[(place + self._widest) % len(points)]
+        if low < high:
+            yield from self._watched.irange(low, high)
+        else:
+            yield from self._watched.irange(low, None)
+            yield from self._watched.irange(None, high)

@@ -1,0 +1,83 @@
+"""What a peer tells about itself: a snapshot for `ringmq status`, bounded in size."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Final
+
+from overlay.config import OverlayConfig, show
+from overlay.link import Link
+from overlay.messages import Peer
+from overlay.ring import Ring
+
+MAX_LINKS_SHOWN: Final = 1024
+"""Some 250 bytes each, so that a status stays well below MAX_STATUS_BYTES."""
+_TCP_INFO_RTT: Final = struct.Struct("=68xI")
+"""Linux `struct tcp_info`: tcpi_rtt, in microseconds."""
+
+
+def describe(
+    ring: Ring, config: OverlayConfig, links: Iterable[Link], counters: dict[str, int], uptime_s: float
+) -> dict[str, Any]:
+    """JSON-able. Leaves nearest first; `counters` are those of the shell, `ring_counters` those of the core."""
+    core = ring.statistics()
+    me = ring.me
+    every = list(links)
+    return {
+        "id": me.id.hex(),
+        "address": show((me.host, me.port)),
+        "ring": config.ring,
+        "boot": me.boot,
+        "active": core.active,
+        "uptime_s": round(uptime_s, 3),
+        "pid": os.getpid(),
+        "neighbours": {
+            "clockwise": _peer(core.clockwise[0]) if core.clockwise else None,
+            "counterclockwise": _peer(core.counterclockwise[0]) if core.counterclockwise else None,
+        },
+        "leaves": {
+            "clockwise": [_peer(peer) for peer in core.clockwise],
+            "counterclockwise": [_peer(peer) for peer in core.counterclockwise],
+        },
+        "table_size": core.table_size,
+        "suspects": core.suspects,
+        "dead": core.dead,
+        "links_total": len(every),
+        "links": [_link(link) for link in islice(every, MAX_LINKS_SHOWN)],
+        "counters": counters,
+        "ring_counters": core.counters,
+    }
+
+
+def _peer(peer: Peer) -> dict[str, str]:
+    return {"id": peer.id.hex(), "address": show((peer.host, peer.port))}
+
+
+def _link(link: Link) -> dict[str, Any]:
+    link.room()  # brings queued_bytes up to date
+    return {
+        **(_peer(link.peer) if link.peer is not None else {}),
+        "dialled": link.dialled is not None,
+        "rtt_ms": round_trip_ms(link),
+        "frames_in": link.frames_in,
+        "frames_out": link.frames_out,
+        "bytes_in": link.bytes_in,
+        "bytes_out": link.bytes_out,
+        "queued_bytes": link.queued_bytes,
+    }
+
+
+def round_trip_ms(link: Link) -> float | None:
+    """What the kernel measured on this connection, plus the emulated latency; None where it does not tell."""
+    if link.transport is None or not hasattr(socket, "TCP_INFO"):
+        return None
+    try:
+        raw = link.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT.size)
+        (microseconds,) = _TCP_INFO_RTT.unpack(raw)
+    except (OSError, AttributeError, struct.error):
+        return None
+    return round(microseconds / 1000 + 2000 * link.delay_s, 3)

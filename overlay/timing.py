@@ -1,0 +1,106 @@
+"""Every period and timeout of the ring, with what it trades, and presets for three kinds of network.
+
+The cores are given a `Timing`; they never ask for the time themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """All in seconds. Shorter finds failures sooner and costs messages in inverse proportion."""
+
+    heartbeat_s: float
+    """Each peer tells its counterclockwise neighbour this often that it lives: 1/heartbeat_s messages/s."""
+    silence_s: float
+    """A clockwise neighbour not heard for this long is suspected. At least 2 heartbeats, or one lost one accuses."""
+    fence_s: float
+    """A peer that finds itself this late for its own heartbeat was paused: it verifies its neighbours before it
+    delivers again. Below silence_s, so that it stops before the others have replaced it."""
+    probe_s: float
+    """How long a probe may take before it is sent again or counts as failed. Above the longest round trip."""
+    probe_tries: int
+    """How often a silent peer is asked directly before others are asked to ask it."""
+    verdict_s: float
+    """How long the asked ones have before the suspect is declared dead. At least 2 round trips."""
+    hop_s: float
+    """The longest wait for the acknowledgement of a hop; after it the message is routed around."""
+    receipt_s: float
+    """The origin of a routed message sends it again when no receipt came for this long."""
+    receipt_tries: int
+    """After so many sendings a routed message is given up, counted, and its sender told."""
+    stabilise_s: float
+    """How often a peer compares leaf sets with one of its neighbours: what repairs after lost messages."""
+    table_s: float
+    """How often a peer asks one entry of its routing table for that row: probes and fills the table."""
+    reunion_s: float
+    """How often a peer tries one of those it holds for dead: what merges a split ring. 1/reunion_s messages/s."""
+    forget_s: float
+    """After so long a dead peer is no longer tried."""
+    join_s: float
+    """A joining peer that has heard nothing asks again after this."""
+    grant_s: float
+    """For how long the gap between two neighbours is reserved for one joining peer. Above the time of a join."""
+
+
+LOCAL: Final = Timing(
+    heartbeat_s=0.5,
+    silence_s=1.6,
+    fence_s=1.2,
+    probe_s=0.4,
+    probe_tries=2,
+    verdict_s=0.8,
+    hop_s=0.4,
+    receipt_s=1.5,
+    receipt_tries=8,
+    stabilise_s=4.0,
+    table_s=5.0,
+    reunion_s=2.0,
+    forget_s=3600.0,
+    join_s=1.5,
+    grant_s=2.0,
+)
+"""Many peers on one machine: no network delay, but processes that wait for a core."""
+
+LAN: Final = Timing(
+    heartbeat_s=1.0,
+    silence_s=2.5,
+    fence_s=2.0,
+    probe_s=0.3,
+    probe_tries=2,
+    verdict_s=0.6,
+    hop_s=0.3,
+    receipt_s=1.5,
+    receipt_tries=8,
+    stabilise_s=10.0,
+    table_s=10.0,
+    reunion_s=5.0,
+    forget_s=24 * 3600.0,
+    join_s=1.5,
+    grant_s=2.0,
+)
+"""One site: round trips of some milliseconds, hardly a lost packet. The default."""
+
+WAN: Final = Timing(
+    heartbeat_s=5.0,
+    silence_s=12.0,
+    fence_s=9.0,
+    probe_s=1.5,
+    probe_tries=3,
+    verdict_s=3.0,
+    hop_s=1.5,
+    receipt_s=6.0,
+    receipt_tries=8,
+    stabilise_s=30.0,
+    table_s=20.0,
+    reunion_s=20.0,
+    forget_s=24 * 3600.0,
+    join_s=6.0,
+    grant_s=8.0,
+)
+"""Sites joined over the internet: round trips of 100 ms and more, losses in bursts, traffic that costs."""
+
+PRESETS: Final[dict[str, Timing]] = {"local": LOCAL, "lan": LAN, "wan": WAN}

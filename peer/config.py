@@ -1,0 +1,180 @@
+"""What one peer is told by its user: the settings, where they come from, and what is wrong with them.
+
+Reads the configuration file and is given the command line, which wins. Opens no socket and creates nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from logger.lines import LEVELS
+from overlay.handshake import MAX_RING_CHARS
+from overlay.timing import PRESETS
+from peer.addresses import Address, format_address, is_host, parse_address
+from peer.errors import ConfigError
+
+MAX_DELAY_S: Final = 10.0
+"""Longer than any network; past every timeout of the ring, which would only fall apart."""
+MAX_SEEDS: Final = 64
+"""One that answers is enough; more than this is a mistake in a script."""
+ANY_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # to refuse them as an address to connect to
+_UNIT_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?(us|ms|s)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """One field per setting; the names are those of the file and, with dashes, of the command line."""
+
+    overlay: Address = ("127.0.0.1", 4883)
+    """Where other peers connect. Port 0 lets the system choose one, which only a peer with seeds has a use for."""
+    advertise: str | None = None
+    """The host that other peers are told to connect to. None: the host of `overlay`."""
+    join: tuple[Address, ...] = ()
+    """Peers of the ring to join; one that answers is enough. Empty: those of the data folder, or a new ring."""
+    data: Path | None = None
+    """Keeps the peer's id and whom it knew. None: the id is that of the address, and nothing outlives the process."""
+    ring: str = "ringmq"
+    """Peers whose ring has another name are refused."""
+    timing: str = "lan"
+    """A preset of periods and timeouts: local | lan | wan. Shorter ones find failures sooner and cost messages."""
+    delay: tuple[float, float] | None = None
+    """Emulated latency in seconds, from and to: each pair of peers gets one delay out of this range."""
+    delay_seed: int = 0
+    """Chooses the delays; to be the same at all peers of a ring."""
+    discovery: bool = True
+    """Whether peers are also looked for over UDP, on the overlay's port number."""
+    log_level: str = "info"
+    log_json: bool = False
+    """Log lines as JSON objects, for programs, in place of text for people."""
+
+
+class Setting(NamedTuple):
+    """How a value of the file or the command line is read; `read` raises ValueError for a wrong one."""
+
+    read: Callable[[object], object]
+    wanted: str
+
+
+def parse_delay(value: object) -> tuple[float, float]:
+    """Read `1-10ms` or `5ms` as a range in seconds; raises ValueError."""
+    match = _DELAY.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(value)
+    low, high, unit = match.groups()
+    span = (float(low) * _UNIT_S[unit], float(high or low) * _UNIT_S[unit])
+    if not span[0] <= span[1] <= MAX_DELAY_S:
+        raise ValueError(value)
+    return span
+
+
+def _listen(value: object) -> Address:
+    return parse_address(value, any_port=True)
+
+
+def _seeds(value: object) -> tuple[Address, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) > MAX_SEEDS:
+        raise ValueError(value)
+    return tuple(dict.fromkeys(parse_address(one) for one in value))
+
+
+def _advertised(value: object) -> str:
+    if not isinstance(value, str) or not is_host(value) or value in ANY_HOSTS:
+        raise ValueError(value)
+    return value
+
+
+def _folder(value: object) -> Path:
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ValueError(value)
+    return Path(value)
+
+
+def _ring_name(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_RING_CHARS:
+        raise ValueError(value)
+    return value
+
+
+def _whole_number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(value)
+    return value
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+def _one_of(choices: tuple[str, ...]) -> Setting:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or value not in choices:
+            raise ValueError(value)
+        return value
+
+    return Setting(read, f"one of {', '.join(choices)}")
+
+
+SETTINGS: Final[dict[str, Setting]] = {
+    "overlay": Setting(_listen, "HOST:PORT, such as 127.0.0.1:4883 or [::1]:4883"),
+    "advertise": Setting(_advertised, "a host name or address that other peers can reach, without a port"),
+    "join": Setting(_seeds, f"a list of at most {MAX_SEEDS} HOST:PORT of running peers, such as 192.168.1.10:4883"),
+    "data": Setting(_folder, "the path of a folder"),
+    "ring": Setting(_ring_name, f"a printable name of 1 to {MAX_RING_CHARS} characters"),
+    "timing": _one_of(tuple(PRESETS)),
+    "delay": Setting(parse_delay, f"a range such as 1-10ms, rising, at most {MAX_DELAY_S:g}s"),
+    "delay_seed": Setting(_whole_number, "a whole number from 0 on"),
+    "discovery": Setting(_truth, "true or false"),
+    "log_level": _one_of(tuple(LEVELS)),
+    "log_json": Setting(_truth, "true or false"),
+}
+assert set(SETTINGS) == {field.name for field in dataclasses.fields(PeerConfig)}
+
+
+def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
+    """The settings of `file` (TOML), overruled by those that `line` has. Raises ConfigError, one line each."""
+    values = _read(file) if file is not None else {}
+    values.update((name, _parse(name, value, "--" + name.replace("_", "-"))) for name, value in line.items())
+    config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
+    if config.overlay[0] in ANY_HOSTS and config.advertise is None:
+        listen = format_address(config.overlay)
+        raise ConfigError(f"advertise: missing, but overlay {listen} is no address to connect to: name the host")
+    return config
+
+
+def _read(file: Path) -> dict[str, object]:
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"config: cannot read {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"config: {file} is not TOML: {error}") from error
+    unknown = [name for name in found if name not in SETTINGS]
+    if unknown:
+        near = difflib.get_close_matches(unknown[0].replace("-", "_"), SETTINGS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTINGS)}"
+        raise ConfigError(f"{file}: unknown setting {unknown[0]}: {hint}")
+    return {name: _parse(name, value, f"{file}: {name}") for name, value in found.items()}
+
+
+def _parse(name: str, value: object, where: str) -> object:
+    setting = SETTINGS[name]
+    try:
+        return setting.read(value)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {_blamed(value, error)} is not {setting.wanted}") from error
+
+
+def _blamed(value: object, error: ValueError) -> str:
+    """The wrong value; of a list the one wrong item."""
+    wrong = error.args[0] if error.args else value
+    return repr(str(wrong) if isinstance(wrong, Path) else wrong)

@@ -1,0 +1,137 @@
+"""Who this peer is, over restarts: its id, its boot number and whom it knew, in the data folder.
+
+Owns `peer.json` and `lock` there, and nothing else in it. Knows nothing of sockets; the clock is given.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+import msgspec
+from msgspec import Meta
+
+from overlay.ids import ID_BITS, Id, key_of
+from peer.addresses import Address, format_address, parse_address
+from peer.errors import DataFolderError
+
+MAX_REMEMBERED: Final = 32
+"""One that still answers is enough; a leaf set of neighbours scattered over the machines gives plenty."""
+MAX_BOOT: Final = (1 << 63) - 1
+
+Text = Annotated[str, Meta(max_length=300)]
+
+
+class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `peer.json`."""
+
+    id: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+    boot: Annotated[int, Meta(ge=0, lt=MAX_BOOT)]
+    peers: Annotated[tuple[Text, ...], Meta(max_length=MAX_REMEMBERED)] = ()
+
+
+def passing_id(host: str, port: int) -> Id:
+    """The id of a peer without a data folder: that of its address, or a random one where the port is not chosen."""
+    return key_of(f"{host}:{port}") if port else Id(secrets.randbits(ID_BITS))
+
+
+class DataFolder:
+    """One peer's hold on its data folder, until `close`. Every method raises DataFolderError, one line each."""
+
+    def __init__(self, folder: Path, now_ms: int) -> None:
+        """Lock the folder, made if missing, and count this start. The boot number grows even if the clock went back."""
+        self.folder = folder
+        self._file = folder / "peer.json"
+        self._lock = self._take_lock()
+        try:
+            stored = self._read()
+            if stored is None:
+                stored = Stored(id=Id(secrets.randbits(ID_BITS)).hex(), boot=0)
+            self._stored = Stored(id=stored.id, boot=max(stored.boot + 1, now_ms), peers=stored.peers)
+            self._write()
+        except DataFolderError:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process have the folder. The lock file stays: removing it would let two in."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def id(self) -> Id:
+        return Id.parse(self._stored.id)
+
+    @property
+    def boot(self) -> int:
+        return self._stored.boot
+
+    @property
+    def remembered(self) -> tuple[Address, ...]:
+        """Where the peers were that this one knew last."""
+        return tuple(map(parse_address, self._stored.peers))
+
+    def remember(self, peers: Iterable[Address]) -> None:
+        """Keep the first MAX_REMEMBERED of these for the next start; an empty list forgets nobody."""
+        texts = tuple(dict.fromkeys(map(format_address, peers)))[:MAX_REMEMBERED]
+        if texts and set(texts) != set(self._stored.peers):
+            self._stored = Stored(id=self._stored.id, boot=self._stored.boot, peers=texts)
+            self._write()
+
+    def _take_lock(self) -> int:
+        path = self.folder / "lock"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise DataFolderError(f"data: cannot use {self.folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(lock)
+            raise DataFolderError(f"data: {self.folder} is in use by another peer: each needs its own") from error
+        return lock
+
+    def _read(self) -> Stored | None:
+        try:
+            raw = self._file.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise DataFolderError(f"data: cannot read {self._file}: {error.strerror}") from error
+        try:
+            stored = msgspec.json.decode(raw, type=Stored)
+            for text in stored.peers:
+                parse_address(text)
+        except (msgspec.DecodeError, ValueError) as error:
+            advice = "restore it, or remove it to give this peer a new id"
+            raise DataFolderError(f"data: {self._file} is damaged ({error}): {advice}") from error
+        return stored
+
+    def _write(self) -> None:
+        """Atomically, and on the disk when it returns: after a power cut the old or the new content is there."""
+        fresh = self._file.with_suffix(".new")
+        try:
+            with fresh.open("wb") as file:
+                file.write(msgspec.json.format(msgspec.json.encode(self._stored)) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(self._file)
+            folder = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise DataFolderError(f"data: cannot write {self._file}: {error.strerror}") from error

@@ -1,0 +1,185 @@
+"""`ringmq peer`: one peer as a process, from its start to its last signal.
+
+Owns the event loop, the signals, the clock and the data folder. The ring's logic is the overlay's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import structlog
+
+from logger.lines import LEVELS, configure
+from overlay.node import Node, OverlayConfig
+from overlay.timing import PRESETS
+from peer.addresses import Address, format_address, parse_address
+from peer.application import CountingApplication
+from peer.config import PeerConfig, load
+from peer.errors import DataFolderError
+from peer.identity import DataFolder, passing_id
+
+try:
+    from uvloop import new_event_loop
+except ImportError:
+    from asyncio import new_event_loop  # type: ignore[assignment]
+
+STOP_S: Final = 3.0
+"""Saying good-bye takes some milliseconds; what takes longer is not worth waiting for."""
+FIRST_REMEMBER_S: Final = 5.0
+REMEMBER_S: Final = 60.0
+"""How often the known peers are noted for the next start; written only when they are others than before. The first time
+sooner, for a peer that is killed young."""
+
+log = structlog.get_logger()
+
+
+class PeerProcess:
+    """One run of one peer. `serve` returns when the process was told to stop."""
+
+    def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
+        self.config = config
+        self.folder = folder
+        self._application = CountingApplication(self._activity_changed)
+        self._node: Node | None = None
+        self._stop = asyncio.Event()
+        self._announced = False
+
+    async def serve(self, parent_pipe: int | None = None) -> None:
+        """Raises OverlayError when the peer cannot start."""
+        self._watch_signals()
+        if parent_pipe is not None:
+            self._watch_parent(parent_pipe)
+        self._node = node = Node(self._overlay_config(), self._application)
+        try:
+            await node.start()
+            log.info("listening", id=node.ring.me.id.short(), overlay=format_address(node.address))
+            wait_s = FIRST_REMEMBER_S
+            while not self._stop.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), wait_s)
+                self._remember()
+                wait_s = REMEMBER_S
+        finally:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(node.stop(), STOP_S)
+        log.info("stopped", delivered=self._application.delivered, undelivered=self._application.undelivered)
+
+    def _overlay_config(self) -> OverlayConfig:
+        config, folder = self.config, self.folder
+        host, port = config.overlay
+        now_ms = time.time_ns() // 1_000_000
+        return OverlayConfig(
+            id=folder.id if folder else passing_id(config.advertise or host, port),
+            boot=folder.boot if folder else now_ms,
+            listen=config.overlay,
+            advertise=config.advertise,
+            ring=config.ring,
+            seeds=self._seeds(),
+            timing=PRESETS[config.timing],
+            delay_s=config.delay,
+            delay_seed=config.delay_seed,
+            discovery=config.discovery,
+        )
+
+    def _seeds(self) -> tuple[Address, ...]:
+        """Whom to join: those the user named, then those this peer knew before.
+
+        Told of nobody, it puts itself first, which makes it the one that founds the ring if no other answers. Without
+        those remembered, the founder of a ring would at its restart found another beside it.
+        """
+        config = self.config
+        remembered = self.folder.remembered if self.folder else ()
+        host, port = config.overlay
+        first = config.join or (((config.advertise or host, port),) if remembered and port else ())
+        return tuple(dict.fromkeys((*first, *remembered)))
+
+    def _remember(self) -> None:
+        if self.folder is None or self._node is None:
+            return
+        try:
+            self.folder.remember(known_addresses(self._node.status()))
+        except DataFolderError as error:
+            log.warning("not remembered", why=str(error))
+
+    def _activity_changed(self, active: bool) -> None:
+        if active and not self._announced and self._node is not None:
+            self._announced = True
+            with contextlib.suppress(OSError):  # whoever read our output has gone
+                click.echo(f"active: {self._node.ring.me.id.short()}, overlay {format_address(self._node.address)}")
+        log.info("active" if active else "inactive")
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping, number)
+
+    def _stopping(self, number: int) -> None:
+        if self._stop.is_set():
+            os._exit(128 + number)
+        self._stop.set()
+
+    def _watch_parent(self, pipe: int) -> None:
+        """The pipe's other end closes when the parent is gone, however it went."""
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            if not os.read(pipe, 4096):
+                loop.remove_reader(pipe)
+                self._stop.set()
+
+        loop.add_reader(pipe, readable)
+
+
+def known_addresses(status: Mapping[str, Any]) -> list[Address]:
+    """Where the peers of the leaf set are, the nearest first."""
+    sides = status.get("leaves", {})
+    both = zip(sides.get("clockwise", ()), sides.get("counterclockwise", ()), strict=False)
+    return [parse_address(leaf["address"]) for pair in both for leaf in pair]
+
+
+def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
+    """Be a peer until told to stop. Raises PeerError or OverlayError, one line each, when it cannot start."""
+    configure(config.log_level, as_json=config.log_json)
+    with contextlib.ExitStack() as stack:
+        folder = None
+        if config.data is not None:
+            folder = stack.enter_context(DataFolder(config.data, time.time_ns() // 1_000_000))
+        runner = stack.enter_context(asyncio.Runner(loop_factory=new_event_loop))
+        runner.run(_serve(config, folder, parent_pipe))
+
+
+async def _serve(config: PeerConfig, folder: DataFolder | None, parent_pipe: int | None) -> None:
+    await PeerProcess(config, folder).serve(parent_pipe)
+
+
+def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """An option of a PeerConfig field: absent, the file or the default holds."""
+    return click.option(f"--{name}", default=None, help=text, **attributes)
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings; the options below win.")
+@_setting("overlay", "Where other peers connect.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
+@_setting("advertise", "The host that other peers are told to connect to.", metavar="HOST")
+@_setting("join", "A peer of the ring to join; may be repeated.", metavar="HOST:PORT", multiple=True)
+@_setting("data", "Keeps the id of the peer and whom it knows.", metavar="DIR")
+@_setting("ring", "The ring's name; peers of another are refused.  [default: ringmq]", metavar="NAME")
+@_setting("timing", "Periods and timeouts for this kind of network.  [default: lan]", metavar="|".join(PRESETS))
+@_setting("delay", "Emulated latency, such as 1-10ms.", metavar="RANGE")
+@_setting("delay-seed", "Chooses the delays.  [default: 0]", type=int, metavar="N")
+@_setting("discovery/--no-discovery", "Whether to look for peers over UDP as well.  [default: yes]")
+@_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
+@_setting("log-json", "Log JSON objects.", is_flag=True)
+@click.option("--parent-pipe", type=int, hidden=True)
+def peer(config: Path | None, parent_pipe: int | None, **line: object) -> None:
+    """Run one peer until Ctrl-C."""
+    given = {name: value for name, value in line.items() if value is not None and value != ()}
+    run(load(config, given), parent_pipe)

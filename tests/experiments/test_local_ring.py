@@ -1,0 +1,258 @@
+"""A ring of real processes on this machine: it gets whole, it heals, and nothing of it is left."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.local_ring import expected_leaves, is_settled
+from experiments.ports import choose_ports
+from overlay.errors import OverlayError
+from overlay.ids import ID_BITS, Id, distance
+from overlay.node import ask_status
+
+Start = Callable[..., Any]
+Eventually = Callable[..., Any]
+
+IDLE_SPAN_S = 4.0
+
+
+class Ring:
+    """A running `ringmq ring`, seen from outside."""
+
+    def __init__(self, process: Any, peers: int) -> None:
+        self.process = process
+        ready = process.says("ready: ", 60)
+        said, _, ports = ready.rpartition(":")
+        assert said == f"ready: {peers} peers, overlay 127.0.0.1"
+        first, last = map(int, ports.split("-"))
+        self.ports = list(range(first, last + 1))
+        assert len(self.ports) == peers
+        self.pids = dict(zip(self.ports, self._children(), strict=True))
+
+    def _children(self) -> list[int]:
+        """The pids of the peers, in the order of their ports, as those of their start."""
+        text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        children = {}
+        for pid in map(int, text.split()):
+            line = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            children[line[line.index("--overlay") + 1]] = pid
+        return [children[f"127.0.0.1:{port}"] for port in self.ports]
+
+    def statuses(self, ports: list[int]) -> list[dict[str, Any]]:
+        async def ask(port: int) -> dict[str, Any]:
+            with contextlib.suppress(OverlayError):
+                return await ask_status(("127.0.0.1", port), 1.0)
+            return {}
+
+        async def ask_all() -> list[dict[str, Any]]:
+            return await asyncio.gather(*map(ask, ports))
+
+        return asyncio.run(ask_all())
+
+    def whole(self, ports: list[int]) -> bool:
+        """Whether each of these peers is active and has just the others in its leaf set."""
+        return all(
+            status.get("active") and neighbours(status) == set(ports) - {port}
+            for port, status in zip(ports, self.statuses(ports), strict=True)
+        )
+
+
+def neighbours(status: dict[str, Any]) -> set[int]:
+    return {int(leaf["address"].rpartition(":")[2]) for side in status["leaves"].values() for leaf in side}
+
+
+@pytest.fixture
+def ring(start: Start) -> Callable[..., Ring]:
+    def starter(peers: int, *options: str) -> Ring:
+        return Ring(start("ring", "--peers", str(peers), "--overlay-port", "0", *options), peers)
+
+    return starter
+
+
+def gone(usage: Callable[[int], Any], pids: list[int]) -> bool:
+    return not any(usage(pid).runs for pid in pids)
+
+
+def test_a_ring_gets_ready_and_leaves_nothing(ring: Start, usage: Any, eventually: Eventually) -> None:
+    five = ring(5)
+    assert five.whole(five.ports)
+    assert five.process.out.count("ready: ") == 1
+    assert five.process.end(signal.SIGINT) == 0
+    assert gone(usage, five.pids.values())
+    assert "Traceback" not in five.process.err
+
+
+def test_a_ring_of_one(ring: Start) -> None:
+    one = ring(1)
+    assert one.statuses(one.ports)[0]["active"] is True
+    assert one.process.end() == 0
+
+
+def test_a_killed_peer_is_forgotten_at_once(ring: Start, eventually: Eventually) -> None:
+    five = ring(5)
+    victim, *others = five.ports
+    os.kill(five.pids[victim], signal.SIGKILL)
+    begun = time.monotonic()
+    eventually(lambda: five.whole(others), 5, "the others know that it is gone")
+    took_s = time.monotonic() - begun
+    print(f"\nkill -9: gone from all leaf sets after {took_s:.2f} s, asking included")
+    assert five.process.popen.poll() is None, "the ring goes on"
+    eventually(lambda: f"peer 127.0.0.1:{victim} ended: killed by SIGKILL" in five.process.err, 5)
+    assert five.process.end(signal.SIGINT) == 0
+
+
+def test_a_paused_peer_is_declared_dead_and_comes_back(ring: Start, eventually: Eventually) -> None:
+    five = ring(5)
+    victim, *others = five.ports
+    os.kill(five.pids[victim], signal.SIGSTOP)
+    begun = time.monotonic()
+    eventually(lambda: five.whole(others), 5, "the others know that it is gone")
+    dead_s = time.monotonic() - begun
+    os.kill(five.pids[victim], signal.SIGCONT)
+    begun = time.monotonic()
+    eventually(lambda: five.whole(five.ports), 10, "it is back")
+    print(f"\nSIGSTOP: declared dead after {dead_s:.2f} s; SIGCONT: back after {time.monotonic() - begun:.2f} s")
+    assert five.process.end(signal.SIGINT) == 0
+
+
+def test_a_paused_peer_does_not_hinder_the_end(ring: Start, usage: Any) -> None:
+    three = ring(3)
+    os.kill(three.pids[three.ports[1]], signal.SIGSTOP)
+    assert three.process.end(signal.SIGINT) == 0
+    assert gone(usage, three.pids.values())
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_nothing_is_left_of_a_killed_ring(ring: Start, usage: Any, eventually: Eventually, paused: bool) -> None:
+    five = ring(5)
+    if paused:
+        os.kill(five.pids[five.ports[1]], signal.SIGSTOP)
+    five.process.popen.kill()
+    five.process.popen.wait(5)
+    begun = time.monotonic()
+    eventually(lambda: gone(usage, five.pids.values()), 10, "all peers are gone")
+    print(f"\nkill -9 of the ring: nothing left after {time.monotonic() - begun:.2f} s")
+
+
+def test_an_interrupt_while_starting_leaves_nothing(start: Start, usage: Any, eventually: Eventually) -> None:
+    process = start("ring", "--peers", "30", "--overlay-port", "0")
+    listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    eventually(lambda: len(listing.read_text().split()) >= 5, 20)
+    pids = [int(pid) for pid in listing.read_text().split()]
+    process.end(signal.SIGINT)
+    assert "ready: " not in process.out
+    assert "Traceback" not in process.err
+    assert gone(usage, pids)
+
+
+def test_peers_are_small(ring: Start, usage: Any) -> None:
+    five = ring(5)
+    resident = [usage(pid).resident_bytes for pid in five.pids.values()]
+    print(f"\nfive peers: {max(resident) / 1e6:.1f} MB resident at most")
+    assert max(resident) <= 45e6
+
+
+def test_idle_peers_are_idle(ring: Start, usage: Any, eventually: Eventually) -> None:
+    """As the span of the measurement the test waits for the heartbeats that make an idle peer's work."""
+    five = ring(5)
+    used = [usage(pid) for pid in five.pids.values()]
+    before, begun = [one.cpu_s for one in used], time.monotonic()
+    eventually(lambda: time.monotonic() - begun > IDLE_SPAN_S, IDLE_SPAN_S + 5)
+    shares = [(one.cpu_s - was) / (time.monotonic() - begun) for one, was in zip(used, before, strict=True)]
+    print(f"\nfive idle peers: {100 * max(shares):.2f} % of a core at most")
+    assert max(shares) <= 0.02, "measured below 0.01; the clock counts in hundredths of a second"
+
+
+def test_a_port_in_use_is_named_before_anything_starts(ringmq: Start) -> None:
+    ports = choose_ports(0, 3)
+    with socket.create_server(("127.0.0.1", ports[2])):
+        process = ringmq("ring", "--peers", "3", "--overlay-port", str(ports[0]))
+    assert process.popen.returncode == 1
+    assert process.out == ""
+    assert process.err == f"ringmq: port {ports[2]} of {ports[0]}-{ports[2]} in use: try --overlay-port 0\n"
+
+
+def test_a_child_that_cannot_start_ends_the_ring(ringmq: Start, tmp_path: Path) -> None:
+    (tmp_path / "peer-003").touch()
+    process = ringmq("ring", "--peers", "4", "--overlay-port", "0", "--data", str(tmp_path))
+    assert process.popen.returncode == 1
+    assert process.out == ""
+    last = process.err.splitlines()[-1]
+    assert last.startswith("ringmq: peer 127.0.0.1:")
+    assert f"did not start: data: cannot use {tmp_path / 'peer-003'}: " in last
+
+
+def test_a_ring_with_data_starts_again(ring: Start, tmp_path: Path) -> None:
+    ids = []
+    for _ in range(2):
+        three = ring(3, "--data", str(tmp_path))
+        ids.append({status["id"] for status in three.statuses(three.ports)})
+        assert three.process.end() == 0
+    assert ids[0] == ids[1]
+
+
+def test_garbage_does_not_disturb_the_ring(ring: Start) -> None:
+    three = ring(3)
+    chance = random.Random(7)
+    for size in (0, 1, 4, 100, 10_000, 100_000):
+        for port in three.ports:
+            with socket.create_connection(("127.0.0.1", port), 5) as line:
+                try:
+                    line.sendall(chance.randbytes(size))
+                    line.shutdown(socket.SHUT_WR)
+                    while line.recv(65536):
+                        pass
+                except ConnectionError:
+                    continue
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+        for port in three.ports:
+            line.sendto(chance.randbytes(500), ("127.0.0.1", port))
+    assert three.whole(three.ports)
+    assert three.process.popen.poll() is None
+    assert three.process.end() == 0
+    assert "ended" not in three.process.err
+
+
+def some_ids(count: int) -> list[Id]:
+    chance = random.Random(count)
+    return [Id(chance.getrandbits(ID_BITS)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 8, 9, 10, 50])
+def test_expected_leaves_are_the_nearest_on_each_side(count: int) -> None:
+    points = sorted(some_ids(count))
+    for place, point in enumerate(points):
+        near = {points[(place + step) % count] for step in range(-4, 5)} - {point}
+        assert expected_leaves(point, points, half=4) == near
+
+
+def test_a_lopsided_ring_has_leaves_on_both_sides() -> None:
+    points = [Id(number) for number in range(20)]
+    leaves = expected_leaves(Id(0), points, half=2)
+    assert leaves == {1, 2, 18, 19}
+    assert distance(0, 19) == 19, "although they lie on the same side of the circle"
+
+
+def test_settled_is_active_and_nobody_missing_or_too_many() -> None:
+    points = some_ids(4)
+    me, *others = points
+
+    def status(leaves: list[Id], active: bool = True) -> dict[str, Any]:
+        side = [{"id": leaf.hex(), "address": "127.0.0.1:1"} for leaf in leaves]
+        return {"id": me.hex(), "active": active, "leaves": {"clockwise": side, "counterclockwise": side[::-1]}}
+
+    assert is_settled(status(others), points)
+    assert not is_settled(status(others, active=False), points)
+    assert not is_settled(status(others[1:]), points)
+    assert not is_settled(status([*others, Id(7)]), points)

@@ -1,0 +1,193 @@
+"""One peer as a process: its start, its signals, its parent, its data folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.ports import choose_ports
+from peer.process import known_addresses
+
+Start = Callable[..., Any]
+LISTEN = ("--overlay", "127.0.0.1:0", "--timing", "local", "--no-discovery")
+
+
+def address_of(process: Any) -> str:
+    """Waits until the peer serves, then tells its address."""
+    address: str = process.says("active: ").rpartition(" ")[2]
+    return address
+
+
+def status_of(ringmq: Start, address: str) -> dict[str, Any]:
+    process = ringmq("status", "--peer", address, "--json")
+    assert process.popen.returncode == 0, process.err
+    answer: dict[str, Any] = json.loads(process.out)
+    return answer
+
+
+def free_address() -> str:
+    return f"127.0.0.1:{choose_ports(0, 1)[0]}"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_peer_gracefully(start: Start, number: signal.Signals) -> None:
+    process = start("peer", *LISTEN)
+    address_of(process)
+    assert process.end(number) == 0
+    assert "Traceback" not in process.err
+    assert "stopped" in process.err
+
+
+def test_it_tells_its_status(start: Start, ringmq: Start) -> None:
+    address = address_of(start("peer", *LISTEN))
+    answer = status_of(ringmq, address)
+    assert answer["active"] is True
+    assert answer["address"] == address
+    assert answer["leaves"] == {"clockwise": [], "counterclockwise": []}
+    shown = ringmq("status", "--peer", address)
+    assert shown.popen.returncode == 0
+    assert shown.out.startswith(f"peer        {answer['id'][:8]} at {address} of ring ringmq\nstate       active, up ")
+
+
+def test_two_peers_join(start: Start, ringmq: Start, eventually: Callable[..., Any]) -> None:
+    first = address_of(start("peer", *LISTEN))
+    second = address_of(start("peer", *LISTEN, "--join", first))
+    for one, other in ((first, second), (second, first)):
+        eventually(lambda one=one, other=other: neighbours(ringmq, one) == {other}, 5, f"{one} knows {other}")
+
+
+def neighbours(ringmq: Start, address: str) -> set[str]:
+    sides = status_of(ringmq, address)["leaves"]
+    return {leaf["address"] for side in sides.values() for leaf in side}
+
+
+def test_the_port_is_in_use(start: Start, ringmq: Start) -> None:
+    address = address_of(start("peer", *LISTEN))
+    second = ringmq("peer", "--overlay", address)
+    assert second.popen.returncode == 1
+    assert second.err.startswith("ringmq: ")
+    assert second.err.count("\n") == 1
+    assert address in second.err
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_of_another_machine(ringmq: Start, host: str) -> None:
+    process = ringmq("peer", "--overlay", f"{host}:4883")
+    assert process.popen.returncode == 1
+    assert process.err.startswith("ringmq: ")
+    assert process.err.count("\n") == 1
+
+
+def test_an_unreachable_seed_is_tried_until_another_answers(
+    start: Start, ringmq: Start, eventually: Callable[..., Any], closed_port: int
+) -> None:
+    late = free_address()
+    joining = start("peer", *LISTEN, "--join", f"127.0.0.1:{closed_port}", "--join", late)
+    eventually(lambda: "listening" in joining.err, 10)
+    assert "active: " not in joining.out, "it must not found a ring of its own"
+    start("peer", *LISTEN[2:], "--overlay", late).says("active: ")
+    assert neighbours(ringmq, late) <= {address_of(joining)}
+    eventually(lambda: neighbours(ringmq, late) == {address_of(joining)}, 5)
+
+
+def test_the_id_outlives_the_process(start: Start, ringmq: Start, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    ids = []
+    for _ in range(2):
+        process = start("peer", *LISTEN, "--data", data)
+        ids.append(status_of(ringmq, address_of(process))["id"])
+        assert process.end() == 0
+    assert ids[0] == ids[1] == json.loads((tmp_path / "data" / "peer.json").read_text())["id"]
+
+
+def test_a_founder_finds_its_ring_again(
+    start: Start, ringmq: Start, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    address = free_address()
+    founding = ("peer", *LISTEN[2:], "--overlay", address, "--data", str(tmp_path / "data"))
+    founder = start(*founding)
+    other = address_of(start("peer", *LISTEN, "--join", address_of(founder)))
+    eventually(lambda: neighbours(ringmq, address) == {other}, 5)
+    assert founder.end() == 0
+    address_of(start(*founding))
+    eventually(lambda: neighbours(ringmq, address) == {other}, 10, "the founder is in the old ring")
+
+
+def test_a_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Path, closed_port: int) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    stored = {"id": "0" * 32, "boot": 1, "peers": [f"127.0.0.1:{closed_port}"]}
+    (data / "peer.json").write_text(json.dumps(stored))
+    start("peer", *LISTEN[2:], "--overlay", free_address(), "--data", str(data)).says("active: 00000000")
+
+
+def test_two_peers_do_not_share_a_folder(start: Start, ringmq: Start, tmp_path: Path) -> None:
+    address_of(start("peer", *LISTEN, "--data", str(tmp_path / "data")))
+    second = ringmq("peer", *LISTEN, "--data", str(tmp_path / "data"))
+    assert second.popen.returncode == 1
+    assert second.err == f"ringmq: data: {tmp_path / 'data'} is in use by another peer: each needs its own\n"
+
+
+def test_a_bad_data_folder_is_one_line(ringmq: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    process = ringmq("peer", *LISTEN, "--data", str(tmp_path / "file"))
+    assert process.popen.returncode == 1
+    assert process.err.startswith(f"ringmq: data: cannot use {tmp_path / 'file'}: ")
+    assert process.err.count("\n") == 1
+
+
+def test_settings_of_a_file_and_of_the_line(start: Start, ringmq: Start, tmp_path: Path) -> None:
+    file = tmp_path / "peer.toml"
+    file.write_text('overlay = "127.0.0.1:1"\ntiming = "local"\ndiscovery = false\nlog_json = true\n')
+    process = start("peer", "--config", str(file), "--overlay", "127.0.0.1:0")
+    address_of(process)
+    assert process.end() == 0
+    events = [json.loads(line)["event"] for line in process.err.splitlines()]
+    assert {"listening", "active", "stopped"} <= set(events)
+    wrong = ringmq("peer", "--config", str(tmp_path / "none.toml"))
+    assert wrong.popen.returncode == 2
+    assert wrong.err == f"ringmq: config: cannot read {tmp_path / 'none.toml'}: No such file or directory\n"
+
+
+def test_it_ends_when_its_parent_is_gone() -> None:
+    end, parents_end = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "peer.command", "peer", *LISTEN, "--parent-pipe", str(end)],
+        pass_fds=(end,),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"active: ")
+        os.close(end)
+        os.close(parents_end)
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_is_small_and_idle(start: Start, usage: Callable[[int], Any]) -> None:
+    process = start("peer", *LISTEN)
+    address_of(process)
+    resident = usage(process.pid).resident_bytes
+    print(f"\none peer alone: {resident / 1e6:.1f} MB resident")
+    assert resident <= 45e6
+
+
+def test_known_addresses_take_both_sides_in_turn() -> None:
+    def leaves(*ports: int) -> list[dict[str, str]]:
+        return [{"id": "", "address": f"127.0.0.1:{port}"} for port in ports]
+
+    status = {"leaves": {"clockwise": leaves(1, 2), "counterclockwise": leaves(3, 4)}}
+    assert [port for _, port in known_addresses(status)] == [1, 3, 2, 4]
+    assert known_addresses({}) == []
