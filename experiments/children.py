@@ -14,7 +14,7 @@ from typing import Final, Self
 
 import click
 
-from peer.addresses import Address, format_address
+from overlay.config import Address, show
 
 TAIL_BYTES: Final = 4096
 """So much of a child's last words is kept."""
@@ -37,7 +37,7 @@ class Child:
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "peer.command", "peer"),
-                *("--overlay", format_address(address), "--parent-pipe", str(parent_pipe), *options),
+                *("--overlay", show(address), "--parent-pipe", str(parent_pipe), *options),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -51,7 +51,7 @@ class Child:
         return cls(address, process)
 
     def __str__(self) -> str:
-        return f"peer {format_address(self.address)}"
+        return f"peer {show(self.address)}"
 
     @property
     def fate(self) -> str:

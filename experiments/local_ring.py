@@ -19,17 +19,20 @@ import click
 
 from experiments.children import Child
 from experiments.ports import choose_ports
+from overlay.config import Address, show
 from overlay.errors import OverlayError
 from overlay.ids import MASK, Id, clockwise
 from overlay.leafset import HALF
-from overlay.node import ask_status
+from overlay.questions import ask_status
 from overlay.timing import PRESETS
-from peer.addresses import Address, format_address
 from peer.config import load
+from peer.limits import allow_files
 
 HOST: Final = "127.0.0.1"
 MAX_PEERS: Final = 500
 """At 40 MB each, 20 GB: what a large workstation holds. Larger rings are the simulator's."""
+FILES_PER_PEER: Final = 3
+"""Its output, its errors, a question for its status."""
 STOP_S: Final = 6.0
 """How long the peers have to say good-bye, before they are killed. Above a peer's own limit for it."""
 READY_S: Final = 30.0
@@ -122,7 +125,7 @@ class LocalRing:
 
     async def _spawn(self, address: Address) -> None:
         number = len(self.children)
-        join = ["--join", format_address(self.addresses[0])] if number else []
+        join = ["--join", show(self.addresses[0])] if number else []
         data = ["--data", str(self._data / f"peer-{number + 1:03}")] if self._data else []
         self.children.append(await Child.start(address, [*self._options, *join, *data], self._pipe))
 
@@ -188,7 +191,9 @@ async def _start(local_ring: LocalRing) -> None:
     limit_s = READY_S + READY_S_PER_PEER * count
     try:
         async with asyncio.timeout(limit_s):
-            with click.progressbar(length=2 * count, label="starting", file=sys.stderr) as bar:
+            with click.progressbar(
+                length=2 * count, label="starting", file=sys.stderr, hidden=not sys.stderr.isatty()
+            ) as bar:
                 await local_ring.start(lambda: bar.update(1))
                 bar.label = "settling"
                 await local_ring.settle(lambda: bar.update(1))
@@ -220,5 +225,6 @@ def ring(peers: int, overlay_port: int, delay: str | None, seed: int, timing: st
     settings: dict[str, object] = {"timing": timing, "delay_seed": seed} | ({"delay": delay} if delay else {})
     load(None, settings)
     options = [text for name, value in settings.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    allow_files(FILES_PER_PEER * peers + 100)
     ports = choose_ports(overlay_port, peers)
     asyncio.run(_run(LocalRing(ports, [*options, "--log-level", "warning"], data)))

@@ -20,8 +20,12 @@ class _IntoStructlog(logging.Handler):
     """Makes the records of libraries look like our own lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = structlog.get_logger(logger=record.name)
-        line.log(record.levelno, record.getMessage(), exc_info=record.exc_info)
+        try:
+            structlog.get_logger().bind(library=record.name).log(
+                record.levelno, record.getMessage(), exc_info=record.exc_info
+            )
+        except Exception:  # noqa: BLE001  # as every handler: a line that cannot be written must not end its writer
+            self.handleError(record)
 
 
 def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:

@@ -155,13 +155,16 @@ class Dials:
         """Dial once; returns how it ended, if it did not become a link."""
         link = dial.link = Link(self._board, self._config, dial.peer)
         over = dial.over = self._loop.create_future()
+        tls, connected = self._config.tls_client, False
         try:
-            tls = self._config.tls_client
             await self._loop.create_connection(lambda: link, dial.peer.host, dial.peer.port, ssl=tls)
+            connected = True
             how: tuple[Reason, str] = await over
         finally:
             if link.phase is Phase.STRANGER:
                 link.close(Reason.SLOW)
+            if not connected:  # uvloop closes the transport of a cancelled dial without telling its protocol
+                link.connection_lost(None)
         return how
 
     def _fail(self, dial: Dial, why: str, refused: bool) -> None:

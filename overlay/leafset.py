@@ -116,6 +116,15 @@ class LeafSet:
         self._refresh()
         return pushed_out
 
+    def fill(self, peers: Iterable[Peer]) -> None:
+        """Put in many at once, all of whom must belong here."""
+        for peer in peers:
+            self._by_offset[(peer.id - self.center) & MASK] = peer
+            self.ids.add(peer.id)
+        if len(self._by_offset) > 2 * self.half:
+            raise ValueError(f"{len(self._by_offset)} members for a leaf set of {2 * self.half}")
+        self._refresh()
+
     def remove(self, point: int) -> Peer | None:
         peer = self._by_offset.pop((point - self.center) & MASK, None)
         if peer is not None:

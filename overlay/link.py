@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from overlay.config import OverlayConfig
 from overlay.delays import DelayLine
@@ -91,10 +91,9 @@ class Link(asyncio.Protocol):
     # -- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
         if self.phase is Phase.CLOSED:  # given up while it connected
-            transport.abort()
+            self.transport.abort()
             return
         self._set_timer(self._config.handshake_s, self._too_slow)
         self._board.connected(self)

@@ -11,6 +11,7 @@ This part decides; what a death or a return means for leaf sets and messages is 
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from overlay.ids import Id
@@ -27,6 +28,17 @@ MAX_ERRANDS: Final = 256
 HEARTBEAT: Final = Heartbeat()
 PING: Final = Ping()
 PONG: Final = Pong()
+
+
+class Source(Enum):
+    """How a death became known here."""
+
+    FOUND = auto()
+    """This peer found it out; the others have to be told."""
+    CHECKED = auto()
+    """Another held it for dead, and it did not answer us either."""
+    TOLD = auto()
+    """The finder's notice came, or its own farewell."""
 
 
 class Suspicion:
@@ -59,7 +71,7 @@ class Liveness:
     )
 
     def __init__(
-        self, state: State, on_dead: Callable[[Peer, bool], None], on_back: Callable[[Peer, bool], None]
+        self, state: State, on_dead: Callable[[Peer, Source], None], on_back: Callable[[Peer, bool], None]
     ) -> None:
         self._state = state
         self._on_dead = on_dead
@@ -106,12 +118,17 @@ class Liveness:
             del self.dead[peer.id]
             self._on_back(peer, True)
 
+    def holds_for_dead(self, peer: Peer) -> bool:
+        """Whether it died, and has not started again since as far as is known."""
+        buried = self.dead.get(peer.id)
+        return buried is not None and buried[0].boot >= peer.boot
+
     def suspect(self, peer: Peer, *, hearsay: bool = False) -> None:
         """It did not answer when it should have: find out whether it lives.
 
         With `hearsay` somebody else found it dead, and has told those whom it concerns.
         """
-        if peer.id in self.suspects or peer.id in self.dead or peer.id == self._state.me.id:
+        if peer.id in self.suspects or self.holds_for_dead(peer) or peer.id == self._state.me.id:
             return
         self._state.counters.suspicions += 1
         suspicion = self.suspects[peer.id] = Suspicion(peer, hearsay)
@@ -122,7 +139,7 @@ class Liveness:
         if peer.id in self._errands:
             for asker in self._errands.pop(peer.id):
                 self._state.post(asker, PingResult(peer, False))
-        if peer.id in self.dead:
+        if self.holds_for_dead(peer):
             return
         suspicion = self.suspects.get(peer.id)
         if suspicion is None:
@@ -185,21 +202,22 @@ class Liveness:
     def _bury(self, suspicion: Suspicion) -> None:
         del self.suspects[suspicion.peer.id]
         self._remember_dead(suspicion.peer)
-        self._on_dead(suspicion.peer, not suspicion.hearsay)
+        self._on_dead(suspicion.peer, Source.CHECKED if suspicion.hearsay else Source.FOUND)
 
     def _remember_dead(self, peer: Peer) -> None:
         self._state.counters.deaths += 1
+        self.dead.pop(peer.id, None)
         self.dead[peer.id] = (peer, self._state.now)
         if len(self.dead) > MAX_DEAD:
             del self.dead[next(iter(self.dead))]
 
     def told_dead(self, peer: Peer) -> None:
         """Others have found it dead, or it said that it leaves."""
-        if peer.id in self.dead or peer.id == self._state.me.id:
+        if self.holds_for_dead(peer) or peer.id == self._state.me.id:
             return
         self.suspects.pop(peer.id, None)
         self._remember_dead(peer)
-        self._on_dead(peer, False)
+        self._on_dead(peer, Source.TOLD)
 
     def take_errand(self, asker: Peer, request: PingRequest) -> None:
         """Ask a suspect for another peer, and tell it what came of it."""
@@ -207,7 +225,7 @@ class Liveness:
         if target.id == state.me.id:
             state.post(asker, PingResult(target, True))
             return
-        if target.id in self.dead and self.dead[target.id][0].boot >= target.boot:
+        if self.holds_for_dead(target):
             state.post(asker, PingResult(target, False))
             return
         askers = self._errands.get(target.id)

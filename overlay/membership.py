@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from overlay.ids import Id
 from overlay.joining import Gatekeeper
-from overlay.liveness import PING, Liveness
+from overlay.liveness import PING, Liveness, Source
 from overlay.messages import (
     Dead,
     Doubt,
@@ -113,8 +113,8 @@ class Membership:
 
     def settled(self, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
         """Be an old member of a ring: what joining would have brought is given."""
-        for peer in leaves:
-            self._take_in(peer)
+        self._state.leaves.fill(leaves)
+        self._changed(None, None)
         for peer in entries:
             self._state.table.offer(peer)
         self._start()
@@ -225,13 +225,13 @@ class Membership:
     def consider(self, hearsay: Iterable[Peer]) -> None:
         """Ask all those that would belong into the leaf set."""
         leaves, inquiries, dead = self._state.leaves, self.inquiries, self.liveness.dead
+        holds_for_dead = self.liveness.holds_for_dead
         known, fresh = leaves.ids, []
         for peer in hearsay:
             point = peer.id
             if point in known or point in inquiries or not leaves.admits(point):
                 continue
-            buried = dead.get(point)
-            if buried is None or buried[0].boot < peer.boot:
+            if point not in dead or not holds_for_dead(peer):
                 fresh.append(peer)
         for peer in leaves.rivals(fresh, inquiries) if fresh else ():
             self._inquire(peer)
@@ -268,7 +268,7 @@ class Membership:
         self.consider(leaves)
         dead = self.liveness.dead
         if dead:
-            doubtful = tuple(peer for peer in leaves if peer.id in dead and dead[peer.id][0].boot >= peer.boot)
+            doubtful = tuple(peer for peer in leaves if peer.id in dead and self.liveness.holds_for_dead(peer))
             if doubtful:
                 self._state.post(sender, Doubt(doubtful))
                 for peer in doubtful:
@@ -348,7 +348,7 @@ class Membership:
         self.liveness.told_dead(sender)
         self.consider(notice.leaves)
 
-    def died(self, peer: Peer, found_here: bool) -> None:
+    def died(self, peer: Peer, source: Source) -> None:
         """The verdict has fallen: forget it, tell the others, close the ring over it."""
         state = self._state
         self.inquiries.pop(peer.id, None)
@@ -356,13 +356,22 @@ class Membership:
         state.table.remove(peer.id)
         if state.leaves.remove(peer.id) is not None:
             self._changed(None, peer)
-            if found_here:
-                notice = Dead(peer, state.leaves.peers)
-                for member in (*state.leaves, peer):
-                    state.post(member, notice)
+            self._spread(peer, source)
             self._repair_soon()
         self.gate.released(peer.id)
         self._settle()
+
+    def _spread(self, peer: Peer, source: Source) -> None:
+        leaves = self._state.leaves
+        if source is Source.FOUND:
+            notice = Dead(peer, leaves.peers)
+            for member in (*leaves, peer):
+                self._state.post(member, notice)
+        elif source is Source.CHECKED:
+            # The finder's notice did not reach us, so it may not have reached those beside us.
+            for member in (leaves.successor, leaves.predecessor):
+                if member is not None:
+                    self._state.post(member, Doubt((peer,)))
 
     def back(self, peer: Peer, was_dead: bool) -> None:
         """A suspect or a dead one has been heard."""

@@ -22,7 +22,7 @@ from overlay.handshake import Hello
 from overlay.ids import Id
 from overlay.links import Links
 from overlay.messages import Message, Peer
-from overlay.notices import Notices, logger
+from overlay.notices import Notices
 from overlay.questions import ask_status, introduce
 from overlay.ring import Application, Ring
 from overlay.seeds import Seeds
@@ -105,7 +105,9 @@ class Node:
             await asyncio.wait_for(self._activated.wait(), timeout_s)
         except TimeoutError:
             seeds = ", ".join(show(seed) for seed in self._config.seeds) or "none"
-            raise OverlayError(f"no member of ring {self._config.ring!r} after {timeout_s:g} s; seeds: {seeds}") from None
+            raise OverlayError(
+                f"no member of ring {self._config.ring!r} after {timeout_s:g} s; seeds: {seeds}"
+            ) from None
 
     async def _own_addresses(self, port: int) -> frozenset[Address]:
         """Under which names this peer may find itself among its seeds, as far as one can tell without dialling."""
@@ -118,7 +120,14 @@ class Node:
     # -- what the layer above may ask
 
     def send(self, peer: Peer, payload: bytes) -> bool:
-        """Send bytes to a peer whose address is known. False: it is slow or away, and nothing was queued."""
+        """Send bytes to a peer whose address is known, past the core. False: it is slow or away, nothing was queued.
+
+        Raises OverlayError for more than max_frame_bytes.
+        """
+        if len(payload) >= self._config.max_frame_bytes:
+            raise OverlayError(
+                f"a payload of {len(payload)} bytes, where {self._config.max_frame_bytes - 1} are allowed"
+            )
         if peer.id != self.ring.me.id:
             return self._links.send_bytes(peer, Kind.PARCEL, payload)
         self._application.receive(self.ring.me, payload)
@@ -192,6 +201,10 @@ class Node:
 
     def linked(self, peer: Id) -> bool:
         return self._links.get(peer) is not None
+
+    def known(self, peer: Id) -> bool:
+        """Whether a hint about this peer would be no news."""
+        return peer == self.ring.me.id or self.linked(peer) or peer in self.ring.leaves or peer in self.ring.table
 
     def found(self) -> None:
         self._tell(self.ring.found, self._loop.time())

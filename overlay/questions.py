@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -44,11 +44,16 @@ class _Question(asyncio.Protocol):
     def __init__(self, question: bytes, max_answer_bytes: int) -> None:
         self._question = question
         self._reader = FrameReader(max_answer_bytes)
+        self._transport: asyncio.Transport | None = None
         self.answer: asyncio.Future[tuple[int, bytes]] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(self._question)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
+        self._transport.write(self._question)
+
+    def hang_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.answer.done():
@@ -70,19 +75,15 @@ async def ask(
     address: Address, question: bytes, max_answer_bytes: int, timeout_s: float, tls: ssl.SSLContext | None
 ) -> tuple[int, bytes]:
     """The first frame that `address` answers with. Raises OverlayError with one line that names the address."""
-    transport: asyncio.BaseTransport | None = None
+    protocol = _Question(question, max_answer_bytes)
     try:
         async with asyncio.timeout(timeout_s):
-            loop = asyncio.get_running_loop()
-            transport, protocol = await loop.create_connection(
-                lambda: _Question(question, max_answer_bytes), *address, ssl=tls
-            )
+            await asyncio.get_running_loop().create_connection(lambda: protocol, *address, ssl=tls)
             kind, body = await protocol.answer
     except (OSError, UnicodeError, OverflowError, OverlayError) as error:
         raise OverlayError(f"{show(address)}: {cause(error)}") from error
     finally:
-        if isinstance(transport, asyncio.Transport):
-            transport.abort()
+        protocol.hang_up()
     if kind == Kind.GOODBYE:
         if decode_goodbye(body)[0] is Reason.MYSELF:
             raise MyselfError(f"{show(address)} is this peer itself")

@@ -15,7 +15,7 @@ from typing import Protocol
 from overlay.custody import Custody
 from overlay.ids import Id
 from overlay.leafset import HALF, LeafSet
-from overlay.liveness import PONG, Liveness
+from overlay.liveness import PONG, Liveness, Source
 from overlay.membership import Membership, Upward
 from overlay.messages import (
     Admit,
@@ -230,8 +230,8 @@ class Ring:
 
     # Calls from the parts
 
-    def _died(self, peer: Peer, found_here: bool) -> None:
-        self._membership.died(peer, found_here)
+    def _died(self, peer: Peer, source: Source) -> None:
+        self._membership.died(peer, source)
         self._custody.lost(peer)
         self._custody.reconsider()
 

@@ -76,8 +76,10 @@ def round_trip_ms(link: Link) -> float | None:
     if link.transport is None or not hasattr(socket, "TCP_INFO"):
         return None
     try:
-        raw = link.transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT.size)
-        (microseconds,) = _TCP_INFO_RTT.unpack(raw)
+        raw = link.transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_RTT.size
+        )
+        microseconds: int = _TCP_INFO_RTT.unpack(raw)[0]
     except (OSError, AttributeError, struct.error):
         return None
     return round(microseconds / 1000 + 2000 * link.delay_s, 3)

@@ -18,8 +18,8 @@ class Timing:
     silence_s: float
     """A clockwise neighbour not heard for this long is suspected. At least 2 heartbeats, or one lost one accuses."""
     fence_s: float
-    """A peer that finds itself this late for its own heartbeat was paused: it verifies its neighbours before it
-    delivers again. Below silence_s, so that it stops before the others have replaced it."""
+    """A peer that did nothing at all for this long was paused: it asks its leaf set before it serves a key again.
+    More than heartbeat_s, and less than it takes the others to find and replace it (`fastest_verdict_s`)."""
     probe_s: float
     """How long a probe may take before it is sent again or counts as failed. Above the longest round trip."""
     probe_tries: int
@@ -45,6 +45,20 @@ class Timing:
     grant_s: float
     """For how long the gap between two neighbours is reserved for one joining peer. Above the time of a join."""
 
+    def __post_init__(self) -> None:
+        if not self.heartbeat_s < self.fence_s < self.fastest_verdict_s:
+            raise ValueError(
+                f"fence_s is {self.fence_s}, right would be more than heartbeat_s ({self.heartbeat_s})"
+                f" and less than probe_tries * probe_s + verdict_s ({self.fastest_verdict_s})"
+            )
+        if self.silence_s < 2 * self.heartbeat_s:
+            raise ValueError(f"silence_s is {self.silence_s}, right would be at least 2 * heartbeat_s")
+
+    @property
+    def fastest_verdict_s(self) -> float:
+        """The shortest time in which a silent peer can be declared dead."""
+        return self.probe_tries * self.probe_s + self.verdict_s
+
 
 LOCAL: Final = Timing(
     heartbeat_s=0.5,
@@ -66,12 +80,12 @@ LOCAL: Final = Timing(
 """Many peers on one machine: no network delay, but processes that wait for a core."""
 
 LAN: Final = Timing(
-    heartbeat_s=1.0,
-    silence_s=2.5,
-    fence_s=2.0,
-    probe_s=0.3,
+    heartbeat_s=0.5,
+    silence_s=1.5,
+    fence_s=1.2,
+    probe_s=0.4,
     probe_tries=2,
-    verdict_s=0.6,
+    verdict_s=0.8,
     hop_s=0.3,
     receipt_s=1.5,
     receipt_tries=8,
@@ -87,7 +101,7 @@ LAN: Final = Timing(
 WAN: Final = Timing(
     heartbeat_s=5.0,
     silence_s=12.0,
-    fence_s=9.0,
+    fence_s=6.5,
     probe_s=1.5,
     probe_tries=3,
     verdict_s=3.0,
@@ -95,8 +109,8 @@ WAN: Final = Timing(
     receipt_s=6.0,
     receipt_tries=8,
     stabilise_s=30.0,
-    table_s=20.0,
-    reunion_s=20.0,
+    table_s=30.0,
+    reunion_s=25.0,
     forget_s=24 * 3600.0,
     join_s=6.0,
     grant_s=8.0,

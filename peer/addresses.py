@@ -1,19 +1,27 @@
-"""HOST:PORT as people write it, and as sockets want it."""
+"""HOST:PORT as people write it, read into what sockets want. The other way round is `overlay.config.show`."""
 
 from __future__ import annotations
 
 import re
+from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
-Address = tuple[str, int]
+from overlay.config import Address
 
-_HOST: Final = re.compile(r"[A-Za-z0-9._:%-]{1,255}")
+_HOST: Final = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 def is_host(value: object) -> bool:
     """Whether this can be the name or the address of a host; it is not looked up."""
-    return isinstance(value, str) and _HOST.fullmatch(value) is not None
+    if not isinstance(value, str):
+        return False
+    if ":" not in value:
+        return _HOST.fullmatch(value) is not None
+    try:
+        return value.isascii() and IPv6Address(value) is not None
+    except AddressValueError:
+        return False
 
 
 def parse_address(value: object, *, any_port: bool = False) -> Address:
@@ -28,8 +36,3 @@ def parse_address(value: object, *, any_port: bool = False) -> Address:
     if not (0 if any_port else 1) <= int(port) <= 65535:
         raise ValueError(value)
     return host, int(port)
-
-
-def format_address(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from logger.lines import LEVELS
+from overlay.config import Address, is_wildcard, show
 from overlay.handshake import MAX_RING_CHARS
 from overlay.timing import PRESETS
-from peer.addresses import Address, format_address, is_host, parse_address
+from peer.addresses import is_host, parse_address
 from peer.errors import ConfigError
 
 MAX_DELAY_S: Final = 10.0
 """Longer than any network; past every timeout of the ring, which would only fall apart."""
 MAX_SEEDS: Final = 64
 """One that answers is enough; more than this is a mistake in a script."""
-ANY_HOSTS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104  # to refuse them as an address to connect to
 _UNIT_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?(us|ms|s)")
 
@@ -86,7 +86,7 @@ def _seeds(value: object) -> tuple[Address, ...]:
 
 
 def _advertised(value: object) -> str:
-    if not isinstance(value, str) or not is_host(value) or value in ANY_HOSTS:
+    if not isinstance(value, str) or not is_host(value) or is_wildcard(value):
         raise ValueError(value)
     return value
 
@@ -145,8 +145,8 @@ def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     values = _read(file) if file is not None else {}
     values.update((name, _parse(name, value, "--" + name.replace("_", "-"))) for name, value in line.items())
     config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
-    if config.overlay[0] in ANY_HOSTS and config.advertise is None:
-        listen = format_address(config.overlay)
+    if is_wildcard(config.overlay[0]) and config.advertise is None:
+        listen = show(config.overlay)
         raise ConfigError(f"advertise: missing, but overlay {listen} is no address to connect to: name the host")
     return config
 

@@ -15,8 +15,9 @@ from typing import Annotated, Final, Self
 import msgspec
 from msgspec import Meta
 
+from overlay.config import Address, show
 from overlay.ids import ID_BITS, Id, key_of
-from peer.addresses import Address, format_address, parse_address
+from peer.addresses import parse_address
 from peer.errors import DataFolderError
 
 MAX_REMEMBERED: Final = 32
@@ -84,7 +85,7 @@ class DataFolder:
 
     def remember(self, peers: Iterable[Address]) -> None:
         """Keep the first MAX_REMEMBERED of these for the next start; an empty list forgets nobody."""
-        texts = tuple(dict.fromkeys(map(format_address, peers)))[:MAX_REMEMBERED]
+        texts = tuple(dict.fromkeys(map(show, peers)))[:MAX_REMEMBERED]
         if texts and set(texts) != set(self._stored.peers):
             self._stored = Stored(id=self._stored.id, boot=self._stored.boot, peers=texts)
             self._write()

@@ -18,13 +18,15 @@ import click
 import structlog
 
 from logger.lines import LEVELS, configure
-from overlay.node import Node, OverlayConfig
+from overlay.config import Address, OverlayConfig, show
+from overlay.node import Node
 from overlay.timing import PRESETS
-from peer.addresses import Address, format_address, parse_address
+from peer.addresses import parse_address
 from peer.application import CountingApplication
 from peer.config import PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
+from peer.limits import allow_files
 
 try:
     from uvloop import new_event_loop
@@ -33,6 +35,8 @@ except ImportError:
 
 STOP_S: Final = 3.0
 """Saying good-bye takes some milliseconds; what takes longer is not worth waiting for."""
+MAX_FILES: Final = 8192
+"""Above the links that the overlay allows, with room for clients."""
 FIRST_REMEMBER_S: Final = 5.0
 REMEMBER_S: Final = 60.0
 """How often the known peers are noted for the next start; written only when they are others than before. The first time
@@ -60,7 +64,7 @@ class PeerProcess:
         self._node = node = Node(self._overlay_config(), self._application)
         try:
             await node.start()
-            log.info("listening", id=node.ring.me.id.short(), overlay=format_address(node.address))
+            log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
             wait_s = FIRST_REMEMBER_S
             while not self._stop.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -71,6 +75,12 @@ class PeerProcess:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(node.stop(), STOP_S)
         log.info("stopped", delivered=self._application.delivered, undelivered=self._application.undelivered)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """Say good-bye and return from `serve`; asked again, end at once, with the exit status of that signal."""
+        if self._stop.is_set():
+            os._exit(128 + number)
+        self._stop.set()
 
     def _overlay_config(self) -> OverlayConfig:
         config, folder = self.config, self.folder
@@ -113,18 +123,13 @@ class PeerProcess:
         if active and not self._announced and self._node is not None:
             self._announced = True
             with contextlib.suppress(OSError):  # whoever read our output has gone
-                click.echo(f"active: {self._node.ring.me.id.short()}, overlay {format_address(self._node.address)}")
+                click.echo(f"active: {self._node.ring.me.id.short()}, overlay {show(self._node.address)}")
         log.info("active" if active else "inactive")
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._stopping, number)
-
-    def _stopping(self, number: int) -> None:
-        if self._stop.is_set():
-            os._exit(128 + number)
-        self._stop.set()
+            loop.add_signal_handler(number, self.stop, number)
 
     def _watch_parent(self, pipe: int) -> None:
         """The pipe's other end closes when the parent is gone, however it went."""
@@ -148,6 +153,7 @@ def known_addresses(status: Mapping[str, Any]) -> list[Address]:
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
     """Be a peer until told to stop. Raises PeerError or OverlayError, one line each, when it cannot start."""
     configure(config.log_level, as_json=config.log_json)
+    allow_files(MAX_FILES)
     with contextlib.ExitStack() as stack:
         folder = None
         if config.data is not None:

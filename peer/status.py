@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from overlay.node import ask_status
+from overlay.questions import ask_status
 from peer.addresses import parse_address
 from peer.errors import ConfigError
 

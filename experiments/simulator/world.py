@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
 from itertools import count
@@ -54,7 +54,19 @@ class SimulatedRing(Ring):
 class Node:
     """A peer of the world: its core, and what the world does to it."""
 
-    __slots__ = ("alive", "backlog", "checked", "number", "paused", "peer", "ring", "sent", "undelivered", "wake", "world")
+    __slots__ = (
+        "alive",
+        "backlog",
+        "checked",
+        "number",
+        "paused",
+        "peer",
+        "ring",
+        "sent",
+        "undelivered",
+        "wake",
+        "world",
+    )
 
     def __init__(self, world: World, number: int, peer: Peer, half: int) -> None:
         self.world = world
@@ -101,7 +113,9 @@ class World:
         self.digest = 0
         self.sent: Counter[str] = Counter()
         self.nodes: dict[Id, Node] = {}
-        self.on_delivery: Delivery = self._ignore_delivery
+        self.on_delivery: Delivery = self._check_delivery
+        self.on_change: Callable[[Node], None] | None = None
+        """Called when a peer's leaf set or activity has changed."""
         self.wall_s = 0.0
         self._events: list[tuple[float, int, Node, Peer | None, object]] = []
         self._entries = count()
@@ -109,7 +123,7 @@ class World:
         self._last: deque[tuple[float, int, Peer | None, object]] = deque(maxlen=LAST_EVENTS)
         self._kinds: dict[type, int] = {}
 
-    def _ignore_delivery(self, node: Node, route: Route) -> None:
+    def _check_delivery(self, node: Node, route: Route) -> None:
         self.checks.delivered(node.ring, route.key)
 
     # Peers
@@ -133,7 +147,7 @@ class World:
         node.ring.join(contact.peer, self.now)
         self._after(node)
 
-    def settle(self, node: Node, leaves: list[Peer], entries: list[Peer]) -> None:
+    def settle(self, node: Node, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
         """Make the peer an old member of a ring that was there before."""
         node.ring.settled(leaves, entries, self.now)
         self._after(node)
@@ -257,6 +271,8 @@ class World:
         if force or ring.version != node.checked:
             node.checked = ring.version
             self.checks.step(ring, self.now)
+            if self.on_change is not None:
+                self.on_change(node)
 
     def _post(self, node: Node) -> None:
         outbox = node.ring.take_outbox()
@@ -291,8 +307,6 @@ class World:
         for moment, number, sender, event in self._last:
             lines.append(f"  {moment:.6f} peer {number} <- {sender or 'clock'}: {_told(event)}")
         return "\n".join(lines)
-
-
 
 
 def _kind(message: Message) -> str:

@@ -19,7 +19,7 @@ from experiments.local_ring import expected_leaves, is_settled
 from experiments.ports import choose_ports
 from overlay.errors import OverlayError
 from overlay.ids import ID_BITS, Id, distance
-from overlay.node import ask_status
+from overlay.questions import ask_status
 
 Start = Callable[..., Any]
 Eventually = Callable[..., Any]
@@ -174,6 +174,14 @@ def test_idle_peers_are_idle(ring: Start, usage: Any, eventually: Eventually) ->
     assert max(shares) <= 0.02, "measured below 0.01; the clock counts in hundredths of a second"
 
 
+def test_the_delay_reaches_the_peers(ring: Start) -> None:
+    three = ring(3, "--delay", "5-6ms")
+    assert three.whole(three.ports)
+    trips_ms = [link["rtt_ms"] for status in three.statuses(three.ports) for link in status["links"] if "id" in link]
+    assert len(trips_ms) >= 4
+    assert min(trips_ms) >= 10
+
+
 def test_a_port_in_use_is_named_before_anything_starts(ringmq: Start) -> None:
     ports = choose_ports(0, 3)
     with socket.create_server(("127.0.0.1", ports[2])):
@@ -188,9 +196,9 @@ def test_a_child_that_cannot_start_ends_the_ring(ringmq: Start, tmp_path: Path) 
     process = ringmq("ring", "--peers", "4", "--overlay-port", "0", "--data", str(tmp_path))
     assert process.popen.returncode == 1
     assert process.out == ""
-    last = process.err.splitlines()[-1]
-    assert last.startswith("ringmq: peer 127.0.0.1:")
-    assert f"did not start: data: cannot use {tmp_path / 'peer-003'}: " in last
+    assert process.err.count("\n") == 1
+    assert process.err.startswith("ringmq: peer 127.0.0.1:")
+    assert f"did not start: data: cannot use {tmp_path / 'peer-003'}: " in process.err
 
 
 def test_a_ring_with_data_starts_again(ring: Start, tmp_path: Path) -> None:

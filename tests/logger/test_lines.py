@@ -71,5 +71,13 @@ def test_libraries_speak_in_the_same_form() -> None:
     except ValueError:
         logging.getLogger("asyncio").exception("a task failed: %s", "this one")
     line = json.loads(stream.getvalue())
-    assert (line["event"], line["level"], line["logger"]) == ("a task failed: this one", "error", "asyncio")
+    assert (line["event"], line["level"], line["library"]) == ("a task failed: this one", "error", "asyncio")
     assert "ValueError: odd" in line["exception"]
+
+
+def test_a_line_that_cannot_be_written_does_not_end_its_writer(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = io.StringIO()
+    configure(stream=stream)
+    stream.close()
+    logging.getLogger("library").error("unheard")
+    assert "ValueError" in capsys.readouterr().err

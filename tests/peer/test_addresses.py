@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.addresses import format_address, is_host, parse_address
+from overlay.config import show
+from peer.addresses import is_host, parse_address
 
 
 @pytest.mark.parametrize(
@@ -20,7 +21,7 @@ from peer.addresses import format_address, is_host, parse_address
 )
 def test_there_and_back(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
-    assert format_address(address) == text
+    assert show(address) == text
 
 
 NONE = [
@@ -56,11 +57,13 @@ def test_any_text_is_an_address_or_a_value_error(text: str) -> None:
         address = parse_address(text)
     except ValueError:
         return
-    assert parse_address(format_address(address)) == address
+    assert parse_address(show(address)) == address
 
 
 def test_hosts() -> None:
     assert is_host("edge-1.local")
+    assert is_host("::1")
+    assert not is_host("edge-1:4883")
     assert not is_host("edge 1")
     assert not is_host("")
     assert not is_host(1)

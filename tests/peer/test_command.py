@@ -96,7 +96,6 @@ def test_wrong_usage_is_one_line_and_status_2(run: Run, arguments: tuple[str, ..
         (OverlayError("it failed"), 1),
         (ConfigError("it failed"), 2),
         (click.ClickException("it failed"), 1),
-        (click.UsageError("it failed"), 2),
     ],
 )
 def test_an_expected_error_is_one_line(

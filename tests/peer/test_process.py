@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from experiments.ports import choose_ports
-from peer.process import known_addresses
+from peer.config import SETTINGS, PeerConfig
+from peer.process import PeerProcess, known_addresses, peer
 
 Start = Callable[..., Any]
 LISTEN = ("--overlay", "127.0.0.1:0", "--timing", "local", "--no-discovery")
@@ -44,6 +45,17 @@ def test_a_signal_ends_a_peer_gracefully(start: Start, number: signal.Signals) -
     assert process.end(number) == 0
     assert "Traceback" not in process.err
     assert "stopped" in process.err
+
+
+async def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    exits: list[int] = []
+    monkeypatch.setattr(os, "_exit", exits.append)
+    process = PeerProcess(PeerConfig(), None)
+    process.stop(signal.SIGINT)
+    assert exits == []
+    process.stop(signal.SIGINT)
+    process.stop(signal.SIGTERM)
+    assert exits == [130, 143]
 
 
 def test_it_tells_its_status(start: Start, ringmq: Start) -> None:
@@ -182,6 +194,10 @@ def test_it_is_small_and_idle(start: Start, usage: Callable[[int], Any]) -> None
     resident = usage(process.pid).resident_bytes
     print(f"\none peer alone: {resident / 1e6:.1f} MB resident")
     assert resident <= 45e6
+
+
+def test_every_setting_has_its_option() -> None:
+    assert {option.name for option in peer.params} == {*SETTINGS, "config", "parent_pipe"}
 
 
 def test_known_addresses_take_both_sides_in_turn() -> None:

@@ -1,0 +1,1 @@
+"""What is done to simulated rings, and the figures that come of it."""

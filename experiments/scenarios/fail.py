@@ -1,0 +1,115 @@
+"""A large share of the ring dies at the same moment, silently: how long until it is one ring again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from experiments.scenarios.building import Progress, settled_ring, silent
+from experiments.scenarios.workload import LookupFigures, Lookups
+from experiments.simulator.filled import FilledRing
+from experiments.simulator.network import DELAYS_S, Weather
+from experiments.simulator.world import World
+from overlay.ids import ID_BITS, Id
+from overlay.timing import PRESETS
+
+BEFORE_S: Final = 2.0
+"""How long the ring runs before the crash."""
+PATIENCE_S: Final = 120.0
+"""After so long a ring that is not one is given up."""
+LOOKUPS_PER_S: Final = 200.0
+"""In the whole ring, all the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailFigures:
+    """`one_ring_after_s` counts from the crash to the moment when each live peer knows its true neighbours."""
+
+    nodes: int
+    seed: int
+    timing: str
+    fraction: float
+    one_ring_after_s: float | None
+    inexact_leaf_sets: int
+    messages_per_death: float
+    lookups: LookupFigures
+    events: int
+    events_per_s: float
+
+
+def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: Progress = silent) -> FailFigures:
+    """Raises InvariantBroken when a lookup is delivered to a wrong peer, or two peers own the same key."""
+    world = World(seed, PRESETS[timing], Weather(delay_s=DELAYS_S[timing]))
+    settled_ring(world, nodes, lambda done: progress(0.3 * done))
+    lookups = Lookups(world, LOOKUPS_PER_S)
+    _run_with(world, lookups, BEFORE_S)
+    victims = world.random.sample(list(world.nodes.values()), int(nodes * fraction))
+    for node in victims:
+        world.crash(node)
+    crashed_at, sent_before = world.now, world.messages
+    one_ring_after_s = None
+    while world.now < crashed_at + PATIENCE_S:
+        _run_with(world, lookups, 0.5)
+        progress(0.3 + 0.7 * min(1.0, (world.now - crashed_at) / 30.0))
+        if one_ring_after_s is None and world.checks.whole():
+            one_ring_after_s = round(world.now - crashed_at, 3)
+        if one_ring_after_s is not None and world.now > crashed_at + max(30.0, one_ring_after_s):
+            break
+    took_s = world.now - crashed_at
+    idle_per_s = (nodes - len(victims)) / world.timing.heartbeat_s
+    lookups.next_at = float("inf")
+    world.run(world.now + world.timing.receipt_s * world.timing.receipt_tries)
+    return FailFigures(
+        nodes=nodes,
+        seed=seed,
+        timing=timing,
+        fraction=fraction,
+        one_ring_after_s=one_ring_after_s,
+        inexact_leaf_sets=len(world.checks.faults(world.half)),
+        messages_per_death=round((world.messages - sent_before - idle_per_s * took_s) / max(1, len(victims)), 1),
+        lookups=lookups.figures(),
+        events=world.steps,
+        events_per_s=round(world.events_per_s),
+    )
+
+
+def _run_with(world: World, lookups: Lookups, span_s: float) -> None:
+    end = world.now + span_s
+    while lookups.next_at <= end:
+        world.run(lookups.next_at)
+        lookups.issue()
+    world.run(end)
+
+
+@dataclass(frozen=True, slots=True)
+class DetourFigures:
+    """Mean hops over perfect tables, before and after a share of the peers died that nobody has replaced yet."""
+
+    nodes: int
+    fraction: float
+    lookups: int
+    mean_before: float
+    mean_after: float
+    growth: float
+    wrong: int
+
+
+def detours(nodes: int, seed: int, fraction: float, lookups: int, progress: Progress = silent) -> DetourFigures:
+    """Lookups between live peers; who meets a dead one goes around it, as after a hop's timeout."""
+    ring = FilledRing(nodes, seed)
+    random = Random(seed)
+    dead = frozenset(random.sample(ring.points, int(nodes * fraction)))
+    live = [place for place, point in enumerate(ring.points) if point not in dead]
+    before = after = wrong = 0
+    for number in range(lookups):
+        key, start = Id(random.getrandbits(ID_BITS)), random.choice(live)
+        before += ring.walk(start, key)[1]
+        end, hops = ring.walk(start, key, dead)
+        after += hops
+        wrong += end != ring.owner(key, dead)
+        if number % 1000 == 0:
+            progress(number / lookups)
+    return DetourFigures(
+        nodes, fraction, lookups, round(before / lookups, 4), round(after / lookups, 4), round(after / before - 1, 4), wrong
+    )
