@@ -66,8 +66,9 @@ class OverlayConfig:
     descriptor: mind `ulimit -n`."""
     max_strangers: int = 128
     """Inbound connections that have not said HELLO yet; beyond, a new one is closed at once."""
-    max_dials: int = 256
-    """Outbound connections being opened; beyond, messages for yet another peer are refused."""
+    max_dials: int = 1024
+    """Outbound connections being opened; beyond, messages for yet another peer are refused. A publisher may have that
+    many subscribers' peers to dial at once."""
     handshake_s: float = 3.0
     """From dialling to an open link, and from accepting to HELLO. Above two round trips and a lost packet (1 s)."""
     idle_link_s: float = 60.0

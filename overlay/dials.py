@@ -117,8 +117,10 @@ class Dials:
             dial.over.set_result((reason, detail))
 
     async def close(self) -> None:
-        """Give up all dials, without calling them failed."""
+        """Start no more, and wait a little for those under way; what remains is given up, without calling it failed."""
         self._closed = True
+        if self._tasks:
+            await asyncio.wait(list(self._tasks), timeout=self._config.linger_s / 2)
         for peer in list(self._dials):
             self.take(peer)
         if self._tasks:

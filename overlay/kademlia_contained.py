@@ -19,6 +19,7 @@ from kademlia.crawling import NodeSpiderCrawl
 from kademlia.network import Server
 from kademlia.node import Node as Contact
 from kademlia.protocol import KademliaProtocol
+from kademlia.routing import RoutingTable
 from kademlia.storage import IStorage
 from msgspec import Meta
 
@@ -87,6 +88,13 @@ class _Nowhere(IStorage):  # type: ignore[misc]
         return iter(())
 
 
+class _Table(RoutingTable):  # type: ignore[misc]
+    """The package's, which looks for an id at the upper end of a bucket in the next one and so keeps it twice."""
+
+    def get_bucket_for(self, contact: Contact) -> int:
+        return next(at for at, bucket in enumerate(self.buckets) if contact.long_id <= bucket.range[1])
+
+
 class _Protocol(KademliaProtocol):  # type: ignore[misc]
     """The package's protocol behind a strict door.
 
@@ -95,6 +103,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     def __init__(self, source: Contact, storage: IStorage, bucket: int, notices: Notices) -> None:
         super().__init__(source, storage, bucket)
+        self.router = _Table(self, bucket, source)
         self._notices = notices
         self._version = 4
 

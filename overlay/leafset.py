@@ -36,7 +36,7 @@ class LeafSet:
         self._offsets: list[int] = []
         self._ring: tuple[Peer, ...] = ()
         self._gap: tuple[int, int] | None = None
-        self.ids: set[int] = set()
+        self.ids: set[Id] = set()
         """The ids of the members; for reading."""
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class LeafSet:
     def remove(self, point: int) -> Peer | None:
         peer = self._by_offset.pop((point - self.center) & MASK, None)
         if peer is not None:
-            self.ids.discard(point)
+            self.ids.discard(peer.id)
             self._refresh()
         return peer
 

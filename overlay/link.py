@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from typing import Final, Protocol, cast
 
 from overlay.config import OverlayConfig
@@ -95,7 +96,7 @@ class Link(asyncio.Protocol):
         if self.phase is Phase.CLOSED:  # given up while it connected
             self.transport.abort()
             return
-        self._set_timer(self._config.handshake_s, self._too_slow)
+        self._set_timer(self._config.handshake_s, partial(self.close, Reason.SLOW))
         self._board.connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -135,7 +136,9 @@ class Link(asyncio.Protocol):
                 raise ProtocolError("a message before the handshake")
             self._board.received(self.peer, Parcel(body) if kind == Kind.PARCEL else decode(body))
         elif kind == Kind.GOODBYE:
-            self._farewell(*decode_goodbye(body))
+            reason, text = decode_goodbye(body)
+            self._hang_up()  # the other side still hears what we have queued
+            self._end(reason, text)
         elif self.phase is Phase.CLOSING:
             pass  # sent before our GOODBYE arrived; only messages matter now
         elif kind == Kind.HELLO:
@@ -145,14 +148,10 @@ class Link(asyncio.Protocol):
         else:
             raise ProtocolError(f"a {Kind(kind).name} frame where none belongs")
 
-    def pause_reading(self) -> None:
+    def set_reading(self, on: bool) -> None:
         """Let the other side wait. Its heartbeats wait as well: longer than silence_s, and it is taken for dead."""
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.resume_reading()
+            (self.transport.resume_reading if on else self.transport.pause_reading)()
 
     # -- out
 
@@ -277,11 +276,6 @@ class Link(asyncio.Protocol):
         if self.transport is not None:
             self.transport.abort()
 
-    def _farewell(self, reason: Reason, text: str) -> None:
-        """The other side closes. It still hears what we have queued."""
-        self._hang_up()
-        self._end(reason, text)
-
     def _hang_up(self) -> None:
         if self._line is not None:
             self._gather(self._line.flush())
@@ -295,9 +289,6 @@ class Link(asyncio.Protocol):
         if not self._ended:
             self._ended = True
             self._board.ended(self, reason, detail)
-
-    def _too_slow(self) -> None:
-        self.close(Reason.SLOW)
 
     def _set_timer(self, delay_s: float, then: Callable[[], None]) -> None:
         self._cancel_timer()

@@ -159,7 +159,7 @@ class Links:
         self._sockets.add(link)
         self._silence.clear()
         if not self._reading:
-            link.pause_reading()
+            link.set_reading(False)
         if link.dialled is not None:
             link.say_hello(self.me, self._hello(link.dialled.id))
             return
@@ -174,9 +174,8 @@ class Links:
     def greeted(self, link: Link, hello: Hello | None) -> None:
         reason = Judge(self.me, self._config.ring).stranger(hello)
         if reason is not None or hello is None:
+            self._notices.warn("handshakes_refused", remote(link), reason or Reason.VERSION)
             link.close(reason or Reason.VERSION)
-            who = hello.peer if hello is not None else remote(link)
-            self._notices.warn("handshakes_refused", who, str(reason))
         elif link.peer is not None:
             self._renamed(link, hello.peer)
         elif link.dialled is not None:
@@ -242,9 +241,12 @@ class Links:
             known.close(Reason.REPLACED)
             self._notices.count("links_replaced")
         self._strangers.discard(link)
+        self._notices.forgive("links_lost", peer)
+        self._notices.forgive("dials_failed", peer)
         waiting = self._dials.take(peer.id, link)
         if len(self._links) >= self._config.max_links:
-            self._evict()
+            self._notices.count("links_evicted")
+            max(self._links.values(), key=lambda each: each.idle_rounds).close(Reason.IDLE)
         delay_range = self._config.delay_s
         delay = pair_delay_s(self.me.id, peer.id, delay_range, self._config.delay_seed) if delay_range else None
         link.open(peer, delay)
@@ -260,12 +262,6 @@ class Links:
             raise ProtocolError("a hello that changes the id")
         if peer.boot >= link.peer.boot:
             link.peer = peer
-
-    def _evict(self) -> None:
-        """Make room for an outbound link."""
-        idlest = max(self._links.values(), key=lambda link: link.idle_rounds)
-        self._notices.count("links_evicted")
-        idlest.close(Reason.IDLE)
 
     def _sweep(self) -> None:
         """Close what nobody uses."""
@@ -286,16 +282,11 @@ class Links:
         """The open link to a peer."""
         return self._links.get(peer)
 
-    def pause_reading(self) -> None:
-        """Take nothing in, from anybody. Longer than silence_s, and this peer is taken for dead."""
-        self._reading = False
+    def set_reading(self, on: bool) -> None:
+        """Take nothing in, from anybody, or go on with it."""
+        self._reading = on
         for link in self._sockets:
-            link.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._reading = True
-        for link in self._sockets:
-            link.resume_reading()
+            link.set_reading(on)
 
 
 def remote(link: Link) -> str:

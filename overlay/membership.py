@@ -68,6 +68,7 @@ class Membership:
     """Owns the leaf set, the routing table and `State.active`."""
 
     __slots__ = (
+        "_attempts",
         "_contacts",
         "_grant_asked_at",
         "_granter",
@@ -98,6 +99,7 @@ class Membership:
         self._granter: Peer | None = None
         self._grant_asked_at: float | None = None
         self._patience = 1.0
+        self._attempts = 0
         self._repairing = False
         self._row_asked: Peer | None = None
         self._sought_at = float("-inf")
@@ -151,11 +153,12 @@ class Membership:
             return
         if not self._grant_holds():
             self._grant_asked_at = None
-            contact = next(iter(self._contacts.values()), None) or self._state.leaves.successor
-            if contact is not None:
-                if self._contacts.pop(contact.id, None):
-                    self._contacts[contact.id] = contact
+            # Not only through those it was told of: they may be dead, and some of the ring has been met already.
+            known = (*self._contacts.values(), *self._state.leaves)
+            if known:
                 me = self._state.me
+                contact = known[self._attempts % len(known)]
+                self._attempts += 1
                 self._state.post(contact, Route(me, self._state.next_seq(), me.id, 0, JOIN))
         self._state.agenda.at(now + self._patience * self._state.timing.join_s, self._ask_for_a_place)
         self._patience = min(MAX_PATIENCE, self._patience * 1.5)

@@ -154,10 +154,10 @@ class Node:
 
     def pause_reading(self) -> None:
         """Take nothing in from other peers. Longer than silence_s, and this peer is taken for dead."""
-        self._links.pause_reading()
+        self._links.set_reading(False)
 
     def resume_reading(self) -> None:
-        self._links.resume_reading()
+        self._links.set_reading(True)
 
     def status(self) -> dict[str, Any]:
         """A JSON-able snapshot: what `ringmq status --json` prints."""
@@ -193,10 +193,12 @@ class Node:
         return await introduce(self._config, self.ring.me, self.ring.active, address)
 
     def introduced(self, hello: Hello) -> None:
-        """Somebody answered. Only one that is part of a ring can help to join it."""
+        """Somebody answered. Only one that is part of a ring is of use; the others are asked again."""
+        if not hello.active:
+            return
         if self.ring.active:
             self._tell(self.ring.meet, hello.peer, self._loop.time())
-        elif hello.active:
+        else:
             self._tell(self.ring.join, hello.peer, self._loop.time())
 
     def linked(self, peer: Id) -> bool:

@@ -10,10 +10,15 @@ from typing import Final
 
 import structlog
 
+from overlay.wire import one_line
+
 logger = structlog.get_logger("overlay")
 
 MAX_REMEMBERED: Final = 1024
 """Distinct (event, who) pairs that are logged; what comes after is only counted."""
+
+MAX_TRACEBACKS: Final = 100
+"""Logged of each kind of failure: one that repeats with every message must not fill the disk."""
 
 
 class Notices:
@@ -31,17 +36,18 @@ class Notices:
     def warn(self, event: str, who: object, why: str) -> None:
         """Count, and log unless this event was logged for this culprit before."""
         self.counters[event] += 1
-        key = (event, str(who))
+        key = (event, one_line(str(who)))
         if key in self._logged or len(self._logged) >= MAX_REMEMBERED:
             return
         self._logged.add(key)
-        logger.warning(event, peer=key[1], reason=why)
+        logger.warning(event, peer=key[1], reason=one_line(why))
 
     def forgive(self, event: str, who: object) -> None:
         """It went well again: the next time is worth a line."""
-        self._logged.discard((event, str(who)))
+        self._logged.discard((event, one_line(str(who))))
 
     def failed(self, event: str) -> None:
         """To be called in an `except` block: our own code, or the application's, raised."""
         self.counters[event] += 1
-        logger.exception(event)
+        if self.counters[event] <= MAX_TRACEBACKS:
+            logger.exception(event)

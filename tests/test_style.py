@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ TEXTS = {".py", ".md", ".toml", ".sh", ".txt", ".yml", ".yaml", ""}
 MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 70
 """Past these there is a second idea inside. Most files stay under 300, most functions under 40."""
+MAX_PAUSE_S = 0.02
+"""Between two looks at a condition. A test that waits in larger steps waits in vain most of the time."""
 
 # Written in pieces, or this file would be the first to break its own rules.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
@@ -51,24 +54,39 @@ def shape_of(source: str) -> list[str]:
 
 
 def sleeps_in(source: str) -> list[str]:
-    """Calls of a sleep, by whatever name it was imported. sleep(0) is none: it lets others run."""
+    """Calls of a sleep, by whatever name it was imported, but for sleep(0), which lets others run, and short pauses
+    in a `while` loop, between two looks at a condition.
+    """
     tree = ast.parse(source)
     names = {"sleep"}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.asname for alias in node.names if alias.name == "sleep" and alias.asname}
-    return [f"{call.lineno}: a sleep; wait for a condition with a deadline" for call in _calls(tree, names)]
+    pauses = {call for node in ast.walk(tree) if isinstance(node, ast.While) for call in _calls(node, names)}
+    return [
+        f"{call.lineno}: a sleep; wait for a condition with a deadline"
+        for call in _calls(tree, names)
+        if _seconds(call) > (MAX_PAUSE_S if call in pauses else 0)
+    ]
 
 
 def _calls(tree: ast.AST, names: set[str]) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
-        if not isinstance(node, ast.Call):
-            continue
-        called = node.func
-        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-        nothing = len(node.args) == 1 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0
-        if name in names and not nothing:
-            yield node
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = (
+                called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+            )
+            if name in names:
+                yield node
+
+
+def _seconds(call: ast.Call) -> float:
+    """How long the call sleeps; for ever, if that does not stand there."""
+    argument = call.args[0] if call.args else None
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, (int, float)):
+        return argument.value
+    return math.inf
 
 
 def _texts() -> list[str]:
@@ -140,15 +158,21 @@ def test_bad_shapes_are_seen() -> None:
     "source",
     [
         "import time\ntime.sleep(1)",
-        "await asyncio.sleep(0.1)",
+        "await asyncio.sleep(.01)",
         "from time import sleep as nap\nnap(1)",
         "sleep(seconds)",
+        "while not done():\n    time.sleep(0.1)",
+        "while not done():\n    time.sleep(pause_s)",
+        "for _ in range(9):\n    time.sleep(0.01)",
     ],
 )
 def test_a_sleep_is_seen(source: str) -> None:
     assert len(sleeps_in(source)) == 1
 
 
-@pytest.mark.parametrize("source", ["await asyncio.sleep(0)", "asleep(1)", "x = time.sleep"])
+@pytest.mark.parametrize(
+    "source",
+    ["await asyncio.sleep(0)", "asleep(1)", "x = time.sleep", "while not done():\n    time.sleep(0.01)"],
+)
 def test_no_sleep_passes(source: str) -> None:
     assert sleeps_in(source) == []

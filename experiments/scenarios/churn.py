@@ -119,7 +119,7 @@ def churn(
     median_s: float = 3600.0,
     progress: Progress = silent,
 ) -> ChurnFigures:
-    """Without loss, raises InvariantBroken at the first thing that must never happen; with loss, counts them."""
+    """Without loss, raises InvariantBrokenError at the first thing that must never happen; with loss, counts them."""
     scene = Churn(nodes, seed, timing, burst_loss, median_s)
     world = scene.world
     mean_live = scene.run(hours * 3600, progress)

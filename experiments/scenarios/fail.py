@@ -39,7 +39,7 @@ class FailFigures:
 
 
 def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: Progress = silent) -> FailFigures:
-    """Raises InvariantBroken when a lookup is delivered to a wrong peer, or two peers own the same key."""
+    """Raises InvariantBrokenError when a lookup is delivered to a wrong peer, or two peers own the same key."""
     world = World(seed, PRESETS[timing], Weather(delay_s=DELAYS_S[timing]))
     settled_ring(world, nodes, lambda done: progress(0.3 * done))
     lookups = Lookups(world, LOOKUPS_PER_S)
@@ -111,5 +111,11 @@ def detours(nodes: int, seed: int, fraction: float, lookups: int, progress: Prog
         if number % 1000 == 0:
             progress(number / lookups)
     return DetourFigures(
-        nodes, fraction, lookups, round(before / lookups, 4), round(after / lookups, 4), round(after / before - 1, 4), wrong
+        nodes=nodes,
+        fraction=fraction,
+        lookups=lookups,
+        mean_before=round(before / lookups, 4),
+        mean_after=round(after / lookups, 4),
+        growth=round(after / before - 1, 4),
+        wrong=wrong,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Final
@@ -16,7 +17,15 @@ from overlay.ids import ID_BITS, Id
 from overlay.timing import LAN
 
 FIGURE_5: Final = (0.0, 0.0006, 0.0156, 0.1643, 0.6449, 0.1745)
-"""Shares of lookups with 0, 1, … hops: 10^5 nodes, b = 4, leaf set 16 (Rowstron and Druschel 2001, Figure 5)."""
+"""Shares of messages with 0, 1, … hops between two random nodes of 10^5: b = 4, leaf set 16, one entry a slot
+(Rowstron and Druschel 2001, Figure 5)."""
+
+PASTRY: Final = "as in Pastry"
+FILLED: Final = "filled"
+JOINED: Final = "joined"
+
+PASTRY_HALF: Final = 8
+"""Pastry's evaluation has 8 leaves a side."""
 
 GOSSIP_S: Final = 60.0
 """How long a grown ring exchanges rows of its tables before they are looked at."""
@@ -42,27 +51,40 @@ def _figures(tables: str, nodes: int, leaf_set: int, counts: Counter[int], wrong
     maximum = max(counts)
     shares = tuple(round(counts[hops] / lookups, 5) for hops in range(max(maximum + 1, len(FIGURE_5))))
     unlike = None
-    if nodes == 100_000 and leaf_set == 16:
+    if tables == PASTRY and nodes == 100_000:
         expected = (*FIGURE_5, *(0.0 for _ in shares[len(FIGURE_5) :]))
         unlike = round(max(abs(a - b) for a, b in zip(shares, expected, strict=True)), 4)
     mean = sum(hops * count for hops, count in counts.items()) / lookups
     return HopFigures(tables, nodes, leaf_set, lookups, round(mean, 4), maximum, shares, unlike, wrong)
 
 
+def hops_as_in_pastry(nodes: int, seed: int, lookups: int, progress: Progress = silent) -> HopFigures:
+    """Messages from a random peer to the id of another, over tables of one entry a slot and small leaf sets."""
+    ring = FilledRing(nodes, seed, PASTRY_HALF, entries=1)
+    return _walks(PASTRY, ring, seed, lookups, lambda random: random.choice(ring.points), progress)
+
+
 def hops_filled(nodes: int, seed: int, half: int, lookups: int, progress: Progress = silent) -> HopFigures:
-    """Lookups over perfect tables. `wrong` counts those that did not end at the owner."""
+    """Lookups of random keys, as topics have, over perfect tables."""
     ring = FilledRing(nodes, seed, half)
+    return _walks(FILLED, ring, seed, lookups, lambda random: Id(random.getrandbits(ID_BITS)), progress)
+
+
+def _walks(
+    tables: str, ring: FilledRing, seed: int, lookups: int, key_from: Callable[[Random], Id], progress: Progress
+) -> HopFigures:
+    """Follow so many lookups. `wrong` counts those that did not end at the owner."""
     random = Random(seed)
     counts: Counter[int] = Counter()
     wrong = 0
     for number in range(lookups):
-        key = Id(random.getrandbits(ID_BITS))
-        end, hops = ring.walk(random.randrange(nodes), key)
+        key = key_from(random)
+        end, hops = ring.walk(random.randrange(len(ring)), key)
         counts[hops] += 1
         wrong += end != ring.owner(key)
         if number % 1000 == 0:
             progress(number / lookups)
-    return _figures("filled", nodes, 2 * half, counts, wrong)
+    return _figures(tables, len(ring), 2 * ring.half, counts, wrong)
 
 
 def hops_joined(nodes: int, seed: int, half: int, lookups: int, progress: Progress = silent) -> HopFigures:
@@ -82,4 +104,4 @@ def hops_joined(nodes: int, seed: int, half: int, lookups: int, progress: Progre
             node, hops = world.nodes[peer.id], hops + 1
         counts[hops] += 1
         wrong += node.peer.id != world.checks.owner(key)
-    return _figures("joined", nodes, 2 * half, counts, wrong)
+    return _figures(JOINED, nodes, 2 * half, counts, wrong)

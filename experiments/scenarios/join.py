@@ -1,4 +1,4 @@
-"""Many join at once: how many messages that takes, and whether it ever breaks an invariant when some crash meanwhile."""
+"""Many join at once: what that costs, and whether it ever breaks an invariant when some crash meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class JoinFigures:
 
 
 def join_at_once(nodes: int, seed: int, timing: Timing = LAN, progress: Progress = silent) -> JoinFigures:
-    """Raises InvariantBroken when the ring did what it must never do."""
+    """Raises InvariantBrokenError when the ring did what it must never do."""
     world = World(seed, timing, Weather(delay_s=DELAYS_S["lan"]))
     first = world.add()
     world.found(first)
@@ -140,7 +140,7 @@ class Storm:
 
 
 def join_storm(seed: int, joins: int = 50) -> StormFigures:
-    """Raises InvariantBroken when the ring did what it must never do."""
+    """Raises InvariantBrokenError when the ring did what it must never do."""
     storm = Storm(seed, joins)
     one_ring = storm.run()
     world, counts = storm.world, storm.counts

@@ -79,6 +79,4 @@ def split_and_heal(
 
 def _halves(world: World, side: frozenset[Id]) -> bool:
     """Whether no live peer has one of the other side in its leaf set any more."""
-    return all(
-        (peer.id in side) == (point in side) for point, node in world.nodes.items() for peer in node.ring.leaves
-    )
+    return all((peer.id in side) == (point in side) for point, node in world.nodes.items() for peer in node.ring.leaves)

@@ -28,7 +28,7 @@ TOLD: Final = 20
 """Breaks kept as text; all are counted."""
 
 
-class InvariantBroken(AssertionError):
+class InvariantBrokenError(AssertionError):
     """The ring did what it must never do; the simulator adds the seed and the last events."""
 
 
@@ -49,7 +49,7 @@ class Checks:
 
     def _broken(self, kind: str, text: str) -> None:
         if self.strict:
-            raise InvariantBroken(f"{kind}: {text}")
+            raise InvariantBrokenError(f"{kind}: {text}")
         self.breaks[kind] += 1
         if len(self.told) < TOLD:
             self.told.append(f"{kind}: {text}")

@@ -19,21 +19,34 @@ from overlay.table import RoutingTable
 KEPT_VIEWS: Final = 120_000
 """Tables kept for the next message that comes by; about 10 kB each."""
 
+NOWHERE: Final = "nowhere"
+"""The host of peers that are only looked at."""
+
 View = tuple[LeafSet, RoutingTable]
 
 
-class LostWay(AssertionError):
+class LostWayError(AssertionError):
     """A message went round and round."""
+
+
+def _two_of(start: int, end: int, random: Random) -> tuple[int, ...]:
+    """Two different numbers out of a range, or as many as it has."""
+    count = end - start
+    if count < 2:
+        return tuple(range(start, end))
+    one, other = int(random.random() * count), int(random.random() * (count - 1))
+    return start + one, start + other + (other >= one)
 
 
 class FilledRing:
     """`nodes` random ids and what each would know; `walk` follows a message by the peers' own routing function."""
 
-    def __init__(self, nodes: int, seed: int, half: int = HALF) -> None:
+    def __init__(self, nodes: int, seed: int, half: int = HALF, entries: int = 2) -> None:
         random = Random(seed)
         points = sorted({Id(random.getrandbits(ID_BITS)) for _ in range(nodes)})
         self.points: list[Id] = points
         self.half = half
+        self._per_slot = entries
         self._seed = seed
         self._views: dict[int, View] = {}
 
@@ -41,7 +54,7 @@ class FilledRing:
         return len(self.points)
 
     def peer(self, place: int) -> Peer:
-        return Peer(self.points[place], f"10.{place >> 16 & 255}.{place >> 8 & 255}.{place & 255}", 4883, 0)
+        return Peer(self.points[place], NOWHERE, 4883, 0)
 
     def leaves(self, place: int) -> list[Peer]:
         """The exact leaf set of the peer at this place."""
@@ -53,7 +66,7 @@ class FilledRing:
         return [self.peer((place + step) % count) for step in steps]
 
     def entries(self, place: int) -> Iterator[Peer]:
-        """Two random peers for each slot of its routing table, where there are so many."""
+        """Random peers for each slot of its routing table, as many as it takes or as there are."""
         points = self.points
         point = points[place]
         random = Random(self._seed ^ point)
@@ -68,7 +81,7 @@ class FilledRing:
             for column in range(BASE):
                 if column != own:
                     start, end = bounds[column], bounds[column + 1]
-                    for choice in random.sample(range(start, end), min(2, end - start)):
+                    for choice in _two_of(start, end, random)[: self._per_slot]:
                         yield self.peer(choice)
             low, high = bounds[own], bounds[own + 1]
 
@@ -93,7 +106,8 @@ class FilledRing:
         points, count = self.points, len(self.points)
         place = bisect_left(points, key)
         above = next(points[step % count] for step in range(place, place + count) if points[step % count] not in dead)
-        below = next(points[step % count] for step in range(place - 1, place - 1 - count, -1) if points[step % count] not in dead)
+        down = range(place - 1, place - 1 - count, -1)
+        below = next(points[step % count] for step in down if points[step % count] not in dead)
         return min(above, below, key=lambda point: nearness(key, point))
 
     def walk(self, start: int, key: Id, dead: Collection[Id] = ()) -> tuple[Id, int]:
@@ -105,4 +119,4 @@ class FilledRing:
             if peer is None:
                 return leaves.center, hops
             place, hops = self.place(peer.id), hops + 1
-        raise LostWay(f"{key!r} from {self.points[start]!r} is still on its way after {hops} hops")
+        raise LostWayError(f"{key!r} from {self.points[start]!r} is still on its way after {hops} hops")

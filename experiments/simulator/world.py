@@ -18,7 +18,7 @@ from math import inf
 from random import Random
 from typing import Final
 
-from experiments.simulator.checks import Checks, InvariantBroken
+from experiments.simulator.checks import Checks, InvariantBrokenError
 from experiments.simulator.network import Network, Weather
 from overlay.ids import ID_BITS, Id
 from overlay.leafset import HALF
@@ -44,6 +44,7 @@ class SimulatedRing(Ring):
     """A ring that shows whole routed messages, with their hops, to the simulator."""
 
     __slots__ = ("node",)
+    node: Node
 
     def arrived(self, route: Route) -> None:
         if isinstance(route.body, bytes):
@@ -340,4 +341,4 @@ def _no_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
-__all__ = ["InvariantBroken", "Node", "World"]
+__all__ = ["InvariantBrokenError", "Node", "World"]

@@ -1,3 +1,4 @@
+import itertools
 import random
 
 import pytest
@@ -13,7 +14,7 @@ frames = st.lists(st.tuples(st.sampled_from(Kind), st.binary(max_size=LIMIT - 1)
 
 def chunks_of(stream: bytes, cuts: list[int]) -> list[bytes]:
     stops = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    return [stream[start:stop] for start, stop in zip(stops, stops[1:], strict=False)]
+    return [stream[start:stop] for start, stop in itertools.pairwise(stops)]
 
 
 @given(frames, st.lists(st.integers(min_value=0), max_size=12))

@@ -82,7 +82,13 @@ class FakeCore:
 
     def statistics(self) -> SimpleNamespace:
         return SimpleNamespace(
-            active=self.active, clockwise=(self.me,), counterclockwise=(), table_size=3, suspects=0, dead=0, counters={"x": 1}
+            active=self.active,
+            clockwise=(self.me,),
+            counterclockwise=(),
+            table_size=3,
+            suspects=0,
+            dead=0,
+            counters={"x": 1},
         )
 
 
@@ -107,7 +113,9 @@ async def start() -> AsyncIterator[Callable[..., object]]:
     started: list[Node] = []
 
     async def run(point: int, core: object = FakeCore, **changes: object) -> Node:
-        config = OverlayConfig(id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5)
+        config = OverlayConfig(
+            id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
+        )
         node = Node(dataclasses.replace(config, **changes), App(), core)
         started.append(node)
         await node.start()
@@ -120,7 +128,7 @@ async def start() -> AsyncIterator[Callable[..., object]]:
 
 async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - anything may become true, and nothing else should have to tell
             await asyncio.sleep(0.001)
 
 
@@ -187,7 +195,7 @@ async def test_one_reachable_seed_is_enough(start) -> None:
 
 async def test_all_are_started_with_the_same_list(start) -> None:
     """The first one founds, and only that."""
-    seeds = tuple(("127.0.0.1", await free_port()) for _ in range(3))
+    seeds = tuple([("127.0.0.1", await free_port()) for _ in range(3)])
     nodes = [await start(number + 1, listen=seeds[number], seeds=seeds) for number in (2, 1, 0)]
     for node in nodes:
         await node.wait_active(PATIENCE_S)
@@ -323,7 +331,10 @@ async def test_status_over_the_wire(start) -> None:
     assert status["id"] == Id(2).hex()
     assert status["address"] == show(other.address)
     assert (status["ring"], status["boot"], status["active"], status["table_size"]) == ("ringmq", 1, True, 3)
-    assert status["neighbours"] == {"clockwise": {"id": Id(2).hex(), "address": status["address"]}, "counterclockwise": None}
+    assert status["neighbours"] == {
+        "clockwise": {"id": Id(2).hex(), "address": status["address"]},
+        "counterclockwise": None,
+    }
     (link,) = status["links"]
     assert (link["id"], link["address"]) == (Id(1).hex(), show(one.address))
     assert link["frames_in"] == 2
@@ -333,7 +344,9 @@ async def test_status_over_the_wire(start) -> None:
     assert not [link for link in other._links.open_links() if link.peer != one.ring.me]
 
 
-@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", frame(Kind.STATUS_REPLY, b"{"), b"\x7f\0\0\0\6"])
+@pytest.mark.parametrize(
+    "answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", frame(Kind.STATUS_REPLY, b"{"), b"\x7f\0\0\0\6"]
+)
 async def test_status_of_something_else(answer: bytes) -> None:
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)

@@ -123,14 +123,16 @@ def test_the_id_outlives_the_process(start: Start, ringmq: Start, tmp_path: Path
 def test_a_founder_finds_its_ring_again(
     start: Start, ringmq: Start, tmp_path: Path, eventually: Callable[..., Any]
 ) -> None:
-    address = free_address()
-    founding = ("peer", *LISTEN[2:], "--overlay", address, "--data", str(tmp_path / "data"))
-    founder = start(*founding)
-    other = address_of(start("peer", *LISTEN, "--join", address_of(founder)))
-    eventually(lambda: neighbours(ringmq, address) == {other}, 5)
+    """At another port, where the others do not look for it."""
+    data = ("--data", str(tmp_path / "data"))
+    founder = start("peer", *LISTEN[2:], "--overlay", free_address(), *data)
+    first = address_of(founder)
+    other = address_of(start("peer", *LISTEN, "--join", first))
+    eventually(lambda: neighbours(ringmq, first) == {other}, 5)
     assert founder.end() == 0
-    address_of(start(*founding))
-    eventually(lambda: neighbours(ringmq, address) == {other}, 10, "the founder is in the old ring")
+    again = address_of(start("peer", *LISTEN[2:], "--overlay", free_address(), *data))
+    assert again != first
+    eventually(lambda: neighbours(ringmq, again) == {other}, 10, "the founder is in the old ring")
 
 
 def test_a_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Path, closed_port: int) -> None:

@@ -1,0 +1,252 @@
+"""`ringmq simulate …`: the scenarios on the command line, with their figures as a table or as JSON.
+
+Each ends with exit status 0 only if what must hold in its scenario did hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Final
+
+import click
+
+from experiments.scenarios.building import Progress
+from experiments.scenarios.churn import ChurnFigures, churn
+from experiments.scenarios.fail import detours, fail_at_once
+from experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
+from experiments.scenarios.join import StormFigures, join_at_once, join_storm
+from experiments.scenarios.split import split_and_heal
+from experiments.simulator.checks import InvariantBrokenError
+from overlay.leafset import HALF
+from overlay.timing import PRESETS
+
+STEPS: Final = 1000
+"""Resolution of the progress bar."""
+
+Figures = dict[str, object]
+Row = tuple[str, object]
+
+
+class Report:
+    """Collects what a scenario found, prints it, and decides on the exit status."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._figures: Figures = {}
+        self._broken: list[str] = []
+
+    def add(self, name: str, figures: Figures) -> None:
+        self._figures[name] = figures
+        if not self._as_json:
+            click.echo(f"{name}")
+            for key, value in figures.items():
+                click.echo(f"  {key:<22} {_told(value)}")
+
+    def must(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self._broken.append(otherwise)
+
+    def end(self) -> None:
+        """Print what is left to print; exits with status 1 if anything that must hold did not."""
+        memory_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        if self._as_json:
+            click.echo(json.dumps({**self._figures, "memory_mb": memory_mb, "broken": self._broken}, indent=2))
+        else:
+            click.echo(f"memory: {memory_mb} MB")
+            for text in self._broken:
+                click.echo(f"broken: {text}", err=True)
+        if self._broken:
+            raise SystemExit(1)
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_told(each)}" for key, each in value.items())
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return " ".join(_told(each) for each in value)
+    return "-" if value is None else str(value)
+
+
+@contextmanager
+def _progress(label: str, as_json: bool) -> Iterator[Progress]:
+    """A bar on standard error with the time left; none when nobody looks."""
+    done = 0
+    with click.progressbar(length=STEPS, label=label, file=sys.stderr, hidden=as_json) as bar:
+
+        def show(share: float) -> None:
+            nonlocal done
+            steps = max(0, int(share * STEPS) - done)
+            done += steps
+            bar.update(steps)
+
+        yield show
+        show(1.0)
+
+
+def _options(nodes: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")(command)
+        command = click.option("--seed", default=1, show_default=True, help="The same seed gives the same run.")(
+            command
+        )
+        count = click.IntRange(2, 2_000_000)
+        return click.option("--nodes", default=nodes, type=count, show_default=True, help="Peers.")(command)
+
+    return decorate
+
+
+_timing_option = click.option(
+    "--timing", type=click.Choice(list(PRESETS)), default="lan", show_default=True, help="Preset of all periods."
+)
+
+
+@click.group()
+def simulate() -> None:
+    """Run thousands of peers on one virtual clock and see what they do."""
+
+
+@simulate.command()
+@_options(100_000)
+@click.option("--lookups", type=click.IntRange(1), help="Lookups a table.  [default: 200000, 100000 above 10^5 nodes]")
+@click.option("--leaf-set", type=click.IntRange(4, 64), default=2 * HALF, show_default=True, help="Members.")
+@click.option("--joined", is_flag=True, help="Also over tables that the join protocol has built.")
+def hops(nodes: int, seed: int, as_json: bool, lookups: int | None, leaf_set: int, joined: bool) -> None:
+    """How many hops a lookup takes: Pastry's own experiment (Figure 5), then RingMQ's tables and random keys."""
+    report = Report(as_json)
+    lookups = lookups or (200_000 if nodes <= 100_000 else 100_000)
+    if nodes <= 100_000:
+        with _progress("as in Pastry", as_json) as progress:
+            _add_hops(report, hops_as_in_pastry(nodes, seed, lookups, progress))
+    with _progress(f"leaf set {leaf_set}", as_json) as progress:
+        filled = hops_filled(nodes, seed, leaf_set // 2, lookups, progress)
+    _add_hops(report, filled)
+    if joined:
+        with _progress("joined", as_json) as progress:
+            grown = hops_joined(nodes, seed, leaf_set // 2, lookups, progress)
+        _add_hops(report, grown)
+        report.add("joined against filled", {"mean_ratio": round(grown.mean / filled.mean, 4)})
+    report.end()
+
+
+def _add_hops(report: Report, figures: HopFigures) -> None:
+    report.add(f"tables {figures.tables}, leaf set {figures.leaf_set}", asdict(figures))
+    report.must(not figures.wrong, f"{figures.wrong} lookups ended at a wrong peer")
+
+
+@simulate.command()
+@_options(1000)
+@click.option("--storms", default=200, show_default=True, help="Seeds of 50 joins with crashes and pauses among them.")
+def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
+    """All peers join through one at the same moment; then joins with crashes, seed after seed."""
+    report = Report(as_json)
+    with _progress(f"{nodes} at once", as_json) as progress:
+        figures = join_at_once(nodes, seed, progress=progress)
+    report.add(f"{nodes} at once", asdict(figures))
+    report.must(figures.one_ring_after_s is not None and not figures.faults, "no single ring came of it")
+    if storms:
+        with _progress(f"{storms} storms", as_json) as progress:
+            stormed = list(_storms(seed, storms, progress))
+        held = [storm for storm in stormed if isinstance(storm, StormFigures)]
+        whole = sum(storm.one_ring and not storm.faults for storm in held)
+        told = ("joins", "crashes", "restarts", "pauses", "events")
+        report.add(
+            f"{storms} storms",
+            {"seeds": len(stormed), "one_ring": whole, **{name: sum(getattr(s, name) for s in held) for name in told}},
+        )
+        for storm in stormed:
+            if isinstance(storm, str):
+                report.must(False, storm)
+            else:
+                report.must(storm.one_ring and not storm.faults, f"no single ring came of seed {storm.seed}")
+    report.end()
+
+
+def _storms(first: int, count: int, progress: Progress) -> Iterator[StormFigures | str]:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for done, storm in enumerate(pool.map(_storm, range(first, first + count), chunksize=4), start=1):
+            progress(done / count)
+            yield storm
+
+
+def _storm(seed: int) -> StormFigures | str:
+    """One storm in a process of its own; a broken invariant comes back as its story."""
+    try:
+        return join_storm(seed)
+    except InvariantBrokenError as broken:
+        return "\n".join((str(broken), *broken.__notes__))
+
+
+@simulate.command()
+@_options(10_000)
+@_timing_option
+@click.option("--fraction", type=click.FloatRange(0, 0.9), default=0.3, show_default=True, help="Of the peers die.")
+@click.option("--unrepaired", type=click.FloatRange(0, 0.9), default=0.1, show_default=True, help="For the detours.")
+@click.option("--lookups", default=50_000, show_default=True, help="For the detours.")
+def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unrepaired: float, lookups: int) -> None:
+    """A share of the peers dies at one moment, silently."""
+    report = Report(as_json)
+    with _progress(f"{fraction:.0%} die", as_json) as progress:
+        figures = fail_at_once(nodes, seed, fraction, timing, progress)
+    report.add(f"{fraction:.0%} of {nodes} die at once", asdict(figures))
+    report.must(figures.one_ring_after_s is not None, "it did not become one ring again")
+    report.must(not figures.lookups.lost, f"{figures.lookups.lost} lookups were lost")
+    with _progress(f"{unrepaired:.0%} unrepaired", as_json) as progress:
+        around = detours(nodes, seed, unrepaired, lookups, progress)
+    report.add(f"{unrepaired:.0%} dead and unrepaired", asdict(around))
+    report.must(not around.wrong, f"{around.wrong} lookups ended at a wrong peer")
+    report.end()
+
+
+@simulate.command()
+@_options(1000)
+@_timing_option
+@click.option("--apart", "apart_s", default=300.0, show_default=True, help="Seconds that the halves are apart.")
+def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> None:
+    """The network is cut into two random halves, and heals."""
+    report = Report(as_json)
+    with _progress("apart", as_json) as progress:
+        figures = split_and_heal(nodes, seed, timing, apart_s, progress)
+    report.add(f"{nodes} peers, apart for {apart_s:g} s", asdict(figures))
+    report.must(figures.one_ring_after_s is not None, "the halves did not become one ring")
+    after = figures.lookups_after
+    report.must(not (after.lost or after.wrong), f"{after.lost} lookups were lost, {after.wrong} wrong")
+    report.end()
+
+
+@simulate.command("churn")
+@_options(1000)
+@click.option("--hours", default=4.0, show_default=True, help="Virtual time.")
+@click.option("--lan-hours", default=0.5, show_default=True, help="Virtual time of the run with the lan preset.")
+@click.option("--median", "median_s", default=3600.0, show_default=True, help="Median session in seconds.")
+@click.option("--loss", default=0.05, show_default=True, help="Share of time in which a direction loses everything.")
+def churn_command(
+    nodes: int, seed: int, as_json: bool, hours: float, lan_hours: float, median_s: float, loss: float
+) -> None:
+    """Peers come and go for hours: with the wan preset without loss and with loss in bursts, then with lan."""
+    report = Report(as_json)
+    runs = (("wan", hours, 0.0), ("wan", hours, loss), ("lan", lan_hours, 0.0))
+    for timing, span_hours, burst_loss in runs:
+        if not span_hours:
+            continue
+        name = f"{timing}, {span_hours:g} h, {burst_loss:.0%} lost in bursts"
+        with _progress(name, as_json) as progress:
+            figures = churn(nodes, seed, timing, span_hours, burst_loss, median_s, progress)
+        report.add(name, asdict(figures))
+        if not burst_loss:
+            _must_be_perfect(report, figures)
+    report.end()
+
+
+def _must_be_perfect(report: Report, figures: ChurnFigures) -> None:
+    lookups = figures.lookups
+    report.must(not lookups.wrong, f"{lookups.wrong} lookups were delivered to a wrong peer")
+    report.must(not lookups.lost, f"{lookups.lost} lookups were lost")
