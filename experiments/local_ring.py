@@ -77,7 +77,7 @@ class LocalRing:
         unsettled = list(self.children)
         ids: dict[Child, Id] = {}
         while True:
-            self._refuse_dead(unsettled)
+            self._refuse_dead(self.children)
             answers = dict(zip(unsettled, await asyncio.gather(*map(ask, unsettled)), strict=True))
             ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
             if len(ids) == len(self.children):

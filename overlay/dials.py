@@ -163,10 +163,11 @@ class Dials:
             connected = True
             how: tuple[Reason, str] = await over
         finally:
-            if link.phase is Phase.STRANGER:
-                link.close(Reason.SLOW)
             if not connected:  # uvloop closes the transport of a cancelled dial without telling its protocol
+                link.abort()
                 link.connection_lost(None)
+            elif link.phase is Phase.STRANGER:
+                link.close(Reason.SLOW)
         return how
 
     def _fail(self, dial: Dial, why: str, refused: bool) -> None:

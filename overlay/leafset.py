@@ -137,11 +137,20 @@ class LeafSet:
         self._ring = tuple(self._by_offset.values())
         self._gap = None
 
-    def edges(self) -> tuple[Peer, ...]:
-        """The members at the ends of the widest stretch without members: where more of them may be found."""
+    def ragged_ends(self) -> tuple[Peer, ...]:
+        """The last members of the sides that are too short: next to them more may be found.
+
+        A side ends where the widest stretch without members begins. One that lost a member is too short even when
+        somebody from beyond the other end has taken the free place. In a small ring both sides are always short.
+        """
         start, end = self._widest_gap()
-        ends = (self._by_offset.get(start), self._by_offset.get(end & MASK))
-        return tuple(peer for peer in ends if peer is not None)
+        clockwise = bisect_right(self._offsets, start)
+        ends = []
+        if clockwise < self.half and start in self._by_offset:
+            ends.append(self._by_offset[start])
+        if len(self._offsets) - clockwise < self.half and end in self._by_offset:
+            ends.append(self._by_offset[end])
+        return tuple(ends)
 
     def _widest_gap(self) -> tuple[int, int]:
         if self._gap is None:

@@ -393,19 +393,19 @@ class Membership:
             self._state.post(peer, Probe(self._state.leaves.peers))
 
     def _repair_soon(self) -> None:
-        if not self._repairing and not self._state.leaves.full:
+        if not self._repairing:
             self._repairing = True
-            self._state.agenda.at(self._state.now + self._state.timing.probe_s, self._repair, 0)
+            self._state.agenda.at(self._state.now + self._state.timing.probe_s, self._repair)
 
-    def _repair(self, now: float, subject: object) -> None:
-        """Ask at the edges of what is known, again and again while that brings new members."""
-        leaves = self._state.leaves
-        self._repairing = False
-        if not leaves.full and subject != len(leaves):
-            for peer in leaves.edges():
-                self._state.post(peer, Probe(leaves.peers))
-            self._repairing = True
-            self._state.agenda.at(now + 2 * self._state.timing.probe_s, self._repair, len(leaves))
+    def _repair(self, now: float, asked_at_version: object) -> None:
+        """Ask at the ends of a side that became too short, again and again while that changes anything."""
+        state = self._state
+        ends = state.leaves.ragged_ends()
+        self._repairing = bool(ends) and asked_at_version != state.version
+        if self._repairing:
+            for peer in ends:
+                state.post(peer, Probe(state.leaves.peers))
+            state.agenda.at(now + 2 * state.timing.probe_s, self._repair, state.version)
 
     # Far links
 

@@ -93,12 +93,16 @@ class Usage:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     @property
-    def runs(self) -> bool:
-        """Whether it exists, and not as a zombie."""
+    def state(self) -> str:
+        """R running, S sleeping, T stopped, Z ended but not waited for, and so on; empty when it is gone."""
         try:
-            return (self._folder / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+            return (self._folder / "stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError):
-            return False
+            return ""
+
+    @property
+    def runs(self) -> bool:
+        return self.state not in ("", "Z")
 
 
 @pytest.fixture

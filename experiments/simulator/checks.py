@@ -112,17 +112,26 @@ class Checks:
             self._broken("two owners", f"{low.me} and {high.me} both take keys between them for theirs")
 
     def _symmetric(self, ring: Ring, now: float) -> None:
-        point = ring.me.id
-        active = self._active
+        point, active, lopsided = ring.me.id, self._active, self._lopsided
+        if lopsided:
+            self._forget_mended(ring)
         for member in ring.leaves.ids:
             other = active.get(member)
             if other is not None and point not in other.leaves.ids and other.leaves.admits(point):
                 if not self.failed and self.strict:
                     self._lopsided_for_good(ring, other)
-                self._lopsided.setdefault((point, other.me.id), now + self._grace_s)
+                lopsided.setdefault((point, other.me.id), now + self._grace_s)
+
+    def _forget_mended(self, ring: Ring) -> None:
+        """Only what stays lopsided without a break for all of its time counts."""
+        point, members, lopsided = ring.me.id, ring.leaves.ids, self._lopsided
+        for pair in [pair for pair in lopsided if point in pair]:
+            one, other = pair
+            if (one == point and other not in members) or (other == point and not ring.leaves.admits(one)):
+                del lopsided[pair]
 
     def _end_of_grace(self, now: float) -> None:
-        """Asymmetries are noted in the order of their time; each is looked at once, when its time is over."""
+        """Asymmetries stand in the order of their time; each is looked at once, when its time is over."""
         while self._lopsided:
             pair, until = next(iter(self._lopsided.items()))
             if until > now:

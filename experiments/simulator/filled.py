@@ -42,7 +42,7 @@ class FilledRing:
     """`nodes` random ids and what each would know; `walk` follows a message by the peers' own routing function."""
 
     def __init__(self, nodes: int, seed: int, half: int = HALF, entries: int = 2) -> None:
-        random = Random(seed)
+        random = Random(f"ids {seed}")  # not the world's sequence, whose new ids must be others
         points = sorted({Id(random.getrandbits(ID_BITS)) for _ in range(nodes)})
         self.points: list[Id] = points
         self.half = half

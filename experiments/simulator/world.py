@@ -134,6 +134,7 @@ class World:
         number = next(self._numbers)
         if point is None:
             point = Id(self.random.getrandbits(ID_BITS))
+        assert point not in self.nodes or not self.nodes[point].alive, f"{point!r} is alive"
         boot = number if point in self.nodes else 0
         peer = Peer(point, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
         node = self.nodes[point] = Node(self, number, peer, self.half)

@@ -150,7 +150,9 @@ def test_a_paused_peer_does_not_hinder_the_end(ring: Start, usage: Any) -> None:
 def test_nothing_is_left_of_a_killed_ring(ring: Start, usage: Any, eventually: Eventually, paused: bool) -> None:
     five = ring(5)
     if paused:
-        os.kill(five.pids[five.ports[1]], signal.SIGSTOP)
+        pid = five.pids[five.ports[1]]
+        os.kill(pid, signal.SIGSTOP)
+        eventually(lambda: usage(pid).state == "T", 5)
     five.process.popen.kill()
     five.process.popen.wait(5)
     begun = time.monotonic()

@@ -314,7 +314,7 @@ async def test_an_idle_link_is_closed_without_a_loss(side) -> None:
 async def test_what_crosses_an_idle_goodbye_arrives(side) -> None:
     one, other = await side(LOW), await side(HIGH)
     one.links.send(other.me, Ping())
-    await until(lambda: other.link(one))
+    await until(lambda: one.link(other) and other.link(one))
     for number in range(20):
         other.links.send(one.me, Parcel(b"%d" % number))
     one.link(other).close(Reason.IDLE)
