@@ -7,7 +7,7 @@ membership's business.
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -21,13 +21,25 @@ HALF: Final = 16
 leave .0003: N(1-f)f^(L/2)."""
 
 
-class LeafSet:
-    """Members in clockwise order, by their distance from the centre.
+OPPOSITE: Final = SPACE >> 1
+"""Offsets below it are on the clockwise side of the centre, the others on the counterclockwise side."""
 
-    Up to twice `half` members the set holds everybody it is shown: in a small ring both sides are the same peers.
+
+def sizes(clockwise: int, counterclockwise: int, half: int) -> tuple[int, int]:
+    """How many of so many peers on each side make a leaf set: the nearest `half` of each.
+
+    Places that one side cannot fill go to the other, so that in a ring of up to twice `half` others all are members.
     """
+    if clockwise + counterclockwise <= 2 * half:
+        return clockwise, counterclockwise
+    kept = min(clockwise, max(half, 2 * half - counterclockwise))
+    return kept, 2 * half - kept
 
-    __slots__ = ("_by_offset", "_gap", "_offsets", "_ring", "center", "half", "ids")
+
+class LeafSet:
+    """Members in clockwise order, by their distance from the centre; whom it is shown in which order is all one."""
+
+    __slots__ = ("_by_offset", "_gap", "_offsets", "_right", "_ring", "center", "half", "ids")
 
     def __init__(self, center: Id, half: int = HALF) -> None:
         self.center = center
@@ -35,6 +47,8 @@ class LeafSet:
         self._by_offset: SortedDict[int, Peer] = SortedDict()
         self._offsets: list[int] = []
         self._ring: tuple[Peer, ...] = ()
+        self._right = 0
+        """How many members are on the clockwise side; they come first."""
         self._gap: tuple[int, int] | None = None
         self.ids: set[Id] = set()
         """The ids of the members; for reading."""
@@ -70,12 +84,12 @@ class LeafSet:
 
     @property
     def clockwise(self) -> tuple[Peer, ...]:
-        """The members of the clockwise side, the nearest first."""
+        """The next members clockwise, the nearest first; past the opposite point too when the ring is small."""
         return self._ring[: self.half]
 
     @property
     def counterclockwise(self) -> tuple[Peer, ...]:
-        """The members of the counterclockwise side, the nearest first."""
+        """The next members counterclockwise, the nearest first."""
         return self._ring[: -self.half - 1 : -1]
 
     def admits(self, point: int) -> bool:
@@ -83,20 +97,26 @@ class LeafSet:
         offset = (point - self.center) & MASK
         if offset == 0 or offset in self._by_offset:
             return False
-        offsets = self._offsets
-        half = self.half
-        return len(offsets) < 2 * half or offset < offsets[half - 1] or offset > offsets[half]
+        offsets, right = self._offsets, self._right
+        if len(offsets) < 2 * self.half:
+            return True
+        if offset < OPPOSITE:
+            return right < self.half or offset < offsets[right - 1]
+        return len(offsets) - right < self.half or offset > offsets[right]
 
     def rivals(self, candidates: list[Peer], others: Iterable[Id]) -> list[Peer]:
         """Those of the candidates that would have a place if all of them and the others came in together."""
-        center, half = self.center, self.half
+        center = self.center
         offsets = {(point - center) & MASK for point in others}
         offsets.update(self._offsets)
         offsets.update((peer.id - center) & MASK for peer in candidates)
-        if len(offsets) <= 2 * half:
+        if len(offsets) <= 2 * self.half:
             return candidates
         ordered = sorted(offsets)
-        last, first = ordered[half - 1], ordered[-half]
+        right = bisect_left(ordered, OPPOSITE)
+        kept, kept_left = sizes(right, len(ordered) - right, self.half)
+        last = ordered[kept - 1] if kept else -1
+        first = ordered[-kept_left] if kept_left else SPACE
         return [peer for peer in candidates if not last < ((peer.id - center) & MASK) < first]
 
     def add(self, peer: Peer) -> Peer | None:
@@ -111,19 +131,24 @@ class LeafSet:
         self.ids.add(peer.id)
         pushed_out: Peer | None = None
         if len(self._by_offset) > 2 * self.half:
-            _, pushed_out = self._by_offset.popitem(self.half)
+            right = self._by_offset.bisect_left(OPPOSITE)
+            kept, _ = sizes(right, len(self._by_offset) - right, self.half)
+            _, pushed_out = self._by_offset.popitem(right - 1 if kept < right else right)
             self.ids.discard(pushed_out.id)
         self._refresh()
         return pushed_out
 
     def fill(self, peers: Iterable[Peer]) -> None:
-        """Put in many at once, all of whom must belong here."""
+        """Put in those of many that belong here; quicker than one by one."""
         for peer in peers:
-            self._by_offset[(peer.id - self.center) & MASK] = peer
-            self.ids.add(peer.id)
-        if len(self._by_offset) > 2 * self.half:
-            raise ValueError(f"{len(self._by_offset)} members for a leaf set of {2 * self.half}")
+            if peer.id != self.center:
+                self._by_offset[(peer.id - self.center) & MASK] = peer
+        right = self._by_offset.bisect_left(OPPOSITE)
+        kept, kept_left = sizes(right, len(self._by_offset) - right, self.half)
+        for offset in list(self._by_offset)[kept : len(self._by_offset) - kept_left]:
+            del self._by_offset[offset]
         self._refresh()
+        self.ids = {peer.id for peer in self._ring}
 
     def remove(self, point: int) -> Peer | None:
         peer = self._by_offset.pop((point - self.center) & MASK, None)
@@ -135,21 +160,20 @@ class LeafSet:
     def _refresh(self) -> None:
         self._offsets = list(self._by_offset)
         self._ring = tuple(self._by_offset.values())
+        self._right = bisect_left(self._offsets, OPPOSITE)
         self._gap = None
 
     def ragged_ends(self) -> tuple[Peer, ...]:
         """The last members of the sides that are too short: next to them more may be found.
 
-        A side ends where the widest stretch without members begins. One that lost a member is too short even when
-        somebody from beyond the other end has taken the free place. In a small ring both sides are always short.
+        In a small ring both sides are always short, and nothing more is found.
         """
-        start, end = self._widest_gap()
-        clockwise = bisect_right(self._offsets, start)
+        ring, right = self._ring, self._right
         ends = []
-        if clockwise < self.half and start in self._by_offset:
-            ends.append(self._by_offset[start])
-        if len(self._offsets) - clockwise < self.half and end in self._by_offset:
-            ends.append(self._by_offset[end])
+        if 0 < right < self.half:
+            ends.append(ring[right - 1])
+        if 0 < len(ring) - right < self.half:
+            ends.append(ring[right])
         return tuple(ends)
 
     def _widest_gap(self) -> tuple[int, int]:
@@ -166,7 +190,10 @@ class LeafSet:
         """
         offset = (key - self.center) & MASK
         if self.full:
-            return offset <= self._offsets[self.half - 1] or offset >= self._offsets[self.half]
+            right = self._right
+            return (right > 0 and offset <= self._offsets[right - 1]) or (
+                right < len(self._offsets) and offset >= self._offsets[right]
+            )
         start, end = self._widest_gap()
         return not start < offset < end
 

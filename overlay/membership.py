@@ -79,6 +79,7 @@ class Membership:
         "_sought_at",
         "_started",
         "_state",
+        "_torn",
         "_turn",
         "_upward",
         "_verifying",
@@ -102,6 +103,7 @@ class Membership:
         self._attempts = 0
         self._repairing = False
         self._row_asked: Peer | None = None
+        self._torn = False
         self._sought_at = float("-inf")
         self._turn = 0
         self._started = False
@@ -304,6 +306,7 @@ class Membership:
 
     def _changed(self, entered: Peer | None, left: Peer | None) -> None:
         self._state.version += 1
+        self._torn = True
         self.liveness.watch(self._state.leaves.successor)
         self._upward.changed(entered, left)
 
@@ -354,12 +357,14 @@ class Membership:
     def died(self, peer: Peer, source: Source) -> None:
         """The verdict has fallen: forget it, tell the others, close the ring over it."""
         state = self._state
-        self.inquiries.pop(peer.id, None)
+        was_candidate = self.inquiries.pop(peer.id, None) is not None
         self._contacts.pop(peer.id, None)
         state.table.remove(peer.id)
-        if state.leaves.remove(peer.id) is not None:
+        was_leaf = state.leaves.remove(peer.id) is not None
+        if was_leaf:
             self._changed(None, peer)
             self._spread(peer, source)
+        if was_leaf or was_candidate:
             self._repair_soon()
         self.gate.released(peer.id)
         self._settle()
@@ -393,19 +398,21 @@ class Membership:
             self._state.post(peer, Probe(self._state.leaves.peers))
 
     def _repair_soon(self) -> None:
+        self._torn = True
         if not self._repairing:
             self._repairing = True
             self._state.agenda.at(self._state.now + self._state.timing.probe_s, self._repair)
 
-    def _repair(self, now: float, asked_at_version: object) -> None:
-        """Ask at the ends of a side that became too short, again and again while that changes anything."""
+    def _repair(self, now: float, _: object) -> None:
+        """Ask at the ends of a side that became too short, as long as that brings anything or may bring it yet."""
         state = self._state
         ends = state.leaves.ragged_ends()
-        self._repairing = bool(ends) and asked_at_version != state.version
+        self._repairing = bool(ends) and (self._torn or bool(self.inquiries))
+        self._torn = False
         if self._repairing:
             for peer in ends:
                 state.post(peer, Probe(state.leaves.peers))
-            state.agenda.at(now + 2 * state.timing.probe_s, self._repair, state.version)
+            state.agenda.at(now + 2 * state.timing.probe_s, self._repair)
 
     # Far links
 

@@ -21,7 +21,7 @@ MAX_HOST: Final = 255
 
 Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
-Count = Annotated[int, Meta(ge=0, lt=1 << 63)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Hops = Annotated[int, Meta(ge=0, le=MAX_HOPS)]
 RowNumber = Annotated[int, Meta(ge=0, lt=DIGITS)]
 

@@ -21,7 +21,8 @@ from typing import Final
 
 from sortedcontainers import SortedDict
 
-from overlay.ids import MASK, SPACE, Id, clockwise, nearness
+from overlay.ids import SPACE, Id, clockwise, nearness
+from overlay.leafset import LeafSet
 from overlay.ring import Ring
 
 TOLD: Final = 20
@@ -179,14 +180,13 @@ class Checks:
         for place, (point, ring) in enumerate(live.items()):
             if not ring.active:
                 faults.append(f"{ring.me} is not active")
-            side = min(half, count - 1)
-            want = {points[(place + step) % count] for step in range(1, side + 1)}
-            want |= {points[place - step] for step in range(1, side + 1)}
-            have = {peer.id for peer in ring.leaves}
-            if have != want:
-                missing, extra = len(want - have), len(have - want)
+            exact = LeafSet(point, half)
+            reach = min(count - 1, 2 * half)
+            around = {points[(place + step) % count] for step in range(-reach, reach + 1)} - {point}
+            exact.fill(live[other].me for other in around)
+            if ring.leaves.ids != exact.ids:
+                missing, extra = len(exact.ids - ring.leaves.ids), len(ring.leaves.ids - exact.ids)
                 faults.append(f"{ring.me}: {missing} missing and {extra} too many in its leaf set")
-            assert all((peer - point) & MASK for peer in want)
         return faults
 
     def whole(self) -> bool:

@@ -59,11 +59,10 @@ class FilledRing:
     def leaves(self, place: int) -> list[Peer]:
         """The exact leaf set of the peer at this place."""
         count = len(self.points)
-        side = min(self.half, (count - 1) // 2)
-        steps = [*range(1, side + 1), *range(-side, 0)]
-        if count - 1 <= 2 * self.half:
-            steps = list(range(1, count))
-        return [self.peer((place + step) % count) for step in steps]
+        reach = self.half if count > 4 * self.half else count - 1
+        leaves = LeafSet(self.points[place], self.half)
+        leaves.fill(self.peer((place + step) % count) for step in range(-reach, reach + 1))
+        return list(leaves)
 
     def entries(self, place: int) -> Iterator[Peer]:
         """Random peers for each slot of its routing table, as many as it takes or as there are."""
