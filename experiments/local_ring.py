@@ -21,8 +21,9 @@ from experiments.children import Child
 from experiments.ports import choose_ports
 from overlay.config import Address, show
 from overlay.errors import OverlayError
-from overlay.ids import MASK, Id, clockwise
-from overlay.leafset import HALF
+from overlay.ids import Id
+from overlay.leafset import HALF, LeafSet
+from overlay.messages import Peer
 from overlay.questions import ask_status
 from overlay.timing import PRESETS
 from peer.config import load
@@ -157,8 +158,9 @@ async def _all(waits: Iterator[Any]) -> None:
 
 def expected_leaves(point: Id, points: Collection[Id], half: int = HALF) -> set[Id]:
     """The members of the leaf set of `point`, if the ring consists of these points."""
-    offsets = sorted(clockwise(point, other) for other in points if other != point)
-    return {Id((point + offset) & MASK) for offset in (*offsets[:half], *offsets[-half:])}
+    leaves = LeafSet(point, half)
+    leaves.fill(Peer(other, "127.0.0.1", 1, 0) for other in points)
+    return leaves.ids
 
 
 def is_settled(status: Mapping[str, Any], points: Collection[Id]) -> bool:

@@ -25,15 +25,26 @@ OPPOSITE: Final = SPACE >> 1
 """Offsets below it are on the clockwise side of the centre, the others on the counterclockwise side."""
 
 
-def sizes(clockwise: int, counterclockwise: int, half: int) -> tuple[int, int]:
-    """How many of so many peers on each side make a leaf set: the nearest `half` of each.
+def split(ordered: list[int]) -> int:
+    """How many of these offsets belong to the clockwise side; of two or more each side has at least one.
+
+    In a ring whose peers all stand on one side of the centre the last of them is its other neighbour.
+    """
+    clockwise = bisect_left(ordered, OPPOSITE)
+    return min(max(clockwise, 1), len(ordered) - 1) if len(ordered) > 1 else clockwise
+
+
+def kept(ordered: list[int], half: int) -> tuple[int, int]:
+    """How many offsets from the start and from the end make a leaf set: the nearest `half` of each side.
 
     Places that one side cannot fill go to the other, so that in a ring of up to twice `half` others all are members.
     """
-    if clockwise + counterclockwise <= 2 * half:
+    clockwise = split(ordered)
+    counterclockwise = len(ordered) - clockwise
+    if len(ordered) <= 2 * half:
         return clockwise, counterclockwise
-    kept = min(clockwise, max(half, 2 * half - counterclockwise))
-    return kept, 2 * half - kept
+    first = min(clockwise, max(half, 2 * half - counterclockwise))
+    return first, 2 * half - first
 
 
 class LeafSet:
@@ -48,7 +59,7 @@ class LeafSet:
         self._offsets: list[int] = []
         self._ring: tuple[Peer, ...] = ()
         self._right = 0
-        """How many members are on the clockwise side; they come first."""
+        """How many members are on the clockwise side; they come first in all lists."""
         self._gap: tuple[int, int] | None = None
         self.ids: set[Id] = set()
         """The ids of the members; for reading."""
@@ -97,12 +108,14 @@ class LeafSet:
         offset = (point - self.center) & MASK
         if offset == 0 or offset in self._by_offset:
             return False
-        offsets, right = self._offsets, self._right
-        if len(offsets) < 2 * self.half:
+        offsets, right, half = self._offsets, self._right, self.half
+        if len(offsets) < 2 * half:
             return True
-        if offset < OPPOSITE:
-            return right < self.half or offset < offsets[right - 1]
-        return len(offsets) - right < self.half or offset > offsets[right]
+        if right == half:
+            return offset < offsets[right - 1] or offset > offsets[right]
+        ordered = sorted((*offsets, offset))
+        first, last = kept(ordered, half)
+        return not ordered[first - 1] < offset < ordered[-last]
 
     def rivals(self, candidates: list[Peer], others: Iterable[Id]) -> list[Peer]:
         """Those of the candidates that would have a place if all of them and the others came in together."""
@@ -113,11 +126,9 @@ class LeafSet:
         if len(offsets) <= 2 * self.half:
             return candidates
         ordered = sorted(offsets)
-        right = bisect_left(ordered, OPPOSITE)
-        kept, kept_left = sizes(right, len(ordered) - right, self.half)
-        last = ordered[kept - 1] if kept else -1
-        first = ordered[-kept_left] if kept_left else SPACE
-        return [peer for peer in candidates if not last < ((peer.id - center) & MASK) < first]
+        first, last = kept(ordered, self.half)
+        low, high = ordered[first - 1], ordered[-last]
+        return [peer for peer in candidates if not low < ((peer.id - center) & MASK) < high]
 
     def add(self, peer: Peer) -> Peer | None:
         """Put in a peer that the set admits, or replace the address of a member.
@@ -131,9 +142,8 @@ class LeafSet:
         self.ids.add(peer.id)
         pushed_out: Peer | None = None
         if len(self._by_offset) > 2 * self.half:
-            right = self._by_offset.bisect_left(OPPOSITE)
-            kept, _ = sizes(right, len(self._by_offset) - right, self.half)
-            _, pushed_out = self._by_offset.popitem(right - 1 if kept < right else right)
+            first, _ = kept(list(self._by_offset), self.half)
+            _, pushed_out = self._by_offset.popitem(first)
             self.ids.discard(pushed_out.id)
         self._refresh()
         return pushed_out
@@ -143,9 +153,9 @@ class LeafSet:
         for peer in peers:
             if peer.id != self.center:
                 self._by_offset[(peer.id - self.center) & MASK] = peer
-        right = self._by_offset.bisect_left(OPPOSITE)
-        kept, kept_left = sizes(right, len(self._by_offset) - right, self.half)
-        for offset in list(self._by_offset)[kept : len(self._by_offset) - kept_left]:
+        ordered = list(self._by_offset)
+        first, last = kept(ordered, self.half)
+        for offset in ordered[first : len(ordered) - last]:
             del self._by_offset[offset]
         self._refresh()
         self.ids = {peer.id for peer in self._ring}
@@ -160,7 +170,7 @@ class LeafSet:
     def _refresh(self) -> None:
         self._offsets = list(self._by_offset)
         self._ring = tuple(self._by_offset.values())
-        self._right = bisect_left(self._offsets, OPPOSITE)
+        self._right = split(self._offsets)
         self._gap = None
 
     def ragged_ends(self) -> tuple[Peer, ...]:
@@ -190,10 +200,7 @@ class LeafSet:
         """
         offset = (key - self.center) & MASK
         if self.full:
-            right = self._right
-            return (right > 0 and offset <= self._offsets[right - 1]) or (
-                right < len(self._offsets) and offset >= self._offsets[right]
-            )
+            return offset <= self._offsets[self._right - 1] or offset >= self._offsets[self._right]
         start, end = self._widest_gap()
         return not start < offset < end
 
