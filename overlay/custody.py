@@ -70,7 +70,7 @@ class Custody:
         self._state = state
         self._liveness = liveness
         self._destination = destination
-        self._charges: dict[tuple[Id, int], Charge] = {}
+        self._charges: dict[Tag, Charge] = {}
         self._held: dict[Tag, Route] = {}
         self._own: dict[int, Own] = {}
         self._seen: dict[Tag, None] = {}
@@ -94,7 +94,7 @@ class Custody:
 
     def take(self, sender: Peer, route: Route) -> None:
         """A message from the hop before: take charge of it and go on."""
-        self._state.post(sender, RouteAck(route.origin.id, route.seq))
+        self._state.post(sender, RouteAck(*_tag(route)))
         if isinstance(route.body, Join):
             route = self._with_rows(sender, route, route.body)
         self._go_on(route)
@@ -137,21 +137,21 @@ class Custody:
         state.post(peer, onward)
         state.counters.forwarded += 1
         if len(self._charges) < MAX_CHARGES:
-            charge = self._charges[route.origin.id, route.seq] = Charge(route, peer, avoided)
+            charge = self._charges[_tag(route)] = Charge(route, peer, avoided)
             state.agenda.at(state.now + state.timing.hop_s, self._not_acknowledged, charge)
         else:
             state.counters.overflowed += 1
 
     def acknowledged(self, sender: Peer, ack: RouteAck) -> None:
-        self._charges.pop((ack.origin, ack.seq), None)
+        self._charges.pop((ack.origin, ack.boot, ack.seq), None)
 
     def _not_acknowledged(self, now: float, subject: object) -> None:
         assert isinstance(subject, Charge)
-        if self._charges.get((subject.route.origin.id, subject.route.seq)) is subject:
+        if self._charges.get(_tag(subject.route)) is subject:
             self._go_around(subject)
 
     def _go_around(self, charge: Charge) -> None:
-        del self._charges[charge.route.origin.id, charge.route.seq]
+        del self._charges[_tag(charge.route)]
         self._state.counters.rerouted += 1
         self._liveness.suspect(charge.peer)
         self._go_on(charge.route, (*charge.avoided, charge.peer.id))
@@ -194,10 +194,11 @@ class Custody:
         if route.origin.id == self._state.me.id:
             self._own.pop(route.seq, None)
         else:
-            self._state.post(route.origin, Receipt(route.seq))
+            self._state.post(route.origin, Receipt(route.origin.boot, route.seq))
 
     def receipt(self, sender: Peer, receipt: Receipt) -> None:
-        self._own.pop(receipt.seq, None)
+        if receipt.boot == self._state.me.boot:
+            self._own.pop(receipt.seq, None)
 
     def _no_receipt(self, now: float, subject: object) -> None:
         assert isinstance(subject, Own)
@@ -206,6 +207,8 @@ class Custody:
             return
         if subject.tries >= self._state.timing.receipt_tries:
             del self._own[route.seq]
+            self._held.pop(_tag(route), None)
+            self._charges.pop(_tag(route), None)
             self._state.counters.undeliverable += 1
             assert isinstance(route.body, bytes)
             self._destination.given_up(route.key, route.body)

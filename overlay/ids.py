@@ -17,6 +17,7 @@ DIGIT_BITS: Final = 4
 """Pastry's b: an id is read as digits to the base 2^b."""
 DIGITS: Final = ID_BITS // DIGIT_BITS
 BASE: Final = 1 << DIGIT_BITS
+HEXADECIMAL: Final = frozenset("0123456789abcdefABCDEF")
 
 
 class Id(int):
@@ -47,8 +48,8 @@ class Id(int):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read 32 hexadecimal digits; raises ValueError for anything else."""
-        if len(text) != DIGITS:
-            raise ValueError(f"an id has {DIGITS} hexadecimal digits, not {len(text)}")
+        if len(text) != DIGITS or not set(text) <= HEXADECIMAL:
+            raise ValueError(f"an id has {DIGITS} hexadecimal digits, unlike {text[: 2 * DIGITS]!r}")
         return cls(int(text, 16))
 
 

@@ -25,13 +25,14 @@ OPPOSITE: Final = SPACE >> 1
 """Offsets below it are on the clockwise side of the centre, the others on the counterclockwise side."""
 
 
-def split(ordered: list[int]) -> int:
-    """How many of these offsets belong to the clockwise side; of two or more each side has at least one.
+def split(ordered: list[int], half: int) -> int:
+    """How many of these offsets belong to the clockwise side.
 
-    In a ring whose peers all stand on one side of the centre the last of them is its other neighbour.
+    A quarter of `half` belongs to each side wherever it stands: the neighbours of a peer that has a half of the circle
+    to itself, as happens while many join, are on the other half, and it must know more than one of them.
     """
-    clockwise = bisect_left(ordered, OPPOSITE)
-    return min(max(clockwise, 1), len(ordered) - 1) if len(ordered) > 1 else clockwise
+    fewest = min(max(1, half // 4), len(ordered) // 2)
+    return min(max(bisect_left(ordered, OPPOSITE), fewest), len(ordered) - fewest)
 
 
 def kept(ordered: list[int], half: int) -> tuple[int, int]:
@@ -39,7 +40,7 @@ def kept(ordered: list[int], half: int) -> tuple[int, int]:
 
     Places that one side cannot fill go to the other, so that in a ring of up to twice `half` others all are members.
     """
-    clockwise = split(ordered)
+    clockwise = split(ordered, half)
     counterclockwise = len(ordered) - clockwise
     if len(ordered) <= 2 * half:
         return clockwise, counterclockwise
@@ -170,7 +171,7 @@ class LeafSet:
     def _refresh(self) -> None:
         self._offsets = list(self._by_offset)
         self._ring = tuple(self._by_offset.values())
-        self._right = split(self._offsets)
+        self._right = split(self._offsets, self.half)
         self._gap = None
 
     def ragged_ends(self) -> tuple[Peer, ...]:

@@ -44,14 +44,14 @@ class Source(Enum):
 class Suspicion:
     """One peer that did not answer, on its way to being cleared or declared dead."""
 
-    __slots__ = ("denials", "hearsay", "helpers", "peer", "tries")
+    __slots__ = ("hearsay", "helpers", "peer", "tries")
 
     def __init__(self, peer: Peer, hearsay: bool) -> None:
         self.peer = peer
         self.hearsay = hearsay
         self.tries = 0
-        self.helpers = 0
-        self.denials = 0
+        self.helpers: set[Id] = set()
+        """Those asked to ask it who have not denied that it can be reached."""
 
 
 class Liveness:
@@ -187,7 +187,7 @@ class Liveness:
         if not neighbour or not helpers:
             self._bury(suspicion)
             return
-        suspicion.helpers = len(helpers)
+        suspicion.helpers = {peer.id for peer in helpers}
         request = PingRequest(suspect)
         for helper in helpers:
             state.post(helper, request)
@@ -235,13 +235,15 @@ class Liveness:
                 return
             askers = self._errands[target.id] = []
             state.post(target, PING)
-            state.agenda.at(state.now + state.timing.verdict_s, self._end_errand, target.id)
+            state.agenda.at(state.now + state.timing.verdict_s, self._end_errand, (target.id, askers))
         if asker not in askers:
             askers.append(asker)
 
     def _end_errand(self, now: float, subject: object) -> None:
-        assert isinstance(subject, int)
-        self._errands.pop(Id(subject), None)
+        assert isinstance(subject, tuple)
+        target, askers = subject
+        if self._errands.get(target) is askers:
+            del self._errands[target]
 
     def errand_done(self, sender: Peer, result: PingResult) -> None:
         """What a helper found out: it lives, so there is no death, or it cannot be reached from there either."""
@@ -251,9 +253,10 @@ class Liveness:
         if result.alive:
             self.heard(result.target)
             return
-        suspicion.denials += 1
-        if suspicion.helpers and suspicion.denials >= suspicion.helpers:
-            self._bury(suspicion)
+        if sender.id in suspicion.helpers:
+            suspicion.helpers.discard(sender.id)
+            if not suspicion.helpers:
+                self._bury(suspicion)
 
     def _beat(self, now: float, _: object) -> None:
         state, timing = self._state, self._state.timing

@@ -149,12 +149,14 @@ class RouteAck(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
     """I have taken charge of that routed message."""
 
     origin: Id
+    boot: Count
     seq: Count
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
-    """To the origin: its routed message number `seq` was delivered here."""
+    """To the origin: the message number `seq` of its life `boot` was delivered here."""
 
+    boot: Count
     seq: Count
 
 

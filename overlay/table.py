@@ -31,6 +31,8 @@ class RoutingTable:
         yield from self._second.values()
 
     def __contains__(self, point: int) -> bool:
+        if point == self.center:
+            return False
         slot = self._slot(point)
         return any(entry is not None and entry.id == point for entry in (self._first.get(slot), self._second.get(slot)))
 

@@ -1,3 +1,5 @@
+"""Emulated latency: the same on both ends, in every run."""
+
 from hypothesis import given
 from hypothesis import strategies as st
 

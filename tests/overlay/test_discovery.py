@@ -1,3 +1,5 @@
+"""Discovery over UDP: candidates, bounds, and what garbage cannot do."""
+
 import asyncio
 import dataclasses
 import random

@@ -1,3 +1,5 @@
+"""Frames: any chunking gives the same ones, garbage only the protocol error."""
+
 import itertools
 import random
 

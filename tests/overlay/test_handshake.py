@@ -1,3 +1,5 @@
+"""The handshake: who may talk, and which of two connections stays."""
+
 import itertools
 
 import pytest

@@ -34,11 +34,10 @@ def test_other_lengths_are_no_id(raw: bytes) -> None:
     ],
 )
 def test_other_text_is_no_id(text: str) -> None:
-    with pytest.raises(ValueError, match=r"hexadecimal|invalid literal"):
+    with pytest.raises(ValueError, match="hexadecimal"):
         Id.parse(text)
 
 
-@pytest.mark.xfail(strict=True, reason="int() reads more than digits")
 @pytest.mark.parametrize("prefix", ["-", "+", "0x", " ", "1_", "\u0661"], ids=ascii)
 def test_what_int_reads_beyond_digits_is_no_id(prefix: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):

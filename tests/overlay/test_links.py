@@ -1,3 +1,5 @@
+"""Links over real sockets: one a pair, bounded, and honest about losses."""
+
 import asyncio
 import contextlib
 import dataclasses

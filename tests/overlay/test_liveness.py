@@ -60,18 +60,17 @@ def told(sent: list[tuple[Peer, Message]], kind: type) -> list[Peer]:
 def test_from_silence_to_the_verdict() -> None:
     watcher = Watcher()
     watcher.core.start()
-    deadline = LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s + 0.1
+    deadline = LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s + 0.01
     sent = watcher.at(LAN.silence_s - 0.01)
     assert {peer for peer, message in sent if message is HEARTBEAT} == {LEFT}, "only the counterclockwise is told"
     assert len(sent) in (3, 4)
     assert told(sent, Ping) == []
     watcher.at(LAN.silence_s + LAN.heartbeat_s + 0.01)
     assert set(watcher.core.suspects) == {NEXT.id}
-    for _ in range(30):
-        watcher.at(watcher.state.now + 0.1)
+    while watcher.state.now < deadline:
+        watcher.at(min(deadline, watcher.state.now + 0.1))
         for alive in (LEFT, THIRD, FOURTH):
             watcher.heard(alive)
-    assert watcher.state.now < deadline + 1
     assert watcher.died == [(NEXT, Source.FOUND)]
 
 
@@ -164,7 +163,6 @@ def test_the_denial_of_all_helpers_is_enough() -> None:
     assert watcher.died == [(FOURTH, Source.FOUND)]
 
 
-@pytest.mark.xfail(strict=True, reason="denials are counted, not told apart")
 def test_one_helper_that_denies_repeatedly_is_one_helper() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
@@ -174,7 +172,6 @@ def test_one_helper_that_denies_repeatedly_is_one_helper() -> None:
     assert watcher.died == []
 
 
-@pytest.mark.xfail(strict=True, reason="denials before the helpers were asked belong to an earlier suspicion")
 def test_denials_of_an_earlier_suspicion_do_not_count() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
@@ -302,7 +299,7 @@ def test_the_dead_are_tried_in_turn_and_forgotten_in_the_end() -> None:
     watcher.core.start()
     for peer in dead:
         watcher.core.told_dead(peer)
-    tried = told(watcher.at(6.5 * LAN.reunion_s), Ping)
+    tried = told(watcher.at(5.5 * LAN.reunion_s), Ping)
     assert tried == [*dead, *dead]
     watcher.at(LAN.forget_s - 0.01)
     assert len(watcher.core.dead) == 3
@@ -359,7 +356,6 @@ def test_errands_end_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watcher.sent() == [(FOURTH, PING)]
 
 
-@pytest.mark.xfail(strict=True, reason="the end of one errand ends the next to the same peer")
 def test_an_errand_has_its_own_time() -> None:
     watcher = Watcher()
     watcher.core.take_errand(LEFT, PingRequest(FOURTH))

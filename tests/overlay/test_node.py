@@ -1,3 +1,5 @@
+"""The shell around a core: seeds, timers, status and bad input."""
+
 import asyncio
 import contextlib
 import dataclasses

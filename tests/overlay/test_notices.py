@@ -1,3 +1,5 @@
+"""Notices: always counted, logged once."""
+
 from structlog.testing import capture_logs
 
 from overlay.notices import MAX_REMEMBERED, MAX_TRACEBACKS, Notices

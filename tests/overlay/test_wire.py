@@ -1,3 +1,5 @@
+"""Messages as bytes and back; garbage gives only the protocol error."""
+
 import random
 from typing import get_args
 

@@ -1,0 +1,121 @@
+"""Whose keys are whose, against a model that looks at everybody."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.errors import OverlayError
+from overlay.ids import MASK, SPACE, Id
+from overlay.messages import Peer
+from overlay.ownership import MAX_OWNERS, Ownership
+from overlay.state import State
+from overlay.timing import LAN
+
+ME = Peer(Id(3), "me", 1, 0)
+# Few points, dense around zero, where the circle closes.
+points = st.one_of(st.integers(0, 40), st.integers(MASK - 40, MASK), st.integers(1, 7).map(lambda n: n << 125))
+others = points.filter(lambda point: point != ME.id).map(lambda point: Peer(Id(point), "h", 1, 0))
+
+
+def far(key: int, point: int) -> tuple[int, bool]:
+    up, down = (point - key) % SPACE, (key - point) % SPACE
+    return min(up, down), up < down
+
+
+class Watched:
+    """An ownership that is told of each change as a ring would."""
+
+    def __init__(self, half: int = 16) -> None:
+        self.state = State(ME, LAN, half)
+        self.changes: list[tuple[Id, tuple[Peer, ...]]] = []
+        self.core = Ownership(self.state, lambda key, owners: self.changes.append((key, owners)))
+
+    def turn(self, peer: Peer) -> None:
+        """In if it is out and belongs there, out if it is in."""
+        leaves = self.state.leaves
+        if peer.id in leaves:
+            self.core.changed(None, leaves.remove(peer.id))
+        elif leaves.admits(peer.id):
+            self.core.changed(peer, leaves.add(peer))
+
+    def model(self, key: Id, count: int) -> tuple[Peer, ...]:
+        return tuple(sorted((*self.state.leaves, ME), key=lambda peer: far(key, peer.id))[:count])
+
+
+@given(
+    st.sampled_from([2, 16]),
+    st.lists(others, max_size=40),
+    st.dictionaries(points.map(Id), st.integers(1, 4), min_size=1, max_size=8),
+    st.lists(others, max_size=30),
+)
+def test_a_change_is_told_exactly_when_the_closest_are_others(
+    half: int, before: list[Peer], keys: dict[Id, int], after: list[Peer]
+) -> None:
+    watched = Watched(half)
+    for peer in before:
+        watched.turn(peer)
+    known = {key: watched.core.watch(key, count) for key, count in keys.items()}
+    assert known == {key: watched.model(key, count) for key, count in keys.items()}
+    for peer in after:
+        watched.changes.clear()
+        watched.turn(peer)
+        now = {key: watched.model(key, count) for key, count in keys.items()}
+        assert sorted(watched.changes) == sorted((key, now[key]) for key in keys if now[key] != known[key])
+        known = now
+
+
+@given(st.lists(others, max_size=40), points.map(Id), st.integers(1, MAX_OWNERS))
+def test_owners_are_the_closest(among: list[Peer], key: Id, count: int) -> None:
+    watched = Watched()
+    for peer in among:
+        watched.turn(peer)
+    assert watched.core.owners(key, count) == watched.model(key, count)
+
+
+def test_nothing_is_told_of_a_key_no_longer_watched() -> None:
+    watched = Watched()
+    watched.core.watch(Id(5), 2)
+    watched.core.unwatch(Id(5))
+    watched.core.unwatch(Id(5))
+    watched.turn(Peer(Id(5), "h", 1, 0))
+    assert watched.changes == []
+
+
+def test_watching_again_counts_anew() -> None:
+    watched = Watched()
+    watched.core.watch(Id(5), 1)
+    watched.core.watch(Id(5), 2)
+    far_one, near_one = Peer(Id(99), "h", 1, 0), Peer(Id(5), "h", 1, 0)
+    watched.turn(far_one)
+    assert watched.changes == [(5, (ME, far_one))]
+    watched.core.watch(Id(5), 1)
+    watched.turn(near_one)
+    assert watched.changes[1:] == [(5, (near_one,))]
+
+
+def test_who_is_told_may_watch_and_unwatch() -> None:
+    watched = Watched()
+    told = []
+
+    def change(key: Id, owners: tuple[Peer, ...]) -> None:
+        told.append(key)
+        core.unwatch(Id(6))
+        core.watch(Id(key + 100), 1)
+
+    core = Ownership(watched.state, change)
+    for key in (5, 6, 7):
+        core.watch(Id(key), 1)
+    peer = Peer(Id(6), "h", 1, 0)
+    watched.state.leaves.add(peer)
+    core.changed(peer, None)
+    assert told == [5, 7]
+
+
+@pytest.mark.parametrize("count", [-1, 0, MAX_OWNERS + 1])
+def test_how_many_can_be_told(count: int) -> None:
+    watched = Watched()
+    for ask in (watched.core.owners, watched.core.watch):
+        with pytest.raises(OverlayError, match=f"{count} asked for, 1 to {MAX_OWNERS}"):
+            ask(Id(1), count)
+    watched.turn(Peer(Id(1), "h", 1, 0))
+    assert watched.changes == []
