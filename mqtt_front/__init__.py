@@ -1,1 +1,1 @@
-"""MQTT bytes to messages and back, for the clients of this peer. Nothing in it yet: no client can connect."""
+"""MQTT bytes to messages and back, for the clients of this peer. Knows nothing of rings."""

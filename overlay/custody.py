@@ -191,10 +191,11 @@ class Custody:
         self._destination.arrived(route)
 
     def _confirm(self, route: Route) -> None:
-        if route.origin.id == self._state.me.id:
-            self._own.pop(route.seq, None)
-        else:
+        me = self._state.me
+        if route.origin.id != me.id:
             self._state.post(route.origin, Receipt(route.origin.boot, route.seq))
+        elif route.origin.boot == me.boot:
+            self._own.pop(route.seq, None)
 
     def receipt(self, sender: Peer, receipt: Receipt) -> None:
         if receipt.boot == self._state.me.boot:

@@ -63,6 +63,7 @@ class Liveness:
         "_heard_at",
         "_on_back",
         "_on_dead",
+        "_proof_at",
         "_started",
         "_state",
         "_watched",
@@ -80,6 +81,9 @@ class Liveness:
         self.dead: dict[Id, tuple[Peer, float]] = {}
         self._watched: Id | None = None
         self._heard_at = 0.0
+        """From when the silence of the watched one is counted: its last message, or since it is watched."""
+        self._proof_at = float("-inf")
+        """When the watched one was really heard last."""
         self._asked: set[Id] = set()
         self._errands: dict[Id, list[Peer]] = {}
         self._started = False
@@ -100,11 +104,12 @@ class Liveness:
         if watched != self._watched:
             self._watched = watched
             self._heard_at = self._state.now
+            self._proof_at = float("-inf")
 
     def heard(self, peer: Peer) -> None:
         """Any message is proof of life. Called for every one that comes in."""
         if peer.id == self._watched:
-            self._heard_at = self._state.now
+            self._heard_at = self._proof_at = self._state.now
         if self.suspects and peer.id in self.suspects:
             del self.suspects[peer.id]
             self._state.counters.refuted += 1
@@ -128,7 +133,7 @@ class Liveness:
 
         With `hearsay` somebody else found it dead, and has told those whom it concerns.
         """
-        if peer.id in self.suspects or self.holds_for_dead(peer) or peer.id == self._state.me.id:
+        if peer.id in self.suspects or not self._may_be_accused(peer):
             return
         self._state.counters.suspicions += 1
         suspicion = self.suspects[peer.id] = Suspicion(peer, hearsay)
@@ -139,14 +144,26 @@ class Liveness:
         if peer.id in self._errands:
             for asker in self._errands.pop(peer.id):
                 self._state.post(asker, PingResult(peer, False))
-        if self.holds_for_dead(peer):
+        if not self._may_be_accused(peer):
             return
         suspicion = self.suspects.get(peer.id)
         if suspicion is None:
             self._state.counters.suspicions += 1
             suspicion = self.suspects[peer.id] = Suspicion(peer, False)
-        if not suspicion.helpers:
-            self._ask_others(suspicion)
+        if not suspicion.helpers and not self._ask_others(suspicion):
+            self._bury(suspicion)
+
+    def _may_be_accused(self, peer: Peer) -> bool:
+        """Not the dead, not this peer itself, and not somebody who has started again since."""
+        member = self._state.leaves.get(peer.id)
+        restarted = member is not None and member.boot > peer.boot
+        return not (restarted or self.holds_for_dead(peer) or peer.id == self._state.me.id)
+
+    def start_over(self) -> None:
+        """This peer was stopped: what it did not hear meanwhile proves nothing."""
+        self.suspects.clear()
+        self._asked.clear()
+        self._heard_at = self._state.now
 
     def _ask(self, suspicion: Suspicion) -> None:
         suspicion.tries += 1
@@ -161,8 +178,8 @@ class Liveness:
             self._look_ahead(now)
         if subject.tries < self._state.timing.probe_tries:
             self._ask(subject)
-        else:
-            self._ask_others(subject)
+        elif not self._ask_others(subject):
+            self._last_chance(subject)
 
     def _look_ahead(self, now: float) -> None:
         """Ask those behind a silent neighbour too: waiting for the silence of each in turn would take too long."""
@@ -179,20 +196,33 @@ class Liveness:
             self._asked.discard(subject.id)
             self.suspect(subject)
 
-    def _ask_others(self, suspicion: Suspicion) -> None:
+    def _ask_others(self, suspicion: Suspicion) -> bool:
+        """Have members of the leaf set ask a suspect that belongs there. False: nobody is there to do it."""
         state = self._state
         suspect = suspicion.peer
-        neighbour = suspect.id in state.leaves or state.leaves.admits(suspect.id)
+        if not self._is_neighbour(suspect):
+            return False
         helpers = [peer for peer in state.leaves.nearest(suspect.id, HELPERS + 1) if peer.id != suspect.id][:HELPERS]
-        if not neighbour or not helpers:
-            self._bury(suspicion)
-            return
+        if not helpers:
+            return False
         suspicion.helpers = {peer.id for peer in helpers}
         request = PingRequest(suspect)
         for helper in helpers:
             state.post(helper, request)
-        state.post(suspect, PING)
-        state.agenda.at(state.now + state.timing.verdict_s, self._give_verdict, suspicion)
+        self._last_chance(suspicion)
+        return True
+
+    def _is_neighbour(self, peer: Peer) -> bool:
+        return peer.id in self._state.leaves or self._state.leaves.admits(peer.id)
+
+    def _last_chance(self, suspicion: Suspicion) -> None:
+        """Nobody's verdict comes sooner than `fastest_verdict_s`, or a paused peer would not notice it; but who only
+        stood in the routing table is no owner, and is dropped at once."""
+        if not self._is_neighbour(suspicion.peer):
+            self._bury(suspicion)
+            return
+        self._state.post(suspicion.peer, PING)
+        self._state.agenda.at(self._state.now + self._state.timing.verdict_s, self._give_verdict, suspicion)
 
     def _give_verdict(self, now: float, subject: object) -> None:
         assert isinstance(subject, Suspicion)
@@ -284,4 +314,4 @@ class Liveness:
 
     def heard_lately(self, peer: Peer) -> bool:
         """Whether this peer itself, its watcher, has heard it within the last heartbeat."""
-        return peer.id == self._watched and self._state.now - self._heard_at < self._state.timing.heartbeat_s
+        return peer.id == self._watched and self._state.now - self._proof_at < self._state.timing.heartbeat_s

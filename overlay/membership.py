@@ -38,6 +38,10 @@ MAX_CONTACTS: Final = 16
 MAX_PATIENCE: Final = 4.0
 """A joining peer waits at most this many join_s between two requests: the queue of a gap may be long."""
 
+SEEK_EVERY: Final = 10
+"""Of so many rows told by far peers one is followed by a search for our place through them: what finds out that they
+have become another ring. Rarely, for it costs as much as a lookup."""
+
 JOIN: Final = Join(())
 SEEK: Final = Seek()
 JOINED: Final = Joined()
@@ -76,6 +80,7 @@ class Membership:
         "_patience",
         "_repairing",
         "_row_asked",
+        "_rows_told",
         "_sought_at",
         "_started",
         "_state",
@@ -103,6 +108,7 @@ class Membership:
         self._attempts = 0
         self._repairing = False
         self._row_asked: Peer | None = None
+        self._rows_told = 0
         self._torn = False
         self._sought_at = float("-inf")
         self._turn = 0
@@ -299,6 +305,7 @@ class Membership:
         if member is not None:
             if member.boot < peer.boot:
                 leaves.add(peer)
+                self._changed(peer, member)
         elif leaves.admits(peer.id):
             pushed_out = leaves.add(peer)
             self._changed(peer, pushed_out)
@@ -444,5 +451,8 @@ class Membership:
     def row_told(self, sender: Peer, row: Row) -> None:
         if self._row_asked is not None and self._row_asked.id == sender.id:
             self._row_asked = None
+            self._rows_told += 1
+            if self._rows_told % SEEK_EVERY == 0:
+                self._seek(sender)
         for peer in row.peers:
             self._hear_of_far(peer)

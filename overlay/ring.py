@@ -226,6 +226,7 @@ class Ring:
         state.now = now
         if last is not None and now - last > state.timing.fence_s and (state.active or state.leaves):
             state.counters.pauses += 1
+            self.liveness.start_over()
             self._membership.verify()
 
     # Calls from the parts

@@ -13,8 +13,8 @@ from overlay.timing import LAN, Timing
 PATIENCE_S: Final = 60.0
 """Virtual time after which a ring that is not one is taken for broken."""
 
-QUIET_S: Final = 20.0
-"""After it is one ring, leaf sets must be exact within this: two rounds of comparing them."""
+QUIET_S: Final = 60.0
+"""After it is one ring, leaf sets must be exact within this: six rounds of comparing them."""
 
 
 @dataclass(frozen=True, slots=True)

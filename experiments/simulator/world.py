@@ -248,9 +248,10 @@ class World:
             if sender is not None:
                 node.backlog.append((sender, event))
             return
+        if sender is None and node.wake != now:
+            return
+        self._last.append((now, node.number, sender, event))
         if sender is None:
-            if node.wake != now:
-                return
             node.ring.tick(now)
         elif event is Broken:
             node.ring.link_lost(sender, now, refused=True)
@@ -260,7 +261,6 @@ class World:
         kinds = self._kinds
         kind = kinds.setdefault(event.__class__, len(kinds))
         self.digest = hash((self.digest, now, node.number, kind))
-        self._last.append((now, node.number, sender, event))
         self._after(node)
 
     def _after(self, node: Node, force: bool = False) -> None:

@@ -1,0 +1,45 @@
+"""Every limit and period of the front, each with its unit and what it trades."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+NEVER_EXPIRES_S: Final = 0xFFFFFFFF
+"""A session expiry that never comes (5.0 §3.1.2.11.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontConfig:
+    """Bounds of one front. Reaching one is counted and has the effect that is said beside it."""
+
+    max_connections: int = 100_000
+    """Clients at one time; one more is refused with "server busy". Each idle one costs some 10 kB."""
+    connect_timeout_s: float = 10.0
+    """From the connection to its CONNECT; slower ones are closed, or half-open ones would gather."""
+    max_packet_bytes: int = 1 << 20
+    """A larger packet closes its client. The protocol allows 256 MB, which a peer at the edge does not have to spare."""
+    max_queued: int = 1000
+    """Messages with QoS 1 or 2 that wait for one client; more are dropped."""
+    max_inflight: int = 100
+    """Messages sent to one client and not yet acknowledged; a client of 5.0 may ask for fewer."""
+    receive_maximum: int = 1000
+    """Messages of one client not yet acknowledged to it: 5.0 is told, older ones are not read from meanwhile."""
+    max_buffer_bytes: int = 4 << 20
+    """Bytes waiting for one client that does not read: beyond it QoS 0 is dropped; at twice that it is closed."""
+    max_subscriptions: int = 100_000
+    """Filters of one session; more are refused with "quota exceeded"."""
+    max_retained: int = 1_000_000
+    """Retained messages; a further topic is not retained, and counted."""
+    max_session_expiry_s: int = NEVER_EXPIRES_S
+    """Sessions of gone clients are kept no longer; a client of 5.0 is told when it asked for more."""
+    session_expiry_3_s: int = NEVER_EXPIRES_S
+    """How long a persistent session of a client of 3.1.1 is kept, which cannot say it."""
+    max_sessions: int = 1_000_000
+    """Sessions, with or without a client; a further client is refused."""
+    max_keep_alive_s: int = 65535
+    """A client of 5.0 that asks for a longer one is told to use this; older ones are taken at their word."""
+    topic_alias_maximum: int = 32
+    """Aliases a client may set up, and the most set up towards one."""
+    allow_zero_length_client_id: bool = True
+    """Whether a client may leave the choice of its id to the server."""

@@ -1,0 +1,25 @@
+"""An application message inside the front, between the packet it came in and those it goes out in."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """`properties` is the encoded section that goes on unaltered; everything else about it is a field of its own."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: bytes = b""
+    expires_at: float | None = None
+    origin: str = ""
+    """The id of the client that published it, for no-local; empty for the server's own."""
+
+    def expired(self, now: float) -> bool:
+        return self.expires_at is not None and self.expires_at <= now
+
+    def remaining_s(self, now: float) -> int | None:
+        """The message expiry interval to be sent on: what came in less the time it waited (5.0 §3.3.2.3.3)."""
+        return None if self.expires_at is None else max(0, round(self.expires_at - now))

@@ -1,0 +1,63 @@
+from statistics import median
+
+import pytest
+
+from experiments.scenarios.churn import Churn, churn
+from experiments.simulator.world import InvariantBrokenError
+from overlay.custody import Custody
+
+MINUTES = 1 / 60
+
+
+def test_without_loss_nothing_is_lost_or_wrong() -> None:
+    told: list[float] = []
+    figures = churn(60, 1, "lan", 4 * MINUTES, 0.0, 120.0, told.append)
+    assert figures.breaks == {}
+    assert figures.crashes > 20
+    assert figures.joins > 10
+    assert 20 < figures.mean_live < 60
+    lookups = figures.lookups
+    assert lookups.issued > 50
+    assert lookups.lost == lookups.wrong == lookups.pending == 0
+    assert lookups.delivered + lookups.orphaned == lookups.issued
+    assert figures.detection.deaths > 0.8 * figures.crashes
+    assert figures.control_per_s == pytest.approx(sum(figures.control_by_kind.values()), abs=0.01)
+    assert figures.control_by_kind["Heartbeat"] == pytest.approx(2.0, rel=0.05), "twice a second"
+    assert not {"Lookup", "Receipt"} & set(figures.control_by_kind)
+    assert told == sorted(told)
+
+
+def test_with_loss_what_breaks_is_counted_and_nothing_is_lost() -> None:
+    figures = churn(40, 1, "lan", 3 * MINUTES, 0.05, 120.0)
+    assert figures.burst_loss == 0.05
+    assert figures.crashes > 0
+    assert figures.lookups.lost == 0
+
+
+def test_the_seed_decides_everything() -> None:
+    one, other, third = (churn(20, seed, "lan", MINUTES, 0.0, 60.0) for seed in (1, 1, 2))
+    assert (one.digest, one.events, one.lookups) == (other.digest, other.events, other.lookups)
+    assert one.digest != third.digest
+
+
+def test_sessions_have_their_median_and_a_heavy_tail() -> None:
+    scene = Churn(500, 1, "lan", 0.0, 100.0)
+    sessions = sorted(moment for moment, _, _ in scene._due)
+    assert median(sessions) == pytest.approx(100.0, rel=0.25)
+    assert sum(sessions) / len(sessions) > 2.5 * median(sessions), "exponential ones would have 1.44"
+
+
+def test_half_of_the_places_are_taken_by_the_same() -> None:
+    scene = Churn(60, 1, "lan", 0.0, 60.0)
+    before = set(scene.world.nodes)
+    scene.run(180.0, lambda done: None)
+    new = len(set(scene.world.nodes) - before)
+    assert 0.3 < new / scene.joins < 0.7
+    again = [node for node in scene.world.nodes.values() if node.peer.boot]
+    assert again
+
+
+def test_a_broken_core_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    with pytest.raises(InvariantBrokenError, match="wrong delivery"):
+        churn(30, 1, "lan", MINUTES, 0.0, 60.0)

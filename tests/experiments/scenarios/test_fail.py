@@ -1,0 +1,62 @@
+import pytest
+
+from experiments.scenarios.fail import detours, fail_at_once
+from experiments.simulator import filled
+from experiments.simulator.world import InvariantBrokenError
+from overlay.custody import Custody
+from overlay.liveness import Liveness
+from overlay.timing import LAN
+
+
+@pytest.mark.parametrize(("nodes", "fraction"), [(60, 0.5), (200, 0.3)])
+def test_the_rest_becomes_one_ring_and_loses_nothing(nodes: int, fraction: float) -> None:
+    told: list[float] = []
+    figures = fail_at_once(nodes, 1, fraction, "lan", told.append)
+    assert figures.one_ring_after_s is not None
+    assert LAN.fastest_verdict_s < figures.one_ring_after_s < 20.0
+    assert figures.inexact_leaf_sets == 0
+    lookups = figures.lookups
+    assert lookups.issued > 5000
+    assert lookups.lost == lookups.wrong == lookups.pending == 0
+    assert lookups.delivered + lookups.orphaned == lookups.issued
+    assert lookups.slowest_s < LAN.receipt_s * LAN.receipt_tries
+    assert figures.messages_per_death > 0
+    assert told == sorted(told)
+
+
+def test_without_deaths_nothing_happens() -> None:
+    figures = fail_at_once(20, 1, 0.0, "lan")
+    assert figures.one_ring_after_s == 0.5, "it is looked at every half second"
+    assert figures.lookups.delivered == figures.lookups.issued
+    assert figures.lookups.slowest_s < 0.1
+
+
+def test_a_core_that_gives_to_the_next_without_a_verdict_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
+    monkeypatch.setattr(Liveness, "heard", lambda self, peer: None)
+    with pytest.raises(InvariantBrokenError):
+        fail_at_once(60, 1, 0.3, "lan")
+
+
+def test_a_core_that_finds_no_deaths_never_is_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.scenarios.fail.PATIENCE_S", 10.0)
+    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    figures = fail_at_once(20, 1, 0.3, "lan")
+    assert figures.one_ring_after_s is None
+    assert figures.inexact_leaf_sets > 0
+
+
+def test_detours_are_small_and_end_at_the_owner() -> None:
+    figures = detours(2000, 1, 0.1, 1500)
+    assert figures.wrong == 0
+    assert figures.lookups == 1500
+    assert 2.0 < figures.mean_before < 3.0
+    assert -0.03 < figures.growth < 0.08, "Pastry's single entries cost 8 %"
+    assert figures.growth == pytest.approx(figures.mean_after / figures.mean_before - 1, abs=0.001)
+    assert detours(500, 1, 0.0, 100).growth == 0.0
+
+
+def test_detours_to_a_wrong_peer_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    next_hop = filled.next_hop
+    monkeypatch.setattr(filled, "next_hop", lambda leaves, table, key, without: next_hop(leaves, table, key))
+    assert detours(200, 1, 0.3, 200).wrong > 20

@@ -1,0 +1,39 @@
+import pytest
+
+from experiments.scenarios.split import LOOKUPS, split_and_heal
+from experiments.simulator.network import Network
+from overlay.liveness import Liveness
+from overlay.timing import LAN
+
+
+@pytest.mark.parametrize(("nodes", "apart_s"), [(40, 30.0), (150, 20.0)])
+def test_halves_go_on_and_become_one_again(nodes: int, apart_s: float) -> None:
+    told: list[float] = []
+    figures = split_and_heal(nodes, 1, "lan", apart_s, told.append)
+    assert figures.halves_after_s is not None
+    assert LAN.fastest_verdict_s < figures.halves_after_s < apart_s
+    assert figures.one_ring_after_s is not None
+    assert figures.exact_after_s is not None
+    assert 0.0 < figures.one_ring_after_s <= figures.exact_after_s < 60.0
+    lookups = figures.lookups_after
+    assert (lookups.issued, lookups.delivered) == (LOOKUPS, LOOKUPS)
+    assert lookups.lost == lookups.wrong == lookups.twice == 0
+    assert told == sorted(told)
+
+
+def test_a_core_that_forgets_the_dead_does_not_meet_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What merges the halves is that each tries those it holds for dead."""
+    monkeypatch.setattr("experiments.scenarios.split.PATIENCE_S", 15.0)
+    monkeypatch.setattr(Liveness, "_try_a_dead_one", lambda self, now, _: None)
+    monkeypatch.setattr("overlay.membership.Membership._ask_for_a_row", lambda self, now, _: None)
+    figures = split_and_heal(20, 1, "lan", 20.0)
+    assert figures.halves_after_s is not None
+    assert figures.one_ring_after_s is None
+    assert figures.exact_after_s is None
+
+
+def test_a_cut_that_is_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Network, "split", lambda self, sides: None)
+    figures = split_and_heal(20, 1, "lan", 10.0)
+    assert figures.halves_after_s is None
+    assert figures.one_ring_after_s == 0.0

@@ -1,0 +1,115 @@
+"""The network keeps to its weather."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.simulator.network import DELAYS_S, Network, Weather
+from overlay.ids import MASK, Id
+from overlay.timing import PRESETS
+
+ids = st.integers(0, MASK).map(Id)
+A, B = Id(1 << 100), Id(1 << 60 | 5)
+
+
+def network(seed: int = 1, **weather: object) -> Network:
+    return Network(Weather(**weather), Random(seed))  # type: ignore[arg-type]
+
+
+@given(ids, ids, st.sampled_from(list(DELAYS_S.values())))
+def test_a_pair_has_one_delay_in_range_both_ways(one: Id, other: Id, delay_s: tuple[float, float]) -> None:
+    net = network(delay_s=delay_s)
+    assert net.fates(one, other, 0.0) == net.fates(other, one, 7.0) == (net.delay(one, other),)
+    assert delay_s[0] <= net.delay(one, other) <= delay_s[1]
+
+
+def test_delays_fill_their_range() -> None:
+    random, net = Random(3), network(delay_s=(1.0, 3.0))
+    delays = [net.delay(Id(random.getrandbits(128)), Id(random.getrandbits(128))) for _ in range(4000)]
+    assert sum(delays) / 4000 == pytest.approx(2.0, abs=0.05)
+    assert min(delays) < 1.05
+    assert max(delays) > 2.95
+
+
+def test_each_preset_has_its_delays() -> None:
+    assert DELAYS_S.keys() == PRESETS.keys()
+    for name, (_, slowest) in DELAYS_S.items():
+        assert 2 * slowest < PRESETS[name].hop_s < PRESETS[name].probe_s * 1.01
+
+
+def test_loss_has_its_share() -> None:
+    net = network(loss=0.2)
+    arrived = sum(bool(net.fates(A, B, 0.0)) for _ in range(20_000))
+    assert arrived == pytest.approx(16_000, rel=0.02)
+    assert net.lost == 20_000 - arrived
+
+
+@pytest.mark.parametrize(("share", "mean_s"), [(0.05, 2.0), (0.3, 0.5)])
+def test_bursts_have_their_share_and_length(share: float, mean_s: float) -> None:
+    net = network(burst_loss=share, burst_s=mean_s)
+    step_s, steps = 0.02, 400_000
+    bad = [not net.fates(A, B, step * step_s) for step in range(steps)]
+    bursts = sum(now and not before for before, now in zip([False, *bad], bad, strict=False))
+    assert sum(bad) / steps == pytest.approx(share, rel=0.15)
+    assert sum(bad) * step_s / bursts == pytest.approx(mean_s, rel=0.15)
+
+
+def test_bursts_look_the_same_however_rarely_one_looks() -> None:
+    net = network(burst_loss=0.2, burst_s=1.0)
+    lost = sum(not net.fates(A, B, step * 50.0) for step in range(5000))
+    assert lost / 5000 == pytest.approx(0.2, rel=0.1)
+
+
+def test_a_burst_is_of_one_direction_only() -> None:
+    net = network(burst_loss=0.5, burst_s=1000.0)
+    while net.fates(A, B, 0.0) or not net.fates(B, A, 0.0):
+        net = network(net.lost + 17, burst_loss=0.5, burst_s=1000.0)
+    assert [bool(net.fates(A, B, 0.1)), bool(net.fates(B, A, 0.1))] == [False, True]
+
+
+def test_duplicates_come_later() -> None:
+    net = network(duplication=0.1)
+    fates = [net.fates(A, B, 0.0) for _ in range(10_000)]
+    twice = [fate for fate in fates if len(fate) == 2]
+    assert len(twice) / 10_000 == pytest.approx(0.1, rel=0.1)
+    assert all(first <= second <= 2 * first for first, second in twice)
+    assert net.lost == 0
+
+
+def test_jitter_lets_messages_overtake_each_other() -> None:
+    net = network(jitter=0.5)
+    delays = [delay for _ in range(1000) for delay in net.fates(A, B, 0.0)]
+    least = net.delay(A, B)
+    assert all(least <= delay <= 1.5 * least for delay in delays)
+    assert len(set(delays)) > 900
+    assert delays != sorted(delays)
+    assert set(network().fates(A, B, now) for now in range(100)) == {(least,)}
+
+
+def test_a_split_separates_the_sides_and_heals() -> None:
+    net, other = network(), Id(77)
+    net.split({A: 1, B: 2})
+    assert net.fates(A, B, 0.0) == net.fates(A, other, 0.0) == net.fates(other, B, 0.0) == ()
+    assert net.lost == 3
+    net.split({A: 1, B: 1})
+    assert net.fates(A, B, 0.0) != ()
+    assert net.fates(other, Id(78), 0.0) != (), "both on side 0"
+    net.heal()
+    assert net.fates(A, other, 0.0) != ()
+
+
+@pytest.mark.parametrize(
+    ("weather", "lossless"),
+    [({}, True), ({"jitter": 1.0, "duplication": 0.5}, True), ({"loss": 0.1}, False), ({"burst_loss": 0.1}, False)],
+)
+def test_what_lossless_means(weather: dict[str, float], lossless: bool) -> None:
+    assert Weather(**weather).lossless is lossless  # type: ignore[arg-type]
+
+
+def test_the_same_seed_gives_the_same_weather() -> None:
+    rough = {"loss": 0.1, "burst_loss": 0.1, "jitter": 0.5, "duplication": 0.1}
+    one, other, third = (network(seed, **rough) for seed in (5, 5, 6))
+    fates = [[net.fates(A, B, step * 0.1) for step in range(500)] for net in (one, other, third)]
+    assert fates[0] == fates[1] != fates[2]
