@@ -1,4 +1,4 @@
-"""The errors of the front: one root, and what a client's bytes can do wrong."""
+"""The errors of the front: one root, what a client's bytes can do wrong, and what we must not ask the codec for."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from mqtt_front.reasons import Reason
 
 class FrontError(Exception):
     """The root of everything the front raises on purpose."""
+
+
+class EncodeError(FrontError):
+    """Our own mistake: a value that has no form on the wire, such as a string of over 65,535 bytes."""
 
 
 class PacketError(FrontError):
@@ -29,3 +33,11 @@ class ProtocolBreachError(PacketError):
 
     def __init__(self, text: str) -> None:
         super().__init__(Reason.PROTOCOL_ERROR, text)
+
+
+class UnsupportedVersionError(PacketError):
+    """A CONNECT of MQTT, but of a level we do not speak: it can be answered, in the form nearest to that level."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(Reason.UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not supported")
+        self.level = level

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Reason(IntEnum):
-    """A code means what the packet it stands in says; two of them share the value 0, as in the specification."""
+    """A code means what the packet it stands in says: 0 is also "Normal disconnection" and "Granted QoS 0"."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01

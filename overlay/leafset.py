@@ -28,10 +28,10 @@ OPPOSITE: Final = SPACE >> 1
 def split(ordered: list[int], half: int) -> int:
     """How many of these offsets belong to the clockwise side.
 
-    A quarter of `half` belongs to each side wherever it stands: the neighbours of a peer that has a half of the circle
-    to itself, as happens while many join, are on the other half, and it must know more than one of them.
+    Half of `half` belongs to each side wherever it stands: the neighbours of a peer that has most of a half circle to
+    itself, as happens while many join, are on the other one, and it must know more than one of them.
     """
-    fewest = min(max(1, half // 4), len(ordered) // 2)
+    fewest = min(max(1, half // 2), len(ordered) // 2)
     return min(max(bisect_left(ordered, OPPOSITE), fewest), len(ordered) - fewest)
 
 

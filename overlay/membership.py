@@ -267,7 +267,8 @@ class Membership:
         elif subject.tries < self._state.timing.probe_tries:
             self._ask(subject)
         else:
-            self.liveness.suspect(subject.peer)
+            # As a member it may have become another than the one that hearsay told of: it has started again since.
+            self.liveness.suspect(self._state.leaves.get(point) or subject.peer)
 
     def probed(self, sender: Peer, probe: Probe) -> None:
         self._take_in(sender)

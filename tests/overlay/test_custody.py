@@ -263,7 +263,6 @@ def test_the_receipt_of_an_earlier_life_is_not_taken() -> None:
     assert origin.custody.outstanding == 0
 
 
-@pytest.mark.xfail(strict=True, reason="what comes home is told by its number only")
 def test_a_message_of_an_earlier_life_that_comes_home_confirms_nothing_else() -> None:
     post = Post()
     post.custody.route(THEIRS, b"x")

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay.ids import MASK, SPACE, Id

@@ -203,7 +203,9 @@ def test_a_far_peer_is_buried_without_helpers() -> None:
 def test_with_nobody_to_ask_the_own_finding_counts() -> None:
     watcher = Watcher(leaves=(NEXT,))
     watcher.core.suspect(NEXT)
-    watcher.at(PROBES_S)
+    watcher.at(LAN.fastest_verdict_s - 0.01)
+    assert watcher.died == [], "a paused peer would not have noticed its pause yet"
+    watcher.at(LAN.fastest_verdict_s)
     assert watcher.died == [(NEXT, Source.FOUND)]
 
 
@@ -365,6 +367,27 @@ def test_an_errand_has_its_own_time() -> None:
     watcher.at(LAN.verdict_s + 0.1)
     watcher.heard(FOURTH)
     assert watcher.sent()[-1] == (NEXT, PingResult(FOURTH, True))
+
+
+def test_nobody_is_accused_of_an_earlier_life() -> None:
+    watcher = Watcher(leaves=(reborn(FOURTH), NEXT))
+    watcher.core.suspect(FOURTH)
+    watcher.core.refused(FOURTH)
+    assert watcher.core.suspects == {}
+    watcher.core.suspect(reborn(FOURTH))
+    assert set(watcher.core.suspects) == {FOURTH.id}
+
+
+def test_starting_over_forgets_what_was_suspected() -> None:
+    watcher = Watcher()
+    watcher.core.start()
+    watcher.core.suspect(NEXT)
+    watcher.at(LAN.fastest_verdict_s - 0.1)
+    watcher.core.start_over()
+    watcher.at(LAN.fastest_verdict_s + 0.1)
+    assert watcher.died == []
+    watcher.at(watcher.state.now + LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s)
+    assert (NEXT, Source.FOUND) in watcher.died, "silence counts anew"
 
 
 def test_starting_twice_is_starting_once() -> None:

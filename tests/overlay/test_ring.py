@@ -201,7 +201,6 @@ def test_a_refused_stranger_is_dead_at_once_and_out_of_the_table() -> None:
     assert len(ring.leaves) == 4
 
 
-@pytest.mark.xfail(strict=True, reason="the boot of a lost link is not compared with that of the member")
 def test_the_broken_link_of_an_earlier_life_accuses_nobody() -> None:
     again = Peer(D.id, "elsewhere", 1, 1)
     ring, _ = ring_of(A, B, C, again)

@@ -9,6 +9,12 @@ from experiments.simulator.filled import FilledRing, LostWayError
 from overlay.ids import ID_BITS, SPACE, Id, digit, shared_digits
 from overlay.messages import Peer
 
+
+def far(key: int, point: int) -> tuple[int, bool]:
+    up, down = (point - key) % SPACE, (key - point) % SPACE
+    return min(up, down), up < down
+
+
 RINGS = [FilledRing(nodes, seed=3, half=4) for nodes in (1, 2, 8, 9, 10, 40, 500)]
 
 
@@ -78,8 +84,7 @@ def test_the_owner_is_the_nearest_that_lives(ring: FilledRing) -> None:
     for key in keys:
         for gone in (frozenset[Id](), dead):
             living = [point for point in ring.points if point not in gone]
-            nearest = min(living, key=lambda p: (min((p - key) % SPACE, (key - p) % SPACE), (p - key) % SPACE < SPACE // 2))
-            assert ring.owner(key, gone) == nearest
+            assert ring.owner(key, gone) == min(living, key=lambda point: far(key, point))
 
 
 def test_walks_are_short_and_end_at_the_owner() -> None:

@@ -85,7 +85,7 @@ def test_jitter_lets_messages_overtake_each_other() -> None:
     assert all(least <= delay <= 1.5 * least for delay in delays)
     assert len(set(delays)) > 900
     assert delays != sorted(delays)
-    assert set(network().fates(A, B, now) for now in range(100)) == {(least,)}
+    assert {network().fates(A, B, now) for now in range(100)} == {(least,)}
 
 
 def test_a_split_separates_the_sides_and_heals() -> None:

@@ -258,7 +258,6 @@ def test_a_failure_tells_its_seed_and_what_came_before(monkeypatch: pytest.Monke
     assert story_of_a_stray() == story, "the seed tells it again"
 
 
-@pytest.mark.xfail(strict=True, reason="an event is noted after its step")
 def test_a_failure_tells_the_event_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     last = story_of_a_stray().splitlines()[-1]
@@ -341,7 +340,6 @@ def test_a_long_pause_is_noticed_before_anything_is_served() -> None:
     assert delivered == [(other, True)]
 
 
-@pytest.mark.xfail(strict=True, reason="with nobody to ask the verdict comes sooner than a pause is noticed")
 def test_of_two_the_one_that_paused_shortly_is_still_an_owner() -> None:
     world, one, other = pair()
     world.checks.strict = True
@@ -400,7 +398,6 @@ def test_peers_that_meet_from_two_rings_make_one_of_them() -> None:
     assert whole_again(world)
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks for another ring unless somebody is back from the dead")
 def test_two_rings_that_know_of_each_other_only_by_their_tables_become_one() -> None:
     world = World(1, LAN, strict=False)
     peers = [world.add().peer for _ in range(20)]

@@ -1,0 +1,216 @@
+"""A session: what a client has subscribed, what waits for it, and what is on its way; it may outlive connections.
+
+Sends through whatever connection it has at the moment (`Line`), and keeps what has to be kept when it has none. Which
+messages it gets is the router's business, how packets look the codec's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, Protocol
+
+from mqtt_front.acl import Rights
+from mqtt_front.config import FrontConfig
+from mqtt_front.message import Message
+from mqtt_front.packets import Kind, Will
+
+PACKET_IDS: Final = 65535
+
+
+class Line(Protocol):
+    """The connection of a session, as the session sees it."""
+
+    @property
+    def quota(self) -> int:
+        """How many messages the client takes before it has acknowledged one."""
+
+    def publish(self, delivery: Delivery, dup: bool) -> None: ...
+    def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
+
+
+class Delivery:
+    """One message for one client, with what this client is told about it."""
+
+    __slots__ = ("ids", "message", "packet_id", "qos", "received", "retain")
+
+    def __init__(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
+        self.message = message
+        self.qos = qos
+        self.retain = retain
+        self.ids = ids
+        self.packet_id = 0
+        self.received = False
+        """QoS 2: the client has it, and is to be told that the identifier is free again."""
+
+
+class Journal(Protocol):
+    """What makes sessions durable. Told of each change before the client is told of its success."""
+
+    def queued(self, session: Session, delivery: Delivery) -> None: ...
+    def sent(self, session: Session, delivery: Delivery) -> None: ...
+    def received(self, session: Session, delivery: Delivery) -> None: ...
+    def done(self, session: Session, delivery: Delivery) -> None: ...
+    def incoming(self, session: Session, packet_id: int, known: bool) -> None: ...
+
+
+class Session:
+    """State by the client id. `line` is set while the client is connected."""
+
+    __slots__ = (
+        "_config",
+        "_journal",
+        "_next_id",
+        "client_id",
+        "dropped",
+        "expires_at",
+        "expiry_s",
+        "inflight",
+        "incoming",
+        "line",
+        "queue",
+        "rights",
+        "will",
+        "will_at",
+    )
+
+    def __init__(self, client_id: str, config: FrontConfig, rights: Rights, journal: Journal) -> None:
+        self.client_id = client_id
+        self.rights = rights
+        self.line: Line | None = None
+        self.expiry_s = 0
+        self.expires_at: float | None = None
+        """When a session without a client ends; None while it has one, or never."""
+        self.will: Will | None = None
+        self.will_at: float | None = None
+        """When the will of a client that has gone is to be published."""
+        self.inflight: dict[int, Delivery] = {}
+        self.queue: deque[Delivery] = deque()
+        self.incoming: set[int] = set()
+        """Identifiers of QoS 2 messages received from the client and not yet released by it."""
+        self.dropped = 0
+        self._config = config
+        self._journal = journal
+        self._next_id = 0
+
+    # Towards the client
+
+    def deliver(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
+        """Send a message, or keep it for later. False: it had to be dropped."""
+        line = self.line
+        if qos == 0:
+            if line is None:
+                return False
+            line.publish(Delivery(message, 0, retain, ids), False)
+            return True
+        delivery = Delivery(message, qos, retain, ids)
+        if line is not None and not self.queue and len(self.inflight) < line.quota:
+            self._send(line, delivery)
+            return True
+        if len(self.queue) >= self._config.max_queued:
+            self.dropped += 1
+            return False
+        self.queue.append(delivery)
+        self._journal.queued(self, delivery)
+        return True
+
+    def _send(self, line: Line, delivery: Delivery) -> None:
+        delivery.packet_id = self._free_id()
+        self.inflight[delivery.packet_id] = delivery
+        self._journal.sent(self, delivery)
+        line.publish(delivery, False)
+
+    def _free_id(self) -> int:
+        """The next identifier not in use; there always is one, since inflight is bounded far below their number."""
+        while True:
+            self._next_id = self._next_id % PACKET_IDS + 1
+            if self._next_id not in self.inflight:
+                return self._next_id
+
+    def pump(self, now: float) -> None:
+        """Send of the queue what may be sent now; to be called after room was made."""
+        line, queue = self.line, self.queue
+        while line is not None and queue and len(self.inflight) < line.quota:
+            delivery = queue.popleft()
+            if delivery.message.expired(now):
+                self._journal.done(self, delivery)
+            else:
+                self._send(line, delivery)
+
+    def resume(self, now: float) -> None:
+        """The client is back: repeat what it has not acknowledged, in the order it was sent, then go on."""
+        line = self.line
+        assert line is not None
+        for delivery in list(self.inflight.values()):
+            if delivery.received:
+                line.acknowledge(Kind.PUBREL, delivery.packet_id)
+            else:
+                line.publish(delivery, True)
+        self.pump(now)
+
+    def acknowledged(self, packet_id: int, now: float) -> bool:
+        """PUBACK. False: nothing with QoS 1 is on its way under this identifier."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 1:
+            return False
+        self._finish(delivery, now)
+        return True
+
+    def received(self, packet_id: int) -> bool:
+        """PUBREC: it will be answered by PUBREL. False: no such message is on its way."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 2:
+            return False
+        if not delivery.received:
+            delivery.received = True
+            self._journal.received(self, delivery)
+        return True
+
+    def refused(self, packet_id: int, now: float) -> bool:
+        """PUBREC with a failure: the client will not have it, and there is no PUBREL."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 2:
+            return False
+        self._finish(delivery, now)
+        return True
+
+    def completed(self, packet_id: int, now: float) -> bool:
+        """PUBCOMP. False: nothing waits for it."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or not delivery.received:
+            return False
+        self._finish(delivery, now)
+        return True
+
+    def _finish(self, delivery: Delivery, now: float) -> None:
+        del self.inflight[delivery.packet_id]
+        self._journal.done(self, delivery)
+        if self.queue:
+            self.pump(now)
+
+    # From the client
+
+    def accept(self, packet_id: int) -> bool:
+        """A QoS 2 message comes in. False: it was here already, and is only to be acknowledged again."""
+        if packet_id in self.incoming:
+            return False
+        self.incoming.add(packet_id)
+        self._journal.incoming(self, packet_id, True)
+        return True
+
+    def release(self, packet_id: int) -> bool:
+        """PUBREL: the client will not send it again. False: it is not known."""
+        if packet_id not in self.incoming:
+            return False
+        self.incoming.discard(packet_id)
+        self._journal.incoming(self, packet_id, False)
+        return True
+
+
+class NoJournal:
+    """Sessions that live in memory alone."""
+
+    def queued(self, session: Session, delivery: Delivery) -> None: ...
+    def sent(self, session: Session, delivery: Delivery) -> None: ...
+    def received(self, session: Session, delivery: Delivery) -> None: ...
+    def done(self, session: Session, delivery: Delivery) -> None: ...
+    def incoming(self, session: Session, packet_id: int, known: bool) -> None: ...

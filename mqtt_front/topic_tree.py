@@ -1,0 +1,142 @@
+"""A map from topic names to values that can be asked by filter: a tree of levels beside a dict.
+
+Owns the tree, and that no empty branch stays in it. Knows nothing of what the values are, and sets no bound: how many
+topics there may be is its owner's to say. Names and filters come in checked; a shared filter without `$share/name/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Generic, TypeVar
+
+from mqtt_front.topics import has_wildcard
+
+V = TypeVar("V")
+
+
+class _Node:
+    """One level of some topics; `topic` is the whole name if one ends here."""
+
+    __slots__ = ("children", "topic")
+
+    def __init__(self) -> None:
+        self.children: dict[str, _Node] = {}
+        self.topic: str | None = None
+
+
+class TopicTree(Generic[V]):
+    """Topic names and their values.
+
+    What matches a filter comes in the order of the tree: a topic before those below it, branches in the order in which they
+    appeared. So it is the same after the same history, yet neither by name nor by time; MQTT has no order among topics.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, V] = {}
+        self._root = _Node()
+        self.values: Mapping[str, V] = self._values
+        """A live view for reading by name, as fast as a dict: oldest first; a value that is replaced keeps its place."""
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def put(self, topic: str, value: V) -> None:
+        """Set or replace the value of a topic."""
+        if topic not in self._values:
+            node = self._root
+            for level in topic.split("/"):
+                child = node.children.get(level)
+                if child is None:
+                    child = node.children[level] = _Node()
+                node = child
+            node.topic = topic
+        self._values[topic] = value
+
+    def remove(self, topic: str) -> V | None:
+        """Take a topic out and give its value; None if it was not there."""
+        if topic not in self._values:
+            return None
+        levels = topic.split("/")
+        path = [self._root]
+        for level in levels:
+            path.append(path[-1].children[level])
+        path[-1].topic = None
+        for parent, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
+            child = parent.children[level]
+            if child.children or child.topic is not None:
+                break
+            del parent.children[level]
+        return self._values.pop(topic)
+
+    def match(self, topic_filter: str) -> list[tuple[str, V]]:
+        """All topics that match, with their values: a list of its own, so that the tree may change meanwhile."""
+        if not has_wildcard(topic_filter):
+            return [(topic_filter, self._values[topic_filter])] if topic_filter in self._values else []
+        return [(topic, self._values[topic]) for topic in self._walk(topic_filter.split("/"))]
+
+    def take(self, topic_filter: str) -> list[tuple[str, V]]:
+        """Take out all topics that match, with their values: whole branches at once, where the filter ends in `#`."""
+        if not has_wildcard(topic_filter):
+            value = self.remove(topic_filter)
+            return [] if value is None else [(topic_filter, value)]
+        taken: list[str] = []
+        _prune(self._root, topic_filter.split("/"), 0, taken)
+        return [(topic, self._values.pop(topic)) for topic in taken]
+
+    def _walk(self, levels: list[str]) -> Iterator[str]:
+        """All nodes that match the first levels, then those that match one more: no node is visited twice."""
+        reached = [self._root]
+        for place, level in enumerate(levels):
+            if level == "#":
+                for node in reached:
+                    yield from _topics_in(node, hidden=place == 0)
+                return
+            if level != "+":
+                reached = [node.children[level] for node in reached if level in node.children]
+            elif place == 0:
+                reached = [child for name, child in self._root.children.items() if not name.startswith("$")]
+            else:
+                reached = [child for node in reached for child in node.children.values()]
+        yield from (node.topic for node in reached if node.topic is not None)
+
+
+def _topics_in(node: _Node, hidden: bool = False) -> Iterator[str]:
+    """All topics at and below a node; those that begin with `$` left out if `hidden`, when it is the root [MQTT-4.7.2-1]."""
+    waiting = [node]
+    if hidden:
+        waiting = [child for name, child in node.children.items() if not name.startswith("$")][::-1]
+    while waiting:
+        node = waiting.pop()
+        if node.topic is not None:
+            yield node.topic
+        waiting.extend(reversed(node.children.values()))
+
+
+def _prune(node: _Node, levels: list[str], place: int, taken: list[str]) -> bool:
+    """Take what matches the levels from `place` on out of the branch; whether it is empty now.
+
+    Recursion is no deeper than a topic has levels.
+    """
+    if place == len(levels):
+        if node.topic is not None:
+            taken.append(node.topic)
+            node.topic = None
+    elif levels[place] == "#" and place:
+        taken.extend(_topics_in(node))
+        return True
+    else:
+        level = levels[place]
+        # At the root `#` is a `+` that takes the whole branch, since branches of `$` stay.
+        wild = level in ("+", "#")
+        names = [name for name in node.children if place or not name.startswith("$")] if wild else [level]
+        rest = place if level == "#" else place + 1
+        for name in names:
+            child = node.children.get(name)
+            if child is not None and (_take_all(child, taken) if rest == place else _prune(child, levels, rest, taken)):
+                del node.children[name]
+    return not node.children and node.topic is None
+
+
+def _take_all(node: _Node, taken: list[str]) -> bool:
+    taken.extend(_topics_in(node))
+    return True
