@@ -72,8 +72,8 @@ def read_string(body: Buffer, at: int) -> tuple[str, int]:
     """A UTF-8 string, with the characters the specification forbids refused (§1.5.4).
 
     Ill-formed UTF-8, surrogates among it, and U+0000 close the connection [MQTT-1.5.4-1] [MQTT-1.5.4-2]; a byte order
-    mark is a character like any other [MQTT-1.5.4-3]. Control characters and non-characters only SHOULD NOT be sent, and
-    pass.
+    mark is a character like any other [MQTT-1.5.4-3]. Control characters and non-characters only SHOULD NOT be sent,
+    and pass.
     """
     start = at + 2
     if start > len(body):

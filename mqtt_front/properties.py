@@ -207,7 +207,7 @@ def encode_properties(properties: Properties) -> bytes:
     """The section, without its length. Raises EncodeError."""
     if properties is NO_PROPERTIES:
         return b""
-    parts = []
+    parts: list[bytes] = []
     for identifier, row in TABLE.items():
         value = getattr(properties, row.name)
         if value is None:

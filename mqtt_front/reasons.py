@@ -69,3 +69,26 @@ CONNACK_3: Final[dict[Reason, int]] = {
 
 SUBACK_3_FAILURE: Final = 0x80
 """The only failure a SUBACK of 3.1.1 knows (§3.9.3)."""
+
+
+def _known(codes: bytes) -> dict[int, Reason]:
+    # A dict, as looking a member up by calling the enum takes ten times as long.
+    return {code: Reason(code) for code in codes}
+
+
+CONNACK_REASONS: Final = _known(bytes.fromhex("00 80 81 82 83 84 85 86 87 88 89 8A 8C 90 95 97 99 9A 9B 9C 9D 9F"))
+"""The codes a CONNACK may have, in 5.0 (§3.2.2.2); and so on for the other packets."""
+PUBACK_REASONS: Final = _known(bytes.fromhex("00 10 80 83 87 90 91 97 99"))
+"""Of PUBACK and PUBREC (§3.4.2.1, §3.5.2.1)."""
+PUBREL_REASONS: Final = _known(bytes.fromhex("00 92"))
+"""Of PUBREL and PUBCOMP (§3.6.2.1, §3.7.2.1)."""
+SUBACK_REASONS: Final = _known(bytes.fromhex("00 01 02 80 83 87 8F 91 97 9E A1 A2"))
+UNSUBACK_REASONS: Final = _known(bytes.fromhex("00 11 80 83 87 8F 91"))
+DISCONNECT_REASONS: Final = _known(
+    bytes.fromhex("00 04 80 81 82 83 87 89 8B 8C 8D 8E 8F 90 93 94 95 96 97 98 99 9A 9B 9C 9D 9E 9F A0 A1 A2")
+)
+"""0x8C is missing from the table of §3.14.2.1, but §2.4 has it."""
+AUTH_REASONS: Final = _known(bytes.fromhex("00 18 19"))
+
+SUBACK_3: Final = _known(bytes.fromhex("00 01 02 80"))
+"""The codes of a SUBACK in 3.1.1 (§3.9.3)."""

@@ -77,8 +77,9 @@ class TopicTree(Generic[V]):
     def take(self, topic_filter: str) -> list[tuple[str, V]]:
         """Take out all topics that match, with their values: whole branches at once, where the filter ends in `#`."""
         if not has_wildcard(topic_filter):
-            value = self.remove(topic_filter)
-            return [] if value is None else [(topic_filter, value)]
+            found = self.match(topic_filter)
+            self.remove(topic_filter)
+            return found
         taken: list[str] = []
         _prune(self._root, topic_filter.split("/"), 0, taken)
         return [(topic, self._values.pop(topic)) for topic in taken]
@@ -115,28 +116,26 @@ def _topics_in(node: _Node, hidden: bool = False) -> Iterator[str]:
 def _prune(node: _Node, levels: list[str], place: int, taken: list[str]) -> bool:
     """Take what matches the levels from `place` on out of the branch; whether it is empty now.
 
-    Recursion is no deeper than a topic has levels.
+    Recursion goes no deeper than a filter has levels.
     """
     if place == len(levels):
         if node.topic is not None:
             taken.append(node.topic)
             node.topic = None
-    elif levels[place] == "#" and place:
-        taken.extend(_topics_in(node))
-        return True
+    elif levels[place] == "#":
+        hidden = place == 0
+        taken.extend(_topics_in(node, hidden))
+        node.topic = None
+        node.children = {name: child for name, child in node.children.items() if hidden and name.startswith("$")}
     else:
-        level = levels[place]
-        # At the root `#` is a `+` that takes the whole branch, since branches of `$` stay.
-        wild = level in ("+", "#")
-        names = [name for name in node.children if place or not name.startswith("$")] if wild else [level]
-        rest = place if level == "#" else place + 1
-        for name in names:
-            child = node.children.get(name)
-            if child is not None and (_take_all(child, taken) if rest == place else _prune(child, levels, rest, taken)):
+        for name in _branches(node, levels[place], hidden=place == 0):
+            if _prune(node.children[name], levels, place + 1, taken):
                 del node.children[name]
     return not node.children and node.topic is None
 
 
-def _take_all(node: _Node, taken: list[str]) -> bool:
-    taken.extend(_topics_in(node))
-    return True
+def _branches(node: _Node, level: str, hidden: bool) -> list[str]:
+    """The children that one level of a filter other than `#` stands for; those of `$` left out of a `+` if `hidden`."""
+    if level != "+":
+        return [level] if level in node.children else []
+    return [name for name in node.children if not (hidden and name.startswith("$"))]

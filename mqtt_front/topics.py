@@ -77,9 +77,7 @@ def matches(topic_filter: str, topic: str) -> bool:
         # The level before it matches too: `sport/#` is also `sport` (§4.7.1.2).
         wanted.pop()
         del levels[len(wanted) :]
-    return len(wanted) == len(levels) and all(
-        want in ("+", level) for want, level in zip(wanted, levels, strict=True)
-    )
+    return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
 
 
 def literal_prefix(topic_filter: str) -> str:

@@ -220,7 +220,8 @@ class Membership:
             state.version += 1
             self._verifying = True
             self._upward.activity(False)
-        for peer in state.leaves:
+        candidates = [inquiry.peer for inquiry in self.inquiries.values() if inquiry.peer.id not in state.leaves]
+        for peer in (*state.leaves, *candidates):
             self._inquire(peer)
         self._settle()
 
