@@ -18,7 +18,7 @@ class FrontConfig:
     connect_timeout_s: float = 10.0
     """From the connection to its CONNECT; slower ones are closed, or half-open ones would gather."""
     max_packet_bytes: int = 1 << 20
-    """A larger packet closes its client. The protocol allows 256 MB, which a peer at the edge does not have to spare."""
+    """A larger packet closes its client. The protocol allows 256 MB, which a peer at the edge cannot spare."""
     max_queued: int = 1000
     """Messages with QoS 1 or 2 that wait for one client; more are dropped."""
     max_inflight: int = 100

@@ -1,7 +1,7 @@
-"""The primitive fields of MQTT (5.0 §1.5): integers, strings and binary data, read at an offset and written.
+"""The primitive fields of MQTT (5.0 §1.5, §2.4): integers, strings, binary data and reasons, read and written.
 
-Readers take a buffer and where the field begins, and give its value and where the next one begins; they raise
-MalformedPacketError and nothing else. Knows nothing of packets.
+Readers take a buffer and where the field begins, and give its value and where the next one begins; they raise PacketError,
+writers EncodeError. Knows nothing of packets.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from mqtt_front.errors import EncodeError, MalformedPacketError
+from mqtt_front.errors import EncodeError, MalformedPacketError, ProtocolBreachError
 from mqtt_front.packets import Buffer
+from mqtt_front.reasons import Reason
 
 MAX_VARINT: Final = 268_435_455
 """The largest variable byte integer, and so the largest remaining length: four times seven bits (§1.5.5)."""
@@ -69,31 +70,47 @@ def read_binary(body: Buffer, at: int) -> tuple[bytes, int]:
 
 
 def read_string(body: Buffer, at: int) -> tuple[str, int]:
-    """A UTF-8 string, with the characters the specification forbids refused (§1.5.4).
+    length, start = read_u16(body, at)
+    end = start + length
+    if end > len(body):
+        raise ends_early()
+    return text_of(body[start:end]), end
+
+
+def text_of(raw: Buffer) -> str:
+    """The text of a UTF-8 string, with what the specification forbids refused (§1.5.4).
 
     Ill-formed UTF-8, surrogates among it, and U+0000 close the connection [MQTT-1.5.4-1] [MQTT-1.5.4-2]; a byte order
     mark is a character like any other [MQTT-1.5.4-3]. Control characters and non-characters only SHOULD NOT be sent,
     and pass.
     """
-    start = at + 2
-    if start > len(body):
-        raise ends_early()
-    end = start + (body[at] << 8 | body[at + 1])
-    if end > len(body):
-        raise ends_early()
     try:
-        text = str(body[start:end], "utf-8")
+        text = str(raw, "utf-8")
     except UnicodeDecodeError:
         raise MalformedPacketError("a string is not well-formed UTF-8") from None
     if "\0" in text:
         raise MalformedPacketError("a string contains U+0000")
-    return text, end
+    return text
 
 
 def read_string_pair(body: Buffer, at: int) -> tuple[tuple[str, str], int]:
     name, at = read_string(body, at)
     value, at = read_string(body, at)
     return (name, value), at
+
+
+def reason_of(code: int, known: dict[int, Reason]) -> Reason:
+    """The reason with this code, which is to be one of those its packet may have (such as PUBACK_REASONS)."""
+    reason = known.get(code)
+    if reason is None:
+        raise ProtocolBreachError(f"reason 0x{code:02x} has no meaning in this packet")
+    return reason
+
+
+def write_reason(reason: Reason, known: dict[int, Reason]) -> bytes:
+    if reason not in known:
+        raise EncodeError(f"{reason.name} has no meaning in this packet")
+    return bytes((reason,))
 
 
 def write_u8(value: int) -> bytes:
@@ -137,8 +154,12 @@ def write_binary(value: Buffer) -> bytes:
 
 
 def write_string(value: str) -> bytes:
+    return write_binary(utf8(value))
+
+
+def utf8(text: str) -> bytes:
     try:
-        return write_binary(value.encode())
+        return text.encode()
     except UnicodeEncodeError:
         raise EncodeError("a string with surrogates has no UTF-8") from None
 

@@ -37,7 +37,8 @@ class Cost:
 
     def __post_init__(self) -> None:
         # Before anything is computed with them: 1 << log_n alone could eat the memory.
-        if not (1 <= self.log_n <= 30 and 1 <= self.r <= 64 and 1 <= self.p <= 64):
+        # log_n < 16 r: scrypt is not defined beyond (RFC 7914 §2).
+        if not (1 <= self.r <= 64 and 1 <= self.log_n < min(31, 16 * self.r) and 1 <= self.p <= 64):
             raise ValueError("scrypt parameters are out of bounds")
         if not MIN_MEMORY_BYTES <= self.memory_bytes <= MAX_MEMORY_BYTES:
             raise ValueError(f"scrypt takes {MIN_MEMORY_BYTES >> 20} to {MAX_MEMORY_BYTES >> 20} MiB")
@@ -60,9 +61,9 @@ class Cost:
 
 
 COST: Final = Cost(14, 8, 2)
-"""Of new lines: 16 MiB, so that four at a time do no harm to a machine of 512 MB; and two passes, some 40 ms on the core
-of a small server (`python -m timeit -s "from mqtt_front.passwords import COST" "COST.derive(b'', bytes(16))"`), so that
-on a core five times slower one can still wait for a login."""
+"""Of new lines: 16 MiB, so that four at a time do no harm to a machine of 512 MB; and two passes, some 40 ms on the
+core of a small server (`python -m timeit -s "from mqtt_front.passwords import COST" "COST.derive(b'', bytes(16))"`), so
+that on a core five times slower one can still wait for a login."""
 
 _LINE: Final = re.compile(
     r"\$scrypt\$ln=([1-9][0-9]?),r=([1-9][0-9]?),p=([1-9][0-9]?)\$([A-Za-z0-9+/]{22})\$([A-Za-z0-9+/]{43})"

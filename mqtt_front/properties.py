@@ -6,7 +6,7 @@ around: they say which section it is by their kind, or WILL.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from mqtt_front.errors import MalformedPacketError, PacketError, ProtocolBreachError
@@ -126,37 +126,29 @@ FORWARDED: Final = frozenset({0x01, 0x03, 0x08, 0x09, USER_PROPERTY})
 a PUBLISH are made anew for each receiver."""
 
 
-def _walk(section: int, raw: Buffer) -> Iterator[tuple[int, Value, int, int]]:
-    """Identifier, value, and where it stands, of each property in turn."""
-    rows = _IN_SECTION[section]
-    at, size = 0, len(raw)
-    while at < size:
-        identifier = raw[at]
-        row = rows.get(identifier)
-        if row is None:  # Unknown, or not in this packet: both are malformed (§2.2.2.2).
-            raise MalformedPacketError(f"property 0x{identifier:02x} has no place in this packet")
-        value, end = row.read(raw, at + 1)
-        yield identifier, value, at, end
-        at = end
-
-
 def _gather(section: int, raw: Buffer, kept: list[Buffer] | None = None) -> Properties:
     """The properties of a section; the bytes of those that are FORWARDED are added to `kept`."""
+    rows = _IN_SECTION[section]
     values: dict[str, Value] = {}
     pairs: list[tuple[str, str]] = []
     ids: list[int] = []
-    for identifier, value, start, end in _walk(section, raw):
+    at, size = 0, len(raw)
+    while at < size:
+        start, identifier = at, raw[at]
+        row = rows.get(identifier)
+        if row is None:  # Unknown, or not in this packet: both are malformed (§2.2.2.2).
+            raise MalformedPacketError(f"property 0x{identifier:02x} has no place in this packet")
+        value, at = row.read(raw, at + 1)
         if identifier == USER_PROPERTY:
             pairs.append(value)  # type: ignore[arg-type]  # TABLE has its type
         elif identifier == SUBSCRIPTION_ID:
             ids.append(value)  # type: ignore[arg-type]
+        elif row.name in values:
+            raise ProtocolBreachError(f"property 0x{identifier:02x} stands there twice")
         else:
-            name = TABLE[identifier].name
-            if name in values:
-                raise ProtocolBreachError(f"property 0x{identifier:02x} stands there twice")
-            values[name] = value
+            values[row.name] = value
         if kept is not None and identifier in FORWARDED:
-            kept.append(raw[start:end])
+            kept.append(raw[start:at])
     if len(ids) > 1 and section != Kind.PUBLISH:
         raise ProtocolBreachError("more than one subscription id")
     if "authentication_data" in values and "authentication_method" not in values:  # §3.1.2.11.10

@@ -13,19 +13,29 @@ from mqtt_front.acl import Rights
 from mqtt_front.config import FrontConfig
 from mqtt_front.message import Message
 from mqtt_front.packets import Kind, Will
+from mqtt_front.reasons import Reason
 
 PACKET_IDS: Final = 65535
 
 
 class Line(Protocol):
-    """The connection of a session, as the session sees it."""
+    """The connection of a session. Its fields are for who sends plain messages past the session."""
+
+    out: list[bytes]
+    dirty: bool
+    plain: bool
+    v5: bool
 
     @property
     def quota(self) -> int:
         """How many messages the client takes before it has acknowledged one."""
 
-    def publish(self, delivery: Delivery, dup: bool) -> None: ...
+    def publish(self, delivery: Delivery, dup: bool) -> bool:
+        """False: the client cannot take it, and it counts as sent."""
+
     def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
+    def fail(self, reason: Reason, text: str) -> None:
+        """Close it, telling the client why."""
 
 
 class Delivery:
@@ -64,8 +74,8 @@ class Session:
         "dropped",
         "expires_at",
         "expiry_s",
-        "inflight",
         "incoming",
+        "inflight",
         "line",
         "queue",
         "rights",
@@ -100,12 +110,10 @@ class Session:
         if qos == 0:
             if line is None:
                 return False
-            line.publish(Delivery(message, 0, retain, ids), False)
-            return True
+            return line.publish(Delivery(message, 0, retain, ids), False)
         delivery = Delivery(message, qos, retain, ids)
         if line is not None and not self.queue and len(self.inflight) < line.quota:
-            self._send(line, delivery)
-            return True
+            return self._send(line, delivery)
         if len(self.queue) >= self._config.max_queued:
             self.dropped += 1
             return False
@@ -113,11 +121,16 @@ class Session:
         self._journal.queued(self, delivery)
         return True
 
-    def _send(self, line: Line, delivery: Delivery) -> None:
+    def _send(self, line: Line, delivery: Delivery) -> bool:
         delivery.packet_id = self._free_id()
         self.inflight[delivery.packet_id] = delivery
         self._journal.sent(self, delivery)
-        line.publish(delivery, False)
+        if line.publish(delivery, False):
+            return True
+        # Larger than the client takes: as if it had been sent [MQTT-3.1.2-25].
+        del self.inflight[delivery.packet_id]
+        self._journal.done(self, delivery)
+        return False
 
     def _free_id(self) -> int:
         """The next identifier not in use; there always is one, since inflight is bounded far below their number."""

@@ -27,15 +27,15 @@ class _Node:
 class TopicTree(Generic[V]):
     """Topic names and their values.
 
-    What matches a filter comes in the order of the tree: a topic before those below it, branches in the order in which they
-    appeared. So it is the same after the same history, yet neither by name nor by time; MQTT has no order among topics.
+    What matches a filter comes in the order of the tree: a topic before those below it, branches in the order in which
+    they appeared. So it is the same after the same history, yet neither by name nor by time: MQTT has no order there.
     """
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
         self._root = _Node()
         self.values: Mapping[str, V] = self._values
-        """A live view for reading by name, as fast as a dict: oldest first; a value that is replaced keeps its place."""
+        """A live view for reading by name, as fast as a dict: oldest first, replaced values in their old place."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -43,13 +43,7 @@ class TopicTree(Generic[V]):
     def put(self, topic: str, value: V) -> None:
         """Set or replace the value of a topic."""
         if topic not in self._values:
-            node = self._root
-            for level in topic.split("/"):
-                child = node.children.get(level)
-                if child is None:
-                    child = node.children[level] = _Node()
-                node = child
-            node.topic = topic
+            self._plant(topic)
         self._values[topic] = value
 
     def remove(self, topic: str) -> V | None:
@@ -75,14 +69,28 @@ class TopicTree(Generic[V]):
         return [(topic, self._values[topic]) for topic in self._walk(topic_filter.split("/"))]
 
     def take(self, topic_filter: str) -> list[tuple[str, V]]:
-        """Take out all topics that match, with their values: whole branches at once, where the filter ends in `#`."""
-        if not has_wildcard(topic_filter):
-            found = self.match(topic_filter)
-            self.remove(topic_filter)
-            return found
-        taken: list[str] = []
-        _prune(self._root, topic_filter.split("/"), 0, taken)
-        return [(topic, self._values.pop(topic)) for topic in taken]
+        """Take out all topics that match, with their values."""
+        taken = self.match(topic_filter)
+        if 2 * len(taken) <= len(self):
+            for topic, _ in taken:
+                self.remove(topic)
+            return taken
+        # Less work than finding the way to each: to plant what stays anew.
+        for topic, _ in taken:
+            del self._values[topic]
+        self._root = _Node()
+        for topic in self._values:
+            self._plant(topic)
+        return taken
+
+    def _plant(self, topic: str) -> None:
+        node = self._root
+        for level in topic.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = _Node()
+            node = child
+        node.topic = topic
 
     def _walk(self, levels: list[str]) -> Iterator[str]:
         """All nodes that match the first levels, then those that match one more: no node is visited twice."""
@@ -102,7 +110,7 @@ class TopicTree(Generic[V]):
 
 
 def _topics_in(node: _Node, hidden: bool = False) -> Iterator[str]:
-    """All topics at and below a node; those that begin with `$` left out if `hidden`, when it is the root [MQTT-4.7.2-1]."""
+    """All topics at and below a node; `hidden` for the root, to leave out those that begin with `$` [MQTT-4.7.2-1]."""
     waiting = [node]
     if hidden:
         waiting = [child for name, child in node.children.items() if not name.startswith("$")][::-1]
@@ -110,32 +118,5 @@ def _topics_in(node: _Node, hidden: bool = False) -> Iterator[str]:
         node = waiting.pop()
         if node.topic is not None:
             yield node.topic
-        waiting.extend(reversed(node.children.values()))
-
-
-def _prune(node: _Node, levels: list[str], place: int, taken: list[str]) -> bool:
-    """Take what matches the levels from `place` on out of the branch; whether it is empty now.
-
-    Recursion goes no deeper than a filter has levels.
-    """
-    if place == len(levels):
-        if node.topic is not None:
-            taken.append(node.topic)
-            node.topic = None
-    elif levels[place] == "#":
-        hidden = place == 0
-        taken.extend(_topics_in(node, hidden))
-        node.topic = None
-        node.children = {name: child for name, child in node.children.items() if hidden and name.startswith("$")}
-    else:
-        for name in _branches(node, levels[place], hidden=place == 0):
-            if _prune(node.children[name], levels, place + 1, taken):
-                del node.children[name]
-    return not node.children and node.topic is None
-
-
-def _branches(node: _Node, level: str, hidden: bool) -> list[str]:
-    """The children that one level of a filter other than `#` stands for; those of `$` left out of a `+` if `hidden`."""
-    if level != "+":
-        return [level] if level in node.children else []
-    return [name for name in node.children if not (hidden and name.startswith("$"))]
+        if node.children:
+            waiting.extend(reversed(node.children.values()))

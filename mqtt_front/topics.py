@@ -48,7 +48,8 @@ def check_filter(topic_filter: str) -> None:
 def parse_shared(topic_filter: str) -> tuple[str, str] | None:
     """The share name and the filter in `$share/name/filter`; None if the filter is not a shared one.
 
-    Raises PacketError (TOPIC_FILTER_INVALID) when the name is wrong or no filter follows. The filter inside is not looked at.
+    Raises PacketError (TOPIC_FILTER_INVALID) when the name is wrong or no filter follows. What that filter is like, it
+    does not look at.
     """
     if not topic_filter.startswith(SHARED):
         return None

@@ -121,5 +121,16 @@ def test_the_rare_case_takes_whoever_is_nearer_with_no_shorter_prefix() -> None:
     assert next_hop(leaves, table, Id(0x4A << 120)) == nearer, "nobody with the prefix 4A is known"
 
 
+def test_the_rare_case_takes_nobody_with_a_shorter_prefix() -> None:
+    center, key = Id(0x40 << 120), Id(0x4F << 120)
+    leaves, table = LeafSet(center, 1), RoutingTable(center)
+    leaves.fill([Peer(Id(center + 1), "a", 1, 0), Peer(Id(center - 1), "b", 1, 0)])
+    across, behind = Peer(Id(0x50 << 120), "c", 1, 0), Peer(Id(0x47 << 120), "d", 1, 0)
+    table.offer(across)
+    assert next_hop(leaves, table, key) == Peer(Id(center + 1), "a", 1, 0), "who is across knows no better"
+    table.offer(behind)
+    assert next_hop(leaves, table, key) == behind
+
+
 def test_alone_one_is_the_nearest() -> None:
     assert next_hop(LeafSet(Id(7)), RoutingTable(Id(7)), Id(1 << (ID_BITS - 1))) is None

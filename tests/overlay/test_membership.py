@@ -336,7 +336,6 @@ def test_a_verdict_that_fell_due_in_a_pause_is_not_given() -> None:
     assert D in stage.members
 
 
-@pytest.mark.xfail(strict=True, reason="a candidate under suspicion before the pause is never asked again")
 def test_a_pause_while_a_candidate_is_silent_does_not_last_for_ever() -> None:
     stage = Stage((A, B, C))
     sent = stage.hear(C, Probe((D,)))

@@ -1,0 +1,310 @@
+"""The front's core: its sessions, and what happens between a message that comes in and the clients it goes to.
+
+Knows clients by their sessions and connections, and the rest of the world by `Ports`; no socket, no clock, no ring.
+`now` is set by the shell before each call. Connections put bytes into their outboxes and themselves on `dirty`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from heapq import heappop, heappush
+from math import inf
+from typing import Final, Protocol
+
+from msgspec.structs import replace
+
+from mqtt_front.acl import ALL_RIGHTS, Rights
+from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from mqtt_front.encoded import Encoded
+from mqtt_front.message import Message
+from mqtt_front.packets import RetainHandling, Subscription, Will
+from mqtt_front.properties import encode_properties
+from mqtt_front.reasons import Reason
+from mqtt_front.receivers import Receiver, Receivers, SharedGroup
+from mqtt_front.retained import Retained
+from mqtt_front.router import Router
+from mqtt_front.session import Journal, Line, NoJournal, Session
+from mqtt_front.topics import parse_shared
+
+MAX_PLANS: Final = 16_384
+"""Topics for which the way of a plain message is remembered; beyond it all are forgotten and found again."""
+
+Done = Callable[[Reason], None]
+
+
+class Ports(Protocol):
+    """What the layer above is told. Each `done` is to be called once, now or later."""
+
+    def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
+        """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
+
+    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """The first subscription of a client here to this filter: SUBACK waits for `done`."""
+
+    def filter_removed(self, topic_filter: str) -> None:
+        """The last subscription here to this filter has gone."""
+
+
+class Alone:
+    """The ports of a front that is all there is."""
+
+    def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
+        if done is not None:
+            done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
+
+    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+        done()
+
+    def filter_removed(self, topic_filter: str) -> None: ...
+
+
+@dataclass(slots=True)
+class FrontCounters:
+    """What happened since the start; each only grows."""
+
+    messages_received: int = 0
+    messages_sent: int = 0
+    bytes_received: int = 0
+    bytes_sent: int = 0
+    publish_received: int = 0
+    publish_sent: int = 0
+    publish_dropped: int = 0
+    """For want of room: a client that does not read, or a full queue."""
+    connections: int = 0
+    refused: int = 0
+    """Connections that did not become sessions."""
+    protocol_errors: int = 0
+    keep_alive_timeouts: int = 0
+    taken_over: int = 0
+    unauthorized: int = 0
+    """Publications and subscriptions that the client has no right to."""
+    expired_sessions: int = 0
+    expired_messages: int = 0
+    not_retained: int = 0
+    """Retained messages over the bound."""
+
+    def as_dict(self) -> dict[str, int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class Plan:
+    """Whom a plain message (QoS 0, not retained, no properties) to one topic goes to without a further thought."""
+
+    __slots__ = ("groups", "quick", "receivers", "slow", "stamp", "topic")
+
+    def __init__(self, topic: str, receivers: Receivers[Session], stamp: int) -> None:
+        self.topic = topic
+        self.receivers = receivers
+        self.stamp = stamp
+        self.quick: list[Session] = []
+        self.slow: list[Receiver[Session]] = []
+        self.groups: tuple[SharedGroup[Session], ...] = receivers.groups
+        for receiver in receivers.each:
+            if receiver.no_local or receiver.subscription_ids or receiver.session.rights is not ALL_RIGHTS:
+                self.slow.append(receiver)
+            else:
+                self.quick.append(receiver.session)
+
+
+class Broker:
+    """One per front. The connections call it; it calls the sessions, the router and the ports."""
+
+    def __init__(self, config: FrontConfig, ports: Ports | None = None, journal: Journal | None = None) -> None:
+        self.config = config
+        self.ports: Ports = ports or Alone()
+        self.journal: Journal = journal or NoJournal()
+        self.now = 0.0
+        self.router: Router[Session] = Router()
+        self.retained = Retained(config.max_retained)
+        self.sessions: dict[str, Session] = {}
+        self.counters = FrontCounters()
+        self.dirty: list[Line] = []
+        """Connections with something in their outboxes; the shell empties it at the end of a turn."""
+        self.encoded: Encoded | None = None
+        """Of the message that is being given out."""
+        self.plain_ports = ports is None
+        """Whether a plain message need not be told to the ports."""
+        self.stamp = 0
+        """Changes when plans may be wrong although no subscription changed: rights."""
+        self._plans: dict[bytes, Plan] = {}
+        self._due: list[tuple[float, int, str]] = []
+        self._entries = 0
+
+    # Sessions
+
+    def begin(self, client_id: str, clean: bool, rights: Rights) -> tuple[Session, bool]:
+        """The session of a client that connects, and whether it was there before."""
+        session = self.sessions.get(client_id)
+        if session is not None and session.line is not None:
+            self.counters.taken_over += 1
+            session.line.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+            session = self.sessions.get(client_id)
+        if session is not None and clean:
+            self.end(session)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self.sessions[client_id] = Session(client_id, self.config, rights, self.journal)
+        elif session.rights is not rights:
+            session.rights = rights
+            self.stamp += 1
+        session.expires_at = None
+        session.will_at = None
+        return session, present
+
+    def end(self, session: Session) -> None:
+        """The session is no more; a will that still waited is published now (5.0 §3.1.3.2.2)."""
+        if self.sessions.get(session.client_id) is session:
+            del self.sessions[session.client_id]
+        for topic_filter in self.router.forget(session):
+            self.ports.filter_removed(topic_filter)
+        if session.will_at is not None:
+            self._publish_will(session)
+
+    def gone(self, session: Session, will: bool) -> None:
+        """The client of a session is not connected any more; `will` says whether its will is to be published."""
+        session.line = None
+        if not will:
+            session.will = None
+        if session.will is not None:
+            delay_s = session.will.properties.will_delay_s or 0
+            session.will_at = self.now + min(delay_s, session.expiry_s)
+            if session.will_at <= self.now:
+                self._publish_will(session)
+            else:
+                self._wake_at(session.will_at, session)
+        if session.expiry_s == 0:
+            self.end(session)
+        elif session.expiry_s != NEVER_EXPIRES_S:
+            session.expires_at = self.now + session.expiry_s
+            self._wake_at(session.expires_at, session)
+
+    def _wake_at(self, due: float, session: Session) -> None:
+        self._entries += 1
+        heappush(self._due, (due, self._entries, session.client_id))
+
+    def deadline(self) -> float:
+        return self._due[0][0] if self._due else inf
+
+    def tick(self) -> None:
+        """Do what is due: wills that waited, sessions that have expired."""
+        while self._due and self._due[0][0] <= self.now:
+            session = self.sessions.get(heappop(self._due)[2])
+            if session is None or session.line is not None:
+                continue
+            if session.will_at is not None and session.will_at <= self.now:
+                self._publish_will(session)
+            if session.expires_at is not None and session.expires_at <= self.now:
+                self.counters.expired_sessions += 1
+                self.end(session)
+
+    def _publish_will(self, session: Session) -> None:
+        will, session.will, session.will_at = session.will, None, None
+        if will is None:
+            return
+        if not session.rights.may_write(will.topic):
+            self.counters.unauthorized += 1
+            return
+        self.publish(message_of_will(will, session.client_id, self.now), None)
+
+    # Subscriptions
+
+    def subscribe(self, session: Session, subscription: Subscription, identifier: int | None) -> tuple[bool, bool]:
+        """Put it into force: whether it is new to the session, and whether to its filter. Raises PacketError."""
+        added = self.router.subscribe(
+            session,
+            subscription.filter,
+            subscription.qos,
+            subscription.no_local,
+            subscription.retain_as_published,
+            identifier,
+        )
+        return not added.replaced, added.first
+
+    def unsubscribe(self, session: Session, topic_filter: str) -> bool:
+        removed = self.router.unsubscribe(session, topic_filter)
+        if removed.last:
+            self.ports.filter_removed(topic_filter)
+        return removed.existed
+
+    def bring_retained(self, session: Session, subscription: Subscription, new: bool, ids: tuple[int, ...]) -> None:
+        """Send the retained messages that a subscription asks for; shared ones get none (5.0 §4.8.2)."""
+        handling = subscription.retain_handling
+        if handling is RetainHandling.NEVER or (handling is RetainHandling.IF_NEW and not new):
+            return
+        if parse_shared(subscription.filter) is not None:
+            return
+        rights = session.rights
+        for message in self.retained.matching(subscription.filter, self.now):
+            if rights is ALL_RIGHTS or rights.may_read(message.topic):
+                self._count(session.deliver(message, min(message.qos, subscription.qos), True, ids))
+
+    # Messages
+
+    def publish(self, message: Message, done: Done | None) -> None:
+        """A client, or the server itself, publishes."""
+        if message.retain and not self.retained.set(message):
+            self.counters.not_retained += 1
+        self.ports.published(message, self.distribute(message), done)
+
+    def distribute(self, message: Message) -> int:
+        """Give a message to the clients here that want it; how many that are."""
+        receivers = self.router.receivers(message.topic)
+        count = 0
+        for receiver in receivers.each:
+            count += self._give(receiver, message)
+        for group in receivers.groups:
+            count += self._give_one_of(group, message)
+        return count
+
+    def _give(self, receiver: Receiver[Session], message: Message) -> int:
+        session = receiver.session
+        if receiver.no_local and message.origin == session.client_id:
+            return 0
+        if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
+            return 0
+        retain = message.retain and receiver.retain_as_published
+        self._count(session.deliver(message, min(message.qos, receiver.qos), retain, receiver.subscription_ids))
+        return 1
+
+    def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
+        member = group.next_member(_connected) or group.next_member(_anybody)
+        return self._give(member, message) if member is not None else 0
+
+    def _count(self, delivered: bool) -> None:
+        if not delivered:
+            self.counters.publish_dropped += 1
+
+    # The way of plain messages
+
+    def plan(self, topic: bytes) -> Plan:
+        """The plan for a topic as it stands in the packet. Raises PacketError or UnicodeDecodeError."""
+        plan = self._plans.get(topic)
+        if plan is not None:
+            receivers = self.router.receivers(plan.topic)
+            if receivers is plan.receivers and plan.stamp == self.stamp:
+                return plan
+        name = topic.decode()
+        receivers = self.router.receivers(name)
+        plan = Plan(name, receivers, self.stamp)
+        if len(self._plans) >= MAX_PLANS:
+            self._plans.clear()
+        self._plans[topic] = plan
+        return plan
+
+
+def _connected(session: Session) -> bool:
+    return session.line is not None
+
+
+def _anybody(session: Session) -> bool:
+    return True
+
+
+def message_of_will(will: Will, client_id: str, now: float) -> Message:
+    """What is published for a client that has gone. The delay is not passed on (5.0 §3.1.3.2.2)."""
+    expiry_s = will.properties.message_expiry_s
+    forwarded = encode_properties(replace(will.properties, will_delay_s=None, message_expiry_s=None))
+    expires_at = None if expiry_s is None else now + expiry_s
+    return Message(will.topic, will.payload, will.qos, will.retain, forwarded, expires_at, client_id)

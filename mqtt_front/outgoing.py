@@ -1,0 +1,152 @@
+"""The half of a connection that faces its client: how messages and acknowledgements become bytes in its outbox.
+
+A message is encoded once for all receivers of the same version and QoS that want nothing special. Owns topic aliases
+towards the client and the limits that it set. When the bytes leave is the shell's business.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mqtt_front.broker import Broker
+from mqtt_front.codec_out import encode_ack, encode_publish
+from mqtt_front.encoded import Encoded
+from mqtt_front.packets import Kind, Version
+from mqtt_front.properties import delivery_properties
+from mqtt_front.reasons import Reason
+from mqtt_front.session import Delivery
+
+ENDLESS: Final = 1 << 62
+
+
+class Outgoing:
+    """Bytes for one client. `out` is emptied by the shell; `plain` says that ready packets may be put into it."""
+
+    __slots__ = (
+        "_aliases",
+        "_aliases_left",
+        "_blocked",
+        "_inflight_limit",
+        "_packet_limit",
+        "broker",
+        "closing",
+        "dirty",
+        "out",
+        "plain",
+        "v5",
+        "version",
+    )
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.version = Version.V311
+        self.v5 = False
+        self.out: list[bytes] = []
+        self.dirty = False
+        self.closing = False
+        """Close once `out` is sent."""
+        self.plain = False
+        self._blocked = False
+        self._aliases: dict[str, int] = {}
+        self._aliases_left = 0
+        self._packet_limit = ENDLESS
+        self._inflight_limit = broker.config.max_inflight
+
+    def face(self, version: Version, receive_maximum: int, packet_limit: int | None, aliases: int) -> None:
+        """What the CONNECT says of the client."""
+        self.version, self.v5 = version, version is Version.V5
+        self._inflight_limit = min(self.broker.config.max_inflight, receive_maximum)
+        self._packet_limit = packet_limit or ENDLESS
+        self._aliases_left = min(aliases, self.broker.config.topic_alias_maximum)
+        self._see_whether_plain()
+
+    def _see_whether_plain(self) -> None:
+        simple = self._packet_limit == ENDLESS and not self._aliases_left and not self._aliases
+        self.plain = simple and not self._blocked and not self.closing
+
+    def send(self, data: bytes) -> None:
+        self.out.append(data)
+        if not self.dirty:
+            self.dirty = True
+            self.broker.dirty.append(self)
+
+    @property
+    def quota(self) -> int:
+        """How many messages may be on their way to the client: none while it does not read."""
+        return 0 if self._blocked or self.closing else self._inflight_limit
+
+    def block(self) -> None:
+        """The client does not read: what may be dropped is, the rest waits in its session."""
+        self._blocked = True
+        self._see_whether_plain()
+
+    def unblock(self) -> None:
+        """It reads again; the session is to be pumped."""
+        self._blocked = False
+        self._see_whether_plain()
+
+    def fail(self, reason: Reason, text: str) -> None:
+        """Close the connection, telling the client why where its version can."""
+        raise NotImplementedError
+
+    def acknowledge(self, kind: Kind, packet_id: int) -> None:
+        self.send(encode_ack(kind, self.version, packet_id))
+
+    def publish(self, delivery: Delivery, dup: bool) -> bool:
+        """Put a message into the outbox. False: dropped, since the client does not read or cannot take its size."""
+        if self.closing or (self._blocked and not delivery.qos):
+            return False
+        message = delivery.message
+        special = delivery.ids or message.expires_at is not None or self._aliases_left or self._aliases
+        if dup or (special and self.v5) or self._packet_limit != ENDLESS:
+            return self._publish_specially(delivery, dup)
+        self.broker.counters.publish_sent += 1
+        encoded = self.broker.encoded
+        if encoded is None or encoded.message is not message:
+            encoded = self.broker.encoded = Encoded(message)
+        if not delivery.qos:
+            self.send(encoded.whole(self.version, delivery.retain))
+            return True
+        head, tail = encoded.parts(self.version, delivery.qos, delivery.retain)
+        self.out.append(head)
+        self.out.append(delivery.packet_id.to_bytes(2, "big"))
+        self.send(tail)
+        return True
+
+    def _publish_specially(self, delivery: Delivery, dup: bool) -> bool:
+        """With properties of this receiver's own, repeated, or for a client that does not take every size."""
+        message = delivery.message
+        topic, alias = message.topic, None
+        section = b""
+        if self.v5:
+            topic, alias = self._alias_for(message.topic)
+            section = delivery_properties(message.properties, message.remaining_s(self.broker.now), delivery.ids, alias)
+        packet = encode_publish(
+            self.version,
+            topic.encode(),
+            message.payload,
+            delivery.qos,
+            delivery.retain,
+            dup,
+            delivery.packet_id,
+            section,
+        )
+        if len(packet) > self._packet_limit:
+            if alias is not None and topic:
+                del self._aliases[message.topic]
+                self._aliases_left += 1
+            return False
+        self.broker.counters.publish_sent += 1
+        self.send(packet)
+        return True
+
+    def _alias_for(self, topic: str) -> tuple[str, int | None]:
+        """The topic to be sent and its alias: the first time both, from then on the alias alone."""
+        alias = self._aliases.get(topic)
+        if alias is not None:
+            return "", alias
+        if not self._aliases_left:
+            return topic, None
+        self._aliases_left -= 1
+        alias = self._aliases[topic] = len(self._aliases) + 1
+        return topic, alias

@@ -1,0 +1,84 @@
+"""SUBSCRIBE and UNSUBSCRIBE: what becomes of each filter, and the answer when all of it is in force."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mqtt_front.broker import Broker
+from mqtt_front.codec_out import encode
+from mqtt_front.errors import PacketError
+from mqtt_front.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe, Version
+from mqtt_front.reasons import SUBACK_3_FAILURE, Reason
+from mqtt_front.session import Session
+
+
+class Asker(Protocol):
+    """The connection that sent the packet."""
+
+    version: Version
+
+    def send(self, data: bytes) -> None: ...
+
+
+class Subscribing:
+    """One SUBSCRIBE. SUBACK goes out when every first subscription to a filter is known wherever it must be.
+
+    What is published from then on arrives; retained messages follow the SUBACK.
+    """
+
+    __slots__ = ("_asker", "_broker", "_granted", "_packet", "_pending", "_reasons", "_session")
+
+    def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe) -> None:
+        self._broker = broker
+        self._session = session
+        self._asker = asker
+        self._packet = packet
+        self._reasons: list[Reason] = []
+        self._granted: list[tuple[Subscription, bool]] = []
+        self._pending = 1
+
+    def start(self) -> None:
+        identifiers = self._packet.properties.subscription_ids
+        firsts = []
+        for subscription in self._packet.subscriptions:
+            reason, first = self._put_into_force(subscription, identifiers[0] if identifiers else None)
+            self._reasons.append(reason)
+            if first:
+                firsts.append(subscription.filter)
+        self._pending += len(firsts)
+        for topic_filter in firsts:
+            self._broker.ports.filter_added(topic_filter, self._one_done)
+        self._one_done()
+
+    def _put_into_force(self, subscription: Subscription, identifier: int | None) -> tuple[Reason, bool]:
+        session = self._session
+        if not session.rights.may_subscribe(subscription.filter):
+            self._broker.counters.unauthorized += 1
+            return Reason.NOT_AUTHORIZED, False
+        try:
+            new, first = self._broker.subscribe(session, subscription, identifier)
+        except PacketError as error:
+            return error.reason, False
+        self._granted.append((subscription, new))
+        return Reason(subscription.qos), first
+
+    def _one_done(self) -> None:
+        self._pending -= 1
+        if self._pending:
+            return
+        version, reasons = self._asker.version, tuple(self._reasons)
+        if version is not Version.V5:
+            reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
+        self._asker.send(encode(version, Suback(self._packet.packet_id, reasons)))
+        ids = self._packet.properties.subscription_ids
+        for subscription, new in self._granted:
+            self._broker.bring_retained(self._session, subscription, new, ids)
+
+
+def unsubscribe(broker: Broker, session: Session, packet: Unsubscribe) -> Unsuback:
+    """Take each filter out of force; the answer says which were there."""
+    reasons = []
+    for topic_filter in packet.filters:
+        existed = broker.unsubscribe(session, topic_filter)
+        reasons.append(Reason.SUCCESS if existed else Reason.NO_SUBSCRIPTION_EXISTED)
+    return Unsuback(packet.packet_id, tuple(reasons))

@@ -1,0 +1,121 @@
+"""The tree of topics against the plain reading of the specification."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqtt_front.topic_tree import TopicTree
+from mqtt_front.topics import MAX_LEVELS, matches
+
+LEVEL = st.sampled_from(["", "a", "b", "c", "$s"])
+TOPICS = st.lists(LEVEL, min_size=1, max_size=4).map("/".join).filter(bool)
+FILTERS = st.one_of(
+    TOPICS,
+    st.tuples(st.lists(st.one_of(LEVEL, st.just("+")), max_size=4), st.sampled_from(["#", "+", "a"])).map(
+        lambda parts: "/".join([*parts[0], parts[1]])
+    ),
+)
+
+
+def filled(*topics: str) -> TopicTree[int]:
+    tree: TopicTree[int] = TopicTree()
+    for number, topic in enumerate(topics):
+        tree.put(topic, number)
+    return tree
+
+
+def nodes(tree: TopicTree[int]) -> int:
+    waiting, seen = [tree._root], 0
+    while waiting:
+        node = waiting.pop()
+        seen += 1
+        waiting += node.children.values()
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "topics"),
+    [
+        ("#", ["a", "a/b", "a/b/c", "b", "/"]),
+        ("a/#", ["a", "a/b", "a/b/c"]),
+        ("+/b", ["a/b"]),
+        ("a/b", ["a/b"]),
+        ("a/x", []),
+        ("+", ["a", "b"]),
+        ("+/+", ["a/b", "/"]),
+        ("+/#", ["a", "a/b", "a/b/c", "b", "/"]),
+        ("$SYS/#", ["$SYS/a"]),
+        ("$SYS/+", ["$SYS/a"]),
+    ],
+)
+def test_match_and_take(topic_filter: str, topics: list[str]) -> None:
+    tree = filled("b/x/y", "a", "a/b", "a/b/c", "b", "$SYS/a", "/")
+    tree.remove("b/x/y")
+    found = tree.match(topic_filter)
+    assert sorted(topic for topic, _ in found) == sorted(topics)
+    assert all(tree.values[topic] == value for topic, value in found)
+    assert tree.take(topic_filter) == found
+    assert tree.match(topic_filter) == []
+    assert len(tree) == 6 - len(topics)
+
+
+def test_the_order_is_that_of_the_branches() -> None:
+    tree = filled("b/2", "a", "b/1", "b")
+    assert [topic for topic, _ in tree.match("#")] == ["b", "b/2", "b/1", "a"]
+    assert list(tree.values) == ["b/2", "a", "b/1", "b"]
+
+
+def test_a_replaced_value_keeps_its_place() -> None:
+    tree = filled("a", "b")
+    tree.put("a", 7)
+    assert list(tree.values.items()) == [("a", 7), ("b", 1)]
+    assert tree.match("+") == [("a", 7), ("b", 1)]
+
+
+def test_what_matched_is_a_list_of_its_own() -> None:
+    tree = filled("a", "b", "c")
+    for topic, _ in tree.match("#"):
+        tree.remove(topic)
+    assert len(tree) == 0
+
+
+def test_removing_what_is_not_there() -> None:
+    tree = filled("a/b")
+    assert tree.remove("a") is None
+    assert tree.remove("a/b/c") is None
+    assert tree.take("a") == []
+    assert tree.remove("a/b") == 0
+
+
+def test_the_deepest_topic() -> None:
+    deep = "/".join("x" * MAX_LEVELS)
+    wild = "/".join("+" * MAX_LEVELS)
+    tree = filled(deep)
+    assert tree.match(wild) == [(deep, 0)]
+    assert tree.take(wild) == [(deep, 0)]
+    assert nodes(tree) == 1
+
+
+@given(st.lists(st.tuples(st.sampled_from(["put", "remove", "take"]), TOPICS, FILTERS), max_size=40), FILTERS)
+def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked: str) -> None:
+    tree: TopicTree[int] = TopicTree()
+    model: dict[str, int] = {}
+    for number, (step, topic, topic_filter) in enumerate(steps):
+        if step == "put":
+            tree.put(topic, number)
+            model[topic] = number
+        elif step == "remove":
+            assert tree.remove(topic) == model.pop(topic, None)
+        else:
+            expected = {name: value for name, value in model.items() if matches(topic_filter, name)}
+            taken = tree.take(topic_filter)
+            assert dict(taken) == expected
+            assert len(taken) == len(expected)
+            model = {name: value for name, value in model.items() if name not in expected}
+        found = tree.match(asked)
+        assert sorted(found) == sorted((name, value) for name, value in model.items() if matches(asked, name))
+        assert list(tree.values.items()) == list(model.items())
+        branches = {tuple(name.split("/")[:depth]) for name in model for depth in range(1, name.count("/") + 2)}
+        assert nodes(tree) == 1 + len(branches), "an empty branch stays"
