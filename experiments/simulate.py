@@ -144,7 +144,13 @@ def _add_hops(report: Report, figures: HopFigures) -> None:
 
 @simulate.command()
 @_options(1000)
-@click.option("--storms", default=200, show_default=True, help="Seeds of 50 joins with crashes and pauses among them.")
+@click.option(
+    "--storms",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Seeds of 50 joins with crashes and pauses among them.",
+)
 def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
     """All peers join through one at the same moment; then joins with crashes, seed after seed."""
     report = Report(as_json)
@@ -190,7 +196,7 @@ def _storm(seed: int) -> StormFigures | str:
 @_timing_option
 @click.option("--fraction", type=click.FloatRange(0, 0.9), default=0.3, show_default=True, help="Of the peers die.")
 @click.option("--unrepaired", type=click.FloatRange(0, 0.9), default=0.1, show_default=True, help="For the detours.")
-@click.option("--lookups", default=50_000, show_default=True, help="For the detours.")
+@click.option("--lookups", type=click.IntRange(1), default=50_000, show_default=True, help="For the detours.")
 def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unrepaired: float, lookups: int) -> None:
     """A share of the peers dies at one moment, silently."""
     report = Report(as_json)
@@ -198,6 +204,7 @@ def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unr
         figures = fail_at_once(nodes, seed, fraction, timing, progress)
     report.add(f"{fraction:.0%} of {nodes} die at once", asdict(figures))
     report.must(figures.one_ring_after_s is not None, "it did not become one ring again")
+    report.must(not figures.inexact_leaf_sets, f"{figures.inexact_leaf_sets} leaf sets are not exact in the end")
     report.must(not figures.lookups.lost, f"{figures.lookups.lost} lookups were lost")
     with _progress(f"{unrepaired:.0%} unrepaired", as_json) as progress:
         around = detours(nodes, seed, unrepaired, lookups, progress)
@@ -209,7 +216,14 @@ def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unr
 @simulate.command()
 @_options(1000)
 @_timing_option
-@click.option("--apart", "apart_s", default=300.0, show_default=True, help="Seconds that the halves are apart.")
+@click.option(
+    "--apart",
+    "apart_s",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    help="Seconds that the halves are apart.",
+)
 def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> None:
     """The network is cut into two random halves, and heals."""
     report = Report(as_json)
@@ -217,6 +231,7 @@ def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> 
         figures = split_and_heal(nodes, seed, timing, apart_s, progress)
     report.add(f"{nodes} peers, apart for {apart_s:g} s", asdict(figures))
     report.must(figures.one_ring_after_s is not None, "the halves did not become one ring")
+    report.must(figures.exact_after_s is not None, "leaf sets are not exact in the end")
     after = figures.lookups_after
     report.must(not (after.lost or after.wrong), f"{after.lost} lookups were lost, {after.wrong} wrong")
     report.end()
@@ -224,10 +239,29 @@ def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> 
 
 @simulate.command("churn")
 @_options(1000)
-@click.option("--hours", default=4.0, show_default=True, help="Virtual time.")
-@click.option("--lan-hours", default=0.5, show_default=True, help="Virtual time of the run with the lan preset.")
-@click.option("--median", "median_s", default=3600.0, show_default=True, help="Median session in seconds.")
-@click.option("--loss", default=0.05, show_default=True, help="Share of time in which a direction loses everything.")
+@click.option("--hours", type=click.FloatRange(0), default=4.0, show_default=True, help="Virtual time.")
+@click.option(
+    "--lan-hours",
+    type=click.FloatRange(0),
+    default=0.5,
+    show_default=True,
+    help="Virtual time of the run with the lan preset.",
+)
+@click.option(
+    "--median",
+    "median_s",
+    type=click.FloatRange(60),
+    default=3600.0,
+    show_default=True,
+    help="Median session in seconds.",
+)
+@click.option(
+    "--loss",
+    type=click.FloatRange(0, 0.5),
+    default=0.05,
+    show_default=True,
+    help="Share of time in which a direction loses everything.",
+)
 def churn_command(
     nodes: int, seed: int, as_json: bool, hours: float, lan_hours: float, median_s: float, loss: float
 ) -> None:

@@ -49,7 +49,10 @@ class Shape(NamedTuple):
             return False
         if mine[0] == "+" and others[0][:1] == "$":  # [MQTT-4.7.2-1]
             return False
-        return all(level in ("+", theirs) for level, theirs in zip(mine, others, strict=False))
+        for level, theirs in zip(mine, others, strict=False):  # noqa: SIM110  # any() takes twice as long
+            if level not in (theirs, "+"):
+                return False
+        return True
 
     def overlaps(self, other: Shape) -> bool:
         """Whether there is a topic that both match."""

@@ -1,8 +1,8 @@
 """Packets to bytes. What a version does not have is left out: a packet may be written for clients of all versions.
 
 Knows nothing of who gets them. What was read can be written; other values raise EncodeError where the wire has no room
-for them, or the packet has no such reason. Beyond that it is not checked whether the specification allows a packet: that
-is for who makes it.
+for them, or the packet has no such reason. Beyond that it is not checked whether the specification allows a packet:
+that is for who makes it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from mqtt_front.codec_connect import connack_body, connect_body
 from mqtt_front.errors import EncodeError
-from mqtt_front.fields import MAX_FIELD_BYTES, utf8, write_reason, write_string, write_u8, write_u16, write_varint
+from mqtt_front.fields import utf8, write_reason, write_string, write_u8, write_u16, write_varint
 from mqtt_front.packets import (
     Auth,
     Buffer,
@@ -128,8 +128,6 @@ def encode_publish_parts(
 def _publish_head(first: int, length: int, topic_bytes: int) -> bytes:
     if length < 0x80:
         return _SHORT.pack(first, length, topic_bytes)
-    if topic_bytes > MAX_FIELD_BYTES:
-        raise EncodeError(f"a topic of {topic_bytes} bytes: at most {MAX_FIELD_BYTES} fit")
     return b"".join((write_u8(first), write_varint(length), write_u16(topic_bytes)))
 
 

@@ -1,7 +1,7 @@
 """The primitive fields of MQTT (5.0 §1.5, §2.4): integers, strings, binary data and reasons, read and written.
 
-Readers take a buffer and where the field begins, and give its value and where the next one begins; they raise PacketError,
-writers EncodeError. Knows nothing of packets.
+Readers take a buffer and where the field begins, and give its value and where the next one begins; they raise
+PacketError, writers EncodeError. Knows nothing of packets.
 """
 
 from __future__ import annotations

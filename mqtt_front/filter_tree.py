@@ -55,7 +55,7 @@ def placement_of(topic_filter: str) -> int:
 
 
 class _Node(Generic[V]):
-    """One level of some filters, `+` among them: the values of the filter that ends here, and of that with a `#` next."""
+    """One level of some filters, `+` among them: the values of the one that ends here, and of the one with `#` next."""
 
     __slots__ = ("children", "here", "rest")
 

@@ -95,7 +95,10 @@ def new_entry(user_name: str, password: bytes, salt: bytes, cost: Cost = COST) -
 
 
 def verify(entry: Entry, password: bytes) -> bool:
-    """Whether this is the password. Slow on purpose; may be called on any thread, by several at a time."""
+    """Whether this is the password. Slow on purpose; may be called on any thread, by several at a time.
+
+    To scrypt, zero bytes at the end of a password are no part of it (it begins with HMAC, which pads with them).
+    """
     return hmac.compare_digest(entry.cost.derive(password, entry.salt), entry.key)
 
 

@@ -130,7 +130,7 @@ class Custody:
             state.counters.looped += 1
             return
         body = route.body
-        if isinstance(body, bytes) and not self._destination.passing(route.key, body, peer):
+        if isinstance(body, bytes) and self._is_taken_off(route, body, peer):
             self._confirm(route)
             return
         onward = Route(route.origin, route.seq, route.key, route.hops + 1, body)
@@ -141,6 +141,20 @@ class Custody:
             state.agenda.at(state.now + state.timing.hop_s, self._not_acknowledged, charge)
         else:
             state.counters.overflowed += 1
+
+    def _is_taken_off(self, route: Route, body: bytes, peer: Peer) -> bool:
+        """Whether the application keeps the message here; it is asked once, also when the message comes again."""
+        if _tag(route) in self._seen:
+            return True
+        if self._destination.passing(route.key, body, peer):
+            return False
+        self._remember(route)
+        return True
+
+    def _remember(self, route: Route) -> None:
+        self._seen[_tag(route)] = None
+        if len(self._seen) > MAX_SEEN:
+            del self._seen[next(iter(self._seen))]
 
     def acknowledged(self, sender: Peer, ack: RouteAck) -> None:
         self._charges.pop((ack.origin, ack.boot, ack.seq), None)
@@ -178,14 +192,11 @@ class Custody:
 
     def _arrive(self, route: Route) -> None:
         if isinstance(route.body, bytes):
-            tag = _tag(route)
-            if tag in self._seen:
+            if _tag(route) in self._seen:
                 self._state.counters.duplicates += 1
                 self._confirm(route)
                 return
-            self._seen[tag] = None
-            if len(self._seen) > MAX_SEEN:
-                del self._seen[next(iter(self._seen))]
+            self._remember(route)
             self._confirm(route)
             self._state.counters.delivered += 1
         self._destination.arrived(route)

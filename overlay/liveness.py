@@ -21,9 +21,12 @@ from overlay.state import State
 HELPERS: Final = 3
 """Peers asked to ask a suspect (memberlist's default)."""
 MAX_DEAD: Final = 128
-"""Dead peers remembered: four leaf sets; the one dead for longest is forgotten first."""
+"""Dead peers remembered: four leaf sets; the one whose last try is longest ago is forgotten first."""
 MAX_ERRANDS: Final = 256
 """Suspects of others that are being asked for them at one time; more are not taken on."""
+
+MAX_ASKERS: Final = 64
+"""Peers that one errand is run for: more than two leaf sets cannot be asking."""
 
 HEARTBEAT: Final = Heartbeat()
 PING: Final = Ping()
@@ -266,7 +269,7 @@ class Liveness:
             askers = self._errands[target.id] = []
             state.post(target, PING)
             state.agenda.at(state.now + state.timing.verdict_s, self._end_errand, (target.id, askers))
-        if asker not in askers:
+        if asker not in askers and len(askers) < MAX_ASKERS:
             askers.append(asker)
 
     def _end_errand(self, now: float, subject: object) -> None:

@@ -110,7 +110,7 @@ def _password(user: str, batch: bool) -> bytes:
         password = str(asked).encode(errors="surrogateescape")
     else:
         raise PeerError("there is no terminal to ask for the password: use --batch to read it from standard input")
-    if not 0 < len(password) <= MAX_PASSWORD_BYTES:
+    if len(password) > MAX_PASSWORD_BYTES or not password.strip(b"\0"):  # only zero bytes: the same as none at all
         raise PeerError(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes")
     return password
 

@@ -47,7 +47,7 @@ def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: 
     victims = world.random.sample(list(world.nodes.values()), int(nodes * fraction))
     for node in victims:
         world.crash(node)
-    crashed_at, sent_before = world.now, world.messages
+    crashed_at, sent_before = world.now, _upkeep(world)
     one_ring_after_s = None
     while world.now < crashed_at + PATIENCE_S:
         _run_with(world, lookups, 0.5)
@@ -67,11 +67,16 @@ def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: 
         fraction=fraction,
         one_ring_after_s=one_ring_after_s,
         inexact_leaf_sets=len(world.checks.faults(world.half)),
-        messages_per_death=round((world.messages - sent_before - idle_per_s * took_s) / max(1, len(victims)), 1),
+        messages_per_death=round((_upkeep(world) - sent_before - idle_per_s * took_s) / max(1, len(victims)), 1),
         lookups=lookups.figures(),
         events=world.steps,
         events_per_s=round(world.events_per_s),
     )
+
+
+def _upkeep(world: World) -> int:
+    """Messages sent so far to keep the ring, without those of the lookups."""
+    return world.messages - sum(world.sent[kind] for kind in ("Lookup", "Receipt", "RouteAck"))
 
 
 def _run_with(world: World, lookups: Lookups, span_s: float) -> None:

@@ -85,7 +85,7 @@ class Checks:
     def step(self, ring: Ring, now: float) -> None:
         """The ring's leaf set or activity has changed."""
         self.checked += 1
-        self._end_of_grace(now)
+        self.end_of_grace(now)
         point = ring.me.id
         if not ring.active:
             self._active.pop(point, None)
@@ -131,8 +131,8 @@ class Checks:
             if (one == point and other not in members) or (other == point and not ring.leaves.admits(one)):
                 del lopsided[pair]
 
-    def _end_of_grace(self, now: float) -> None:
-        """Asymmetries stand in the order of their time; each is looked at once, when its time is over."""
+    def end_of_grace(self, now: float) -> None:
+        """To be called as time passes: each asymmetry, in the order of their time, is looked at when its time is over."""
         while self._lopsided:
             pair, until = next(iter(self._lopsided.items()))
             if until > now:

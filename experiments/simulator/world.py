@@ -211,6 +211,7 @@ class World:
 
     def run(self, until: float, done: Callable[[], bool] | None = None, every_s: float = 0.0) -> bool:
         """Let time pass. With `done`, look every `every_s` and stop early; whether it was done."""
+        assert done is None or every_s > 0, "how often to look must be said"
         if done is None:
             self._advance(until)
             return True
@@ -235,6 +236,7 @@ class World:
             finally:
                 self.wall_s += time.perf_counter() - started
         self.now = until
+        self.checks.end_of_grace(until)
 
     def _step(self, node: Node, sender: Peer | None, event: object) -> None:
         now = self.now
@@ -259,7 +261,7 @@ class World:
             node.ring.receive(sender, event, now)  # type: ignore[arg-type]
         self.steps += 1
         kinds = self._kinds
-        kind = kinds.setdefault(event.__class__, len(kinds))
+        kind = kinds.setdefault(event if isinstance(event, type) else event.__class__, len(kinds))
         self.digest = hash((self.digest, now, node.number, kind))
         self._after(node)
 

@@ -203,7 +203,6 @@ def test_what_cannot_be_asked_is_refused(arguments: list[str]) -> None:
     assert arguments[1] in result.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="these options have no bounds")
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -1,4 +1,4 @@
-"""The tables of reasons against §2.4, where each reason lists its packets; they are from the sections of the packets."""
+"""The tables of reasons against §2.4, where each reason lists its packets; they are from the packets' sections."""
 
 import pytest
 

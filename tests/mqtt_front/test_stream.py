@@ -1,5 +1,7 @@
 """Cutting a stream into packets: whatever the chunks, the packets are the same, and so is where it goes wrong."""
 
+import itertools
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,7 +22,7 @@ def written(first: int, body: bytes) -> bytes:
 
 def chunks(stream: bytes, cuts: list[int]) -> list[bytes]:
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    return [stream[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [stream[start:end] for start, end in itertools.pairwise(edges)]
 
 
 def read(reader: PacketReader, parts: list[bytes]) -> tuple[list[tuple[int, bytes]], Reason | None]:
@@ -29,7 +31,7 @@ def read(reader: PacketReader, parts: list[bytes]) -> tuple[list[tuple[int, byte
     try:
         for part in parts:
             for first, body in reader.feed(part):
-                found.append((first, bytes(body)))  # noqa: PERF401  # what came before an error counts
+                found.append((first, bytes(body)))  # what came before an error counts
     except PacketError as error:
         return found, error.reason
     return found, None
@@ -87,6 +89,14 @@ def test_the_shortest_form_of_a_remaining_length_is_for_5_0() -> None:
         reader = PacketReader()
         reader.shortest_lengths = True
         assert read(reader, parts) == ([], Reason.MALFORMED_PACKET)
+
+
+@given(st.lists(packets, max_size=4), st.lists(st.integers(0, 1 << 20), max_size=6))
+@example([(0xC0, b""), (0x30, bytes(128))], [1, 3, 4])
+def test_the_shortest_form_itself_passes(sent: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    reader = PacketReader()
+    reader.shortest_lengths = True
+    assert read(reader, chunks(b"".join(written(*packet) for packet in sent), cuts)) == (sent, None)
 
 
 def test_the_shortest_form_may_be_asked_for_between_two_packets() -> None:

@@ -1,3 +1,5 @@
+"""What is due is done, in the order of its time, once."""
+
 from math import inf
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""The geometry of the circle, against text and plain arithmetic."""
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -45,10 +45,10 @@ class Model:
     def sides(self, offsets: Iterable[int]) -> tuple[list[int], list[int]]:
         """The nearest of each half of the circle; what one side cannot fill goes to the other.
 
-        A quarter of `half` is on each side wherever it stands, or all that there are.
+        Half of `half` is on each side wherever it stands, or all that there are.
         """
         ordered = sorted(set(offsets))
-        fewest = min(max(1, self.half // 4), len(ordered) // 2)
+        fewest = min(max(1, self.half // 2), len(ordered) // 2)
         count = sum(offset < SPACE >> 1 for offset in ordered)
         count = min(max(count, fewest), len(ordered) - fewest)
         right, left = ordered[:count], ordered[count:]

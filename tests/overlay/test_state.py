@@ -1,3 +1,5 @@
+"""What the parts of a core share."""
+
 import dataclasses
 
 from overlay.ids import Id

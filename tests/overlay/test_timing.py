@@ -1,3 +1,5 @@
+"""The presets keep the formulas that their fields promise."""
+
 import dataclasses
 
 import pytest

@@ -23,6 +23,7 @@ from peer.passwd import MAX_PASSWORD_BYTES, read_rules, with_line
 COMMAND = shlex.join([sys.executable, "-P", "-m", "peer.command"])
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "access.md"
 DEADLINE_S = 60
+QUESTIONS = (b"'alice': ", b"confirmation: ")
 
 
 class Done(NamedTuple):
@@ -61,7 +62,7 @@ def run_at_terminal(folder: Path, line: str, typed: list[str]) -> tuple[int, str
             if not part:
                 break
             shown += part
-            if shown.endswith(b": ") and typed:
+            if shown.endswith(QUESTIONS) and typed:
                 os.write(terminal, typed.pop(0).encode() + b"\n")
     finally:
         os.close(terminal)
@@ -87,7 +88,7 @@ def test_a_file_is_made_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert right(made, "alice", b"secret")
     assert "secret" not in made.read_text()
-    assert os.listdir(tmp_path) == ["pw"]
+    assert [one.name for one in tmp_path.iterdir()] == ["pw"]
 
 
 def test_the_same_password_is_never_the_same_line(tmp_path: Path) -> None:
@@ -133,6 +134,7 @@ def test_a_password_from_standard_input(tmp_path: Path, stdin: bytes, password: 
         (("pw", "alice", "--batch", "--delete"), b"x", 2, "--delete and --batch do not go together"),
         (("pw", "alice", "--batch"), b"", 1, "a password has 1 to 65535 bytes"),
         (("pw", "alice", "--batch"), b"\n", 1, "a password has 1 to 65535 bytes"),
+        (("pw", "alice", "--batch"), b"\0\0\n", 1, "a password has 1 to 65535 bytes"),
         (("pw", "alice", "--batch"), b"x" * (MAX_PASSWORD_BYTES + 1), 1, "a password has 1 to 65535 bytes"),
         (("pw", "alice", "--batch"), b"a\nb\n", 1, "standard input has more than one line"),
         (("pw", "alice"), b"x\nx\n", 1, "there is no terminal to ask for the password: use --batch"),
@@ -187,7 +189,7 @@ def test_a_crash_while_writing_leaves_the_old_file(file: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (1, b"ringmq: cannot write pw: No space left on device\n")
     assert file.read_bytes() == before
-    assert os.listdir(file.parent) == ["pw"]
+    assert [one.name for one in file.parent.iterdir()] == ["pw"]
 
 
 def test_readers_see_the_old_file_or_the_new_one(file: Path) -> None:
@@ -240,8 +242,9 @@ def test_a_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
 
 def test_giving_up_changes_nothing(file: Path) -> None:
     before = file.read_bytes()
-    status, _ = run_at_terminal(file.parent, f"{COMMAND} passwd pw alice", ["\x03"])
+    status, shown = run_at_terminal(file.parent, f"exec {COMMAND} passwd pw alice", ["\x03"])
     assert status == 130
+    assert "Traceback" not in shown
     assert file.read_bytes() == before
 
 

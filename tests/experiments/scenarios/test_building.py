@@ -1,3 +1,5 @@
+"""Rings to begin with are what they are said to be, or it is told."""
+
 import pytest
 
 from experiments.scenarios.building import CONTACTS, join_somewhere, joined_ring, settled_ring, silent

@@ -1,3 +1,5 @@
+"""Peers come and go: sessions have their distribution, and what must hold holds."""
+
 from statistics import median
 
 import pytest

@@ -1,3 +1,5 @@
+"""How long deaths stay unknown, and whom nobody waits for."""
+
 import pytest
 
 from experiments.scenarios.building import settled_ring

@@ -1,3 +1,5 @@
+"""After many deaths at once it is one ring again, and a core that fails at that is seen."""
+
 import pytest
 
 from experiments.scenarios.fail import detours, fail_at_once

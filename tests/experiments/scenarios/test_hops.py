@@ -1,3 +1,5 @@
+"""Figures of hops: a distribution, the right ends, and the comparison with Pastry."""
+
 from collections import Counter
 
 import pytest

@@ -1,3 +1,5 @@
+"""Joins at once and in storms end in one ring, and a core that fails at that is seen."""
+
 import pytest
 
 from experiments.scenarios.join import join_at_once, join_storm

@@ -1,3 +1,5 @@
+"""Two halves go on, meet again and are one."""
+
 import pytest
 
 from experiments.scenarios.split import LOOKUPS, split_and_heal

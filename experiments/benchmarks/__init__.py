@@ -1,0 +1,1 @@
+"""What puts load on MQTT servers and compares them, each alone on one core."""

@@ -1,0 +1,30 @@
+"""A front alone in a process, for benchmarks: `python -m experiments.benchmarks.front_server PORT`.
+
+Ends with SIGTERM.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from dataclasses import replace
+
+import uvloop
+
+from mqtt_front.config import FrontConfig
+from mqtt_front.front import Front, Listen
+
+
+async def serve(port: int) -> None:
+    """Serve MQTT on the loopback until told to stop."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    front = Front(replace(FrontConfig(), max_subscriptions=1_000_000))
+    await front.listen(Listen(host="127.0.0.1", port=port))
+    await stop.wait()
+    await front.stop()
+
+
+if __name__ == "__main__":
+    uvloop.run(serve(int(sys.argv[1])))

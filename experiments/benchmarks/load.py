@@ -1,0 +1,206 @@
+"""The load generator: publishes at a rate, and measures what comes out.
+
+One thread that never sleeps while it measures: it sends what is due, in bursts of bounded length, and reads what has
+come. Latency is taken by a pair of clients of its own (the l-clients of §5.2), whose payload is the time of sending.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Final
+
+from experiments.benchmarks.clients import Address, BenchError, connected, subscribe
+from experiments.benchmarks.patterns import PACKET_IDS, PAYLOAD_BYTES, Pattern
+from experiments.benchmarks.receiving import TIMESTAMP, Receiver
+from experiments.benchmarks.sending import Sender
+from experiments.benchmarks.usage import Usage
+from mqtt_front.codec import encode_publish
+from mqtt_front.packets import Version
+
+BURST: Final = 64
+"""Publications sent between two looks at the receivers."""
+PROBES_HZ: Final = 1000.0
+"""Messages of the pair that takes the latency."""
+QUIET_S: Final = 0.3
+"""When nothing has come for so long, nothing more will."""
+MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
+"""Of one publisher with QoS 1, on the average: its ids come again after twice as many."""
+DRAIN_S: Final = 20.0
+"""For what is still under way when the last message has been sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What was measured at one offered rate."""
+
+    offered_hz: float
+    """Publications a second, of all publishers together; so is the next."""
+    ingress_hz: float
+    egress_hz: float
+    sp_ratio: int
+    loss: float
+    """Of what was to be received in the end, the share that was not."""
+    latencies_s: tuple[float, ...]
+    """Sorted."""
+    server_cpu: float
+    generator_cpu: float
+    """Shares of a core; of the generator without the time in which it only looked whether something had come."""
+    waited: float
+    """The share of the time in which other processes kept server or generator from their cores: the larger."""
+    blocked: float
+    """The share of the time in which the server did not take what was offered."""
+
+    def percentile_s(self, percent: float) -> float:
+        rank = min(len(self.latencies_s) - 1, int(len(self.latencies_s) * percent / 100))
+        return self.latencies_s[rank] if self.latencies_s else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """The counts at one moment."""
+
+    at: float
+    sent: int
+    received_bytes: int
+    latencies: int
+    server: Usage
+    generator: Usage
+
+
+class Load:
+    """The clients of one pattern at one server. `measure` any number of times, then `close`."""
+
+    def __init__(self, address: Address, pid: int, pattern: Pattern) -> None:
+        self._pattern = pattern
+        self._pid = pid
+        self._receiver = Receiver()
+        self._sockets: list[socket.socket] = []
+        self._probe_head = encode_publish(Version.V311, b"bench/latency", bytes(PAYLOAD_BYTES))[:-PAYLOAD_BYTES]
+        self._probe_tail = bytes(PAYLOAD_BYTES - TIMESTAMP.size)
+        self._idle_s = self._blocked_s = 0.0
+        self._open(address, pattern)
+
+    def _open(self, address: Address, pattern: Pattern) -> None:
+        receiver = self._receiver
+        for number in range(pattern.topics * pattern.subscribers):
+            client = self._client(address, f"sub-{number}", pattern.topic(number // pattern.subscribers))
+            if pattern.qos:
+                receiver.acknowledge(client, pattern.packet_bytes, pattern.packet_bytes - PAYLOAD_BYTES - 2)
+            else:
+                receiver.count(client)
+        prober = self._client(address, "probe-sub", "bench/latency")
+        receiver.time(prober, len(self._probe_head) + PAYLOAD_BYTES, len(self._probe_head))
+        self._prober = self._client(address, "probe-pub")
+        publishers = [self._client(address, f"pub-{number}") for number in range(pattern.all_publishers)]
+        if pattern.qos:
+            for publisher in publishers:
+                receiver.await_acknowledgements(publisher)
+        self._sender = Sender(pattern, publishers)
+
+    def _client(self, address: Address, client_id: str, topic: str | None = None) -> socket.socket:
+        client = connected(address, client_id)
+        self._sockets.append(client)
+        if topic is not None:
+            subscribe(client, topic, qos=self._pattern.qos if client_id != "probe-sub" else 0)
+        client.setblocking(False)
+        return client
+
+    def close(self) -> None:
+        for client in self._sockets:
+            client.close()
+        self._receiver.close()
+
+    def measure(self, rate_hz: float, warm_s: float, span_s: float) -> Figures:
+        """Publish at a rate for a while, and measure after the first `warm_s`. Raises BenchError."""
+        sent, received = self._sender.sent, self._receiver.received_bytes
+        self._receiver.latencies_s.clear()
+        gc.collect()
+        gc.disable()
+        try:
+            start = perf_counter()
+            self._publish(rate_hz, start, start + warm_s, sent)
+            first = self._mark()
+            self._idle_s = self._blocked_s = 0.0
+            self._publish(rate_hz, start, start + warm_s + span_s, sent)
+            last = self._mark()
+            self._drain(sent, received)
+        finally:
+            gc.enable()
+        wanted = (self._sender.sent - sent) * self._pattern.sp_ratio
+        got = (self._receiver.received_bytes - received) // self._pattern.packet_bytes
+        return self._figures(rate_hz, first, last, 1 - got / wanted if wanted else 0.0)
+
+    def _publish(self, rate_hz: float, start: float, end: float, base: int) -> None:
+        """Publish until `end` at a rate, as if begun at `start` with `base` messages sent."""
+        sender, receiver = self._sender, self._receiver
+        now = perf_counter()
+        probe_at = now
+        while now < end:
+            due = int((now - start) * rate_hz) + base - sender.sent
+            held = due > 0 and self._unacknowledged > MOST_UNACKNOWLEDGED * self._pattern.all_publishers
+            if due > 0 and not held:
+                sender.send(min(due, BURST))
+            if now >= probe_at:
+                self._probe()
+                probe_at = max(probe_at + 1 / PROBES_HZ, now)
+            came = receiver.look()
+            before, now = now, perf_counter()
+            if held or sender.blocked:
+                self._blocked_s += now - before
+            elif due <= 0 and not came:
+                self._idle_s += now - before
+
+    @property
+    def _unacknowledged(self) -> int:
+        return self._sender.sent - self._receiver.acknowledged if self._pattern.qos else 0
+
+    def _probe(self) -> None:
+        """Publish the time. A probe is left out when its publisher is blocked; it is not the time to take one."""
+        with contextlib.suppress(BlockingIOError):
+            self._prober.send(self._probe_head + TIMESTAMP.pack(perf_counter()) + self._probe_tail)
+
+    def _mark(self) -> _Mark:
+        return _Mark(
+            perf_counter(),
+            self._sender.sent,
+            self._receiver.received_bytes,
+            len(self._receiver.latencies_s),
+            Usage.of(self._pid),
+            Usage.of(os.getpid()),
+        )
+
+    def _drain(self, sent: int, received: int) -> None:
+        """Take what is still to come, so that the next measurement begins with an idle server."""
+        sender, receiver = self._sender, self._receiver
+        now = quiet_since = perf_counter()
+        end = now + DRAIN_S
+        while now < end and now - quiet_since < QUIET_S:
+            sender.flush()
+            if receiver.look():
+                quiet_since = now
+            wanted = (sender.sent - sent) * self._pattern.sp_ratio * self._pattern.packet_bytes
+            if receiver.received_bytes - received >= wanted and not self._unacknowledged and not sender.blocked:
+                return
+            now = perf_counter()
+
+    def _figures(self, rate_hz: float, first: _Mark, last: _Mark, loss: float) -> Figures:
+        span_s = last.at - first.at
+        server, generator = last.server.since(first.server), last.generator.since(first.generator)
+        received = (last.received_bytes - first.received_bytes) / self._pattern.packet_bytes
+        return Figures(
+            offered_hz=rate_hz,
+            ingress_hz=(last.sent - first.sent) / span_s,
+            egress_hz=received / span_s,
+            sp_ratio=self._pattern.sp_ratio,
+            loss=loss,
+            latencies_s=tuple(sorted(self._receiver.latencies_s[first.latencies : last.latencies])),
+            server_cpu=server.cpu_s / span_s,
+            generator_cpu=max(0.0, 1 - (self._idle_s + generator.waited_s) / span_s),
+            waited=max(server.waited_s, generator.waited_s) / span_s,
+            blocked=self._blocked_s / span_s,
+        )
