@@ -225,6 +225,28 @@ class Front:
 
     # Who may connect
 
+    def renew_rights(self) -> int:
+        """The rules of `access` have changed: apply them to those who are connected; how many had to go."""
+        gone = 0
+        broker = self.broker
+        broker.now = self.clock()
+        broker.stamp += 1
+        for connection in list(self.clients):
+            if connection.decision is None or connection.session is None:
+                continue
+            decision = connection.decision = self.access.renew(connection.decision)
+            if decision.reason is not Reason.SUCCESS:
+                connection.fail(decision.reason, "the rules have changed")
+                gone += 1
+                continue
+            session = connection.session
+            session.rights = connection.rights = decision.rights
+            for topic_filter in list(broker.router.filters(session)):
+                if not decision.rights.may_subscribe(topic_filter):
+                    broker.unsubscribe(session, topic_filter)
+        self.turn()
+        return gone
+
     def new_client_id(self) -> str:
         self._ids += 1
         return f"{self._id_prefix}{self._ids}"

@@ -51,6 +51,14 @@ class PeerConfig:
     """Chooses the delays; to be the same at all peers of a ring."""
     discovery: bool = True
     """Whether peers are also looked for over UDP, on the overlay's port number."""
+    mqtt: Address | None = None
+    """Where MQTT clients connect. None: this peer serves no clients."""
+    passwords: Path | None = None
+    """The password file, as `ringmq passwd` writes it. Read again on SIGHUP."""
+    acl: Path | None = None
+    """Who may publish and subscribe what. Read again on SIGHUP. None: everybody everything."""
+    anonymous: bool | None = None
+    """Whether clients without a password are let in. None: only where clients of this machine alone can connect."""
     log_level: str = "info"
     log_json: bool = False
     """Log lines as JSON objects, for programs, in place of text for people."""
@@ -91,7 +99,7 @@ def _advertised(value: object) -> str:
     return value
 
 
-def _folder(value: object) -> Path:
+def _path(value: object) -> Path:
     if not isinstance(value, (str, Path)) or not str(value):
         raise ValueError(value)
     return Path(value)
@@ -128,12 +136,16 @@ SETTINGS: Final[dict[str, Setting]] = {
     "overlay": Setting(_listen, "HOST:PORT, such as 127.0.0.1:4883 or [::1]:4883"),
     "advertise": Setting(_advertised, "a host name or address that other peers can reach, without a port"),
     "join": Setting(_seeds, f"a list of at most {MAX_SEEDS} HOST:PORT of running peers, such as 192.168.1.10:4883"),
-    "data": Setting(_folder, "the path of a folder"),
+    "data": Setting(_path, "the path of a folder"),
     "ring": Setting(_ring_name, f"a printable name of 1 to {MAX_RING_CHARS} characters"),
     "timing": _one_of(tuple(PRESETS)),
     "delay": Setting(parse_delay, f"a range such as 1-10ms, rising, at most {MAX_DELAY_S:g}s"),
     "delay_seed": Setting(_whole_number, "a whole number from 0 on"),
     "discovery": Setting(_truth, "true or false"),
+    "mqtt": Setting(_listen, "HOST:PORT, such as 127.0.0.1:1883"),
+    "passwords": Setting(_path, "the path of a file"),
+    "acl": Setting(_path, "the path of a file"),
+    "anonymous": Setting(_truth, "true or false"),
     "log_level": _one_of(tuple(LEVELS)),
     "log_json": Setting(_truth, "true or false"),
 }

@@ -23,6 +23,7 @@ from overlay.node import Node
 from overlay.timing import PRESETS
 from peer.addresses import parse_address
 from peer.application import CountingApplication
+from peer.clients import Clients
 from peer.config import PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
@@ -53,6 +54,7 @@ class PeerProcess:
         self.folder = folder
         self._application = CountingApplication(self._activity_changed)
         self._node: Node | None = None
+        self._clients: Clients | None = None
         self._stop = asyncio.Event()
         self._announced = False
 
@@ -65,6 +67,9 @@ class PeerProcess:
         try:
             await node.start()
             log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
+            if self.config.mqtt is not None:
+                self._clients = Clients(self.config)
+                log.info("serving MQTT", address=show(await self._clients.start()))
             wait_s = FIRST_REMEMBER_S
             while not self._stop.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -72,6 +77,8 @@ class PeerProcess:
                 self._remember()
                 wait_s = REMEMBER_S
         finally:
+            if self._clients is not None:
+                await self._clients.stop()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(node.stop(), STOP_S)
         log.info("stopped", delivered=self._application.delivered, undelivered=self._application.undelivered)
@@ -130,6 +137,12 @@ class PeerProcess:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stop, number)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
+
+    def _reload(self) -> None:
+        """SIGHUP: what may be changed while clients are served is read again."""
+        if self._clients is not None:
+            self._clients.reload()
 
     def _watch_parent(self, pipe: int) -> None:
         """The pipe's other end closes when the parent is gone, however it went."""
@@ -182,6 +195,10 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("delay", "Emulated latency, such as 1-10ms.", metavar="RANGE")
 @_setting("delay-seed", "Chooses the delays.  [default: 0]", type=int, metavar="N")
 @_setting("discovery/--no-discovery", "Whether to look for peers over UDP as well.  [default: yes]")
+@_setting("mqtt", "Where MQTT clients connect.  [default: nowhere]", metavar="HOST:PORT")
+@_setting("passwords", "The password file of MQTT clients.", metavar="FILE")
+@_setting("acl", "The file that says which client may use which topics.", metavar="FILE")
+@_setting("anonymous/--no-anonymous", "Let in clients without a password.  [default: on loopback only]")
 @_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
 @_setting("log-json", "Log JSON objects.", is_flag=True)
 @click.option("--parent-pipe", type=int, hidden=True)

@@ -22,7 +22,7 @@ from experiments.benchmarks.usage import Usage
 from mqtt_front.codec import encode_publish
 from mqtt_front.packets import Version
 
-BURST: Final = 64
+BURST: Final = 512
 """Publications sent between two looks at the receivers."""
 PROBES_HZ: Final = 1000.0
 """Messages of the pair that takes the latency."""
