@@ -7,85 +7,33 @@ Knows clients by their sessions and connections, and the rest of the world by `P
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from mqtt_front.acl import ALL_RIGHTS, Rights
 from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from mqtt_front.counters import FrontCounters
 from mqtt_front.encoded import Encoded
+from mqtt_front.fields import text_of
 from mqtt_front.message import Message
 from mqtt_front.packets import RetainHandling, Subscription, Will
+from mqtt_front.ports import Alone, Done, Ports
 from mqtt_front.properties import encode_properties
 from mqtt_front.reasons import Reason
 from mqtt_front.receivers import Receiver, Receivers, SharedGroup
 from mqtt_front.retained import Retained
-from mqtt_front.router import Router
+from mqtt_front.router import Router, RouterLimits
 from mqtt_front.session import Journal, Line, NoJournal, Session
 from mqtt_front.topics import parse_shared
 
 MAX_PLANS: Final = 16_384
 """Topics for which the way of a plain message is remembered; beyond it all are forgotten and found again."""
 
-Done = Callable[[Reason], None]
-
-
-class Ports(Protocol):
-    """What the layer above is told. Each `done` is to be called once, now or later."""
-
-    def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
-        """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
-
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """The first subscription of a client here to this filter: SUBACK waits for `done`."""
-
-    def filter_removed(self, topic_filter: str) -> None:
-        """The last subscription here to this filter has gone."""
-
-
-class Alone:
-    """The ports of a front that is all there is."""
-
-    def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
-        if done is not None:
-            done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
-
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
-        done()
-
-    def filter_removed(self, topic_filter: str) -> None: ...
-
-
-@dataclass(slots=True)
-class FrontCounters:
-    """What happened since the start; each only grows."""
-
-    messages_received: int = 0
-    messages_sent: int = 0
-    bytes_received: int = 0
-    bytes_sent: int = 0
-    publish_received: int = 0
-    publish_sent: int = 0
-    publish_dropped: int = 0
-    """For want of room: a client that does not read, or a full queue."""
-    connections: int = 0
-    refused: int = 0
-    """Connections that did not become sessions."""
-    protocol_errors: int = 0
-    keep_alive_timeouts: int = 0
-    taken_over: int = 0
-    unauthorized: int = 0
-    """Publications and subscriptions that the client has no right to."""
-    expired_sessions: int = 0
-    expired_messages: int = 0
-    not_retained: int = 0
-    """Retained messages over the bound."""
-
-    def as_dict(self) -> dict[str, int]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+MOST_STALE: Final = 1000
+"""Entries in the list of what is due that may be left over, beside two for each session."""
 
 
 class Plan:
@@ -115,7 +63,7 @@ class Broker:
         self.ports: Ports = ports or Alone()
         self.journal: Journal = journal or NoJournal()
         self.now = 0.0
-        self.router: Router[Session] = Router()
+        self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
         self.retained = Retained(config.max_retained)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
@@ -130,28 +78,41 @@ class Broker:
         self._plans: dict[bytes, Plan] = {}
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
+        self._announced: dict[str, list[Callable[[], None]]] = {}
 
     # Sessions
 
-    def begin(self, client_id: str, clean: bool, rights: Rights) -> tuple[Session, bool]:
-        """The session of a client that connects, and whether it was there before."""
+    def has_room_for(self, client_id: str) -> bool:
+        return client_id in self.sessions or len(self.sessions) < self.config.max_sessions
+
+    def begin(self, client_id: str, clean: bool, rights: Rights, user: str | None = None) -> tuple[Session, bool]:
+        """The session of a client that connects, and whether it was there before. A session is one user's alone."""
         session = self.sessions.get(client_id)
         if session is not None and session.line is not None:
             self.counters.taken_over += 1
             session.line.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
             session = self.sessions.get(client_id)
-        if session is not None and clean:
+        if session is not None and (clean or session.user != user):
             self.end(session)
             session = None
         present = session is not None
         if session is None:
-            session = self.sessions[client_id] = Session(client_id, self.config, rights, self.journal)
+            session = Session(client_id, self.config, rights, self.journal, self.counters)
+            session.user = user
+            self.sessions[client_id] = session
         elif session.rights is not rights:
-            session.rights = rights
-            self.stamp += 1
+            self.restrict(session, rights)
         session.expires_at = None
         session.will_at = None
         return session, present
+
+    def restrict(self, session: Session, rights: Rights) -> None:
+        """A session has other rights from now on: what it may not subscribe to any more is dropped."""
+        session.rights = rights
+        self.stamp += 1
+        for topic_filter in list(self.router.filters(session)):
+            if not rights.may_subscribe(topic_filter):
+                self.unsubscribe(session, topic_filter)
 
     def end(self, session: Session) -> None:
         """The session is no more; a will that still waited is published now (5.0 §3.1.3.2.2)."""
@@ -183,6 +144,16 @@ class Broker:
     def _wake_at(self, due: float, session: Session) -> None:
         self._entries += 1
         heappush(self._due, (due, self._entries, session.client_id))
+        if len(self._due) > 2 * len(self.sessions) + MOST_STALE:
+            self._forget_stale()
+
+    def _forget_stale(self) -> None:
+        """Clients that come and go leave entries behind that mean nothing any more."""
+        waiting = [session for session in self.sessions.values() if session.line is None]
+        dues = [(due, session) for session in waiting for due in (session.will_at, session.expires_at)]
+        self._due = [(due, place, one.client_id) for place, (due, one) in enumerate(dues) if due is not None]
+        self._entries = len(dues)
+        heapify(self._due)
 
     def deadline(self) -> float:
         return self._due[0][0] if self._due else inf
@@ -222,6 +193,22 @@ class Broker:
         )
         return not added.replaced, added.first
 
+    def announce(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """Tell the layer above of the first subscription to a filter; `done` when it is in force everywhere."""
+        waiting = self._announced[topic_filter] = [done]
+
+        def told() -> None:
+            if self._announced.get(topic_filter) is waiting:
+                del self._announced[topic_filter]
+            for one in waiting:
+                one()
+
+        self.ports.filter_added(topic_filter, told)
+
+    def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
+        """Who waits for a filter that is not in force everywhere as yet: add to it. None if it is."""
+        return self._announced.get(topic_filter)
+
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
         removed = self.router.unsubscribe(session, topic_filter)
         if removed.last:
@@ -237,8 +224,10 @@ class Broker:
             return
         rights = session.rights
         for message in self.retained.matching(subscription.filter, self.now):
+            if subscription.no_local and message.origin == session.client_id:  # [MQTT-3.8.3-3]
+                continue
             if rights is ALL_RIGHTS or rights.may_read(message.topic):
-                self._count(session.deliver(message, min(message.qos, subscription.qos), True, ids))
+                session.deliver(message, min(message.qos, subscription.qos), True, ids)
 
     # Messages
 
@@ -265,33 +254,34 @@ class Broker:
         if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
             return 0
         retain = message.retain and receiver.retain_as_published
-        self._count(session.deliver(message, min(message.qos, receiver.qos), retain, receiver.subscription_ids))
+        session.deliver(message, min(message.qos, receiver.qos), retain, receiver.subscription_ids)
         return 1
 
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
-        member = group.next_member(_connected) or group.next_member(_anybody)
+        """To who reads, rather than to who does not at the moment, rather than to who is away."""
+        member = group.next_member(_reads) or group.next_member(_connected) or group.next_member(_anybody)
         return self._give(member, message) if member is not None else 0
-
-    def _count(self, delivered: bool) -> None:
-        if not delivered:
-            self.counters.publish_dropped += 1
 
     # The way of plain messages
 
     def plan(self, topic: bytes) -> Plan:
-        """The plan for a topic as it stands in the packet. Raises PacketError or UnicodeDecodeError."""
+        """The plan for a topic as it stands in the packet. Raises PacketError."""
         plan = self._plans.get(topic)
         if plan is not None:
             receivers = self.router.receivers(plan.topic)
             if receivers is plan.receivers and plan.stamp == self.stamp:
                 return plan
-        name = topic.decode()
+        name = text_of(topic)
         receivers = self.router.receivers(name)
         plan = Plan(name, receivers, self.stamp)
         if len(self._plans) >= MAX_PLANS:
             self._plans.clear()
         self._plans[topic] = plan
         return plan
+
+
+def _reads(session: Session) -> bool:
+    return session.line is not None and session.line.reads
 
 
 def _connected(session: Session) -> bool:

@@ -5,8 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from mqtt_front.fields import MAX_VARINT
+
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF
 """A session expiry that never comes (5.0 §3.1.2.11.2)."""
+
+
+_MANY: Final = 1 << 62
+_LONG_S: Final = 1e9
+
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "max_connections": (1, _MANY),
+    "connect_timeout_s": (0, _LONG_S),
+    "max_packet_bytes": (100, MAX_VARINT + 5),
+    "max_queued": (0, _MANY),
+    "max_inflight": (1, 65535),
+    "receive_maximum": (1, 65535),
+    "max_buffer_bytes": (1000, _MANY),
+    "max_subscriptions": (1, _MANY),
+    "max_retained": (0, _MANY),
+    "max_session_expiry_s": (0, NEVER_EXPIRES_S),
+    "session_expiry_3_s": (0, NEVER_EXPIRES_S),
+    "max_sessions": (1, _MANY),
+    "max_keep_alive_s": (1, 65535),
+    "topic_alias_maximum": (0, 65535),
+    "sys_interval_s": (0, _LONG_S),
+}
+"""What each may be: the wire has room for no more, or nothing would work with less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +39,7 @@ class FrontConfig:
     """Bounds of one front. Reaching one is counted and has the effect that is said beside it."""
 
     max_connections: int = 100_000
-    """Clients at one time; one more is refused with "server busy". Each idle one costs some 10 kB."""
+    """Clients at one time; one more is closed at once. Each idle one costs some 10 kB."""
     connect_timeout_s: float = 10.0
     """From the connection to its CONNECT; slower ones are closed, or half-open ones would gather."""
     max_packet_bytes: int = 1 << 20
@@ -43,3 +68,11 @@ class FrontConfig:
     """Aliases a client may set up, and the most set up towards one."""
     allow_zero_length_client_id: bool = True
     """Whether a client may leave the choice of its id to the server."""
+    sys_interval_s: float = 10.0
+    """Between two looks at what `$SYS` tells; 0: there is no `$SYS`. Each look visits every session once."""
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise ValueError(f"{name} is {value}, right would be {least} to {most}")

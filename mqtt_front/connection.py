@@ -7,7 +7,7 @@ the shell moves the bytes, and calls `lost` when the connection is gone. Session
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqtt_front.access import Decision
 from mqtt_front.acl import ALL_RIGHTS
@@ -15,12 +15,16 @@ from mqtt_front.broker import Broker
 from mqtt_front.codec_in import decode
 from mqtt_front.codec_out import encode, encode_publish
 from mqtt_front.conversation import Conversation
-from mqtt_front.errors import PacketError, ProtocolBreachError
+from mqtt_front.errors import PacketError, ProtocolBreachError, UnsupportedVersionError
 from mqtt_front.message import Message
-from mqtt_front.opening import check_connect, connack, keep_alive_s, session_expiry_s
-from mqtt_front.packets import NO_PROPERTIES, Buffer, Connack, Connect, Disconnect, Kind, Properties, Version
-from mqtt_front.reasons import CONNACK_3, Reason
+from mqtt_front.opening import check_connect, connack, keep_alive_s, refusal, session_expiry_s
+from mqtt_front.packets import Buffer, Connect, Disconnect, Kind, Properties, Version
+from mqtt_front.reasons import DISCONNECT_REASONS, Reason
 from mqtt_front.stream import PacketReader
+from mqtt_front.topics import is_of_the_server
+
+EARLY_BYTES: Final = 100
+"""What a packet before the decision takes of the memory, besides its body."""
 
 
 class Phase(Enum):
@@ -89,7 +93,12 @@ class Connection(Conversation):
             elif self.phase is not Phase.CLOSED:
                 self._read(data)
         except PacketError as error:
-            self.fail(error.reason, str(error))
+            self._thrown_out(error)
+
+    def _thrown_out(self, error: PacketError) -> None:
+        if self.phase is Phase.OPEN:
+            self.broker.counters.protocol_errors += 1
+        self.fail(error.reason, str(error))
 
     def _read(self, data: bytes) -> None:
         """The general way: packets one by one, from a reader that keeps an incomplete one."""
@@ -104,7 +113,7 @@ class Connection(Conversation):
     def _keep_for_later(self, first: int, body: memoryview) -> None:
         """Packets may follow a CONNECT at once (5.0 §3.1.4); they wait for the decision, within one packet's bound."""
         self._early.append((first, bytes(body)))
-        self._early_bytes += len(body)
+        self._early_bytes += len(body) + EARLY_BYTES
         if self._early_bytes > self._limit:
             raise PacketError(Reason.PACKET_TOO_LARGE, "too much before the CONNACK")
 
@@ -193,15 +202,28 @@ class Connection(Conversation):
     def _open(self, first: int, body: Buffer) -> None:
         if first >> 4 != Kind.CONNECT:  # [MQTT-3.1.0-1]
             raise ProtocolBreachError("the first packet is not a CONNECT")
-        connect = decode(self.version, first, body)
+        try:
+            connect = decode(self.version, first, body)
+        except UnsupportedVersionError as error:
+            # In the form nearest to what the client reads: none knows more than it speaks.
+            self.version = Version.V5 if error.level > Version.V5 else Version.V311
+            self._refuse(error.reason)
+            raise
         assert isinstance(connect, Connect)
         self._connect = connect
         self.version, self.v5 = connect.version, connect.version is Version.V5
         self._reader.shortest_lengths = self.v5
         check_connect(connect, self.broker.config)
-        self.client_id = connect.client_id or self._gate.new_client_id()
+        self.client_id = connect.client_id or self._new_client_id()
         self.phase = Phase.DECIDING
         self._gate.decide(self, connect, self.client_id)
+
+    def _new_client_id(self) -> str:
+        """One that no session has [MQTT-3.2.2-16]: also none that took a likely one for itself."""
+        while True:
+            client_id = self._gate.new_client_id()
+            if client_id not in self.broker.sessions:
+                return client_id
 
     def admitted(self, decision: Decision) -> None:
         """The decision on the CONNECT has been made; nothing happens if the client has gone meanwhile."""
@@ -212,34 +234,41 @@ class Connection(Conversation):
             return
         connect = self._connect
         assert connect is not None
-        if connect.will is not None and not decision.rights.may_write(connect.will.topic):
+        will = connect.will
+        if will is not None and (is_of_the_server(will.topic) or not decision.rights.may_write(will.topic)):
             self.broker.counters.unauthorized += 1
             self.fail(Reason.NOT_AUTHORIZED, "no right to the topic of its will")
             return
+        if not self.broker.has_room_for(self.client_id):
+            self.fail(Reason.SERVER_BUSY, "too many sessions")
+            return
         self.decision, self.rights = decision, decision.rights
-        self._begin(connect)
+        self._begin(connect, decision.user_name)
         early, self._early = self._early, []
         try:
             for first, body in early:
                 if not self.closing:
                     self.take(first, memoryview(body))
         except PacketError as error:
-            self.fail(error.reason, str(error))
+            self._thrown_out(error)
 
-    def _begin(self, connect: Connect) -> None:
+    def _begin(self, connect: Connect, user: str | None) -> None:
         broker, config, properties = self.broker, self.broker.config, connect.properties
-        session, present = broker.begin(self.client_id, connect.clean_start, self.rights)
-        self.session = session
-        self.phase = Phase.OPEN
-        self.keep_alive_s = keep_alive_s(connect, config)
-        session.expiry_s = session_expiry_s(connect, config)
-        session.will = connect.will
         self.face(
             connect.version,
             properties.receive_maximum or config.max_inflight,
             properties.maximum_packet_size,
             properties.topic_alias_maximum or 0,
         )
+        if not self._takes(encode(self.version, connack(connect, config, True, self.client_id))):
+            self.fail(Reason.PACKET_TOO_LARGE, "it takes no CONNACK")
+            return
+        session, present = broker.begin(self.client_id, connect.clean_start, self.rights, user)
+        self.session = session
+        self.phase = Phase.OPEN
+        self.keep_alive_s = keep_alive_s(connect, config)
+        session.expiry_s = session_expiry_s(connect, config)
+        session.will = connect.will
         self.send(encode(self.version, connack(connect, config, present, self.client_id)))
         session.line = self
         broker.counters.connections += 1
@@ -256,23 +285,27 @@ class Connection(Conversation):
         self.why = text
         if self.phase is Phase.OPEN:
             if self.v5:
-                self.send(encode(self.version, Disconnect(reason, _reason_string(text))))
+                self._say_goodbye(reason if reason in DISCONNECT_REASONS else Reason.UNSPECIFIED_ERROR, text)
         else:
             self.broker.counters.refused += 1
-            self._refuse(reason)
+            if self._connect is not None:  # Nothing is said to who sent none.
+                self._refuse(reason)
         self.close(will=True)
 
+    def _say_goodbye(self, reason: Reason, text: str) -> None:
+        """With the text only if the client takes as much [MQTT-3.14.2-3]."""
+        for properties in (Properties(reason_string=text), Properties()):
+            packet = encode(self.version, Disconnect(reason, properties))
+            if self._takes(packet):
+                self.send(packet)
+                return
+
     def _refuse(self, reason: Reason) -> None:
-        """The answer to a CONNECT, as far as there is one: nothing is said to who sent none."""
-        if reason is Reason.UNSUPPORTED_PROTOCOL_VERSION:
-            # Not knowing how the client reads, answer in the way of 3.1.1, which all of them know [MQTT-3.1.2-2].
-            self.send(encode(Version.V311, Connack(False, reason)))
-        elif self._connect is None:
-            return
-        elif self.v5:
-            self.send(encode(Version.V5, Connack(False, reason)))
-        elif reason in CONNACK_3:
-            self.send(encode(self.version, Connack(False, reason)))
+        answer = refusal(self.version, reason)
+        if answer is not None:
+            packet = encode(self.version, answer)
+            if self._takes(packet):
+                self.send(packet)
 
     def lost(self) -> None:
         """The connection is gone without a word. To be called at the end in any case."""
@@ -290,7 +323,3 @@ class Connection(Conversation):
         session, self.session = self.session, None
         if session is not None and session.line is self:
             self.broker.gone(session, will)
-
-
-def _reason_string(text: str) -> Properties:
-    return Properties(reason_string=text) if text else NO_PROPERTIES

@@ -7,7 +7,7 @@ ends is `mqtt_front.connection`'s business.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from mqtt_front.acl import ALL_RIGHTS, NO_RIGHTS, Rights
@@ -17,14 +17,25 @@ from mqtt_front.codec_out import PINGRESP, encode, encode_ack
 from mqtt_front.errors import PacketError, ProtocolBreachError
 from mqtt_front.message import Message
 from mqtt_front.outgoing import Outgoing
-from mqtt_front.packets import Disconnect, Kind, Packet, Puback, Pubcomp, Pubrec, Pubrel, Subscribe, Unsubscribe
+from mqtt_front.packets import (
+    Disconnect,
+    Kind,
+    Packet,
+    Pingreq,
+    Puback,
+    Pubcomp,
+    Pubrec,
+    Pubrel,
+    Subscribe,
+    Unsubscribe,
+)
+from mqtt_front.ports import Done
 from mqtt_front.properties import split_publish_properties
 from mqtt_front.reasons import Reason
 from mqtt_front.session import Session
 from mqtt_front.subscribing import Subscribing, unsubscribe
+from mqtt_front.topics import is_of_the_server
 
-SYS: Final = "$SYS/"
-"""Topics that the server alone publishes to."""
 FAILURES: Final = 0x80
 """Reasons from here on are failures (5.0 §2.4)."""
 
@@ -43,7 +54,17 @@ class Unanswered:
 class Conversation(Outgoing):
     """`take` is given each packet of an open connection."""
 
-    __slots__ = ("_aliases_in", "_incoming_limit", "_unanswered", "client_id", "pausing", "rights", "session")
+    __slots__ = (
+        "_aliases_in",
+        "_incoming_limit",
+        "_unanswered",
+        "_unanswered_1",
+        "_unreleased",
+        "client_id",
+        "pausing",
+        "rights",
+        "session",
+    )
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
@@ -54,6 +75,10 @@ class Conversation(Outgoing):
         """The client has sent more than it may have unanswered: do not read from it now."""
         self._aliases_in: dict[int, str] = {}
         self._unanswered: deque[Unanswered] = deque()
+        self._unanswered_1 = 0
+        """Those of them with QoS 1."""
+        self._unreleased: set[int] = set()
+        """Identifiers of QoS 2 messages that came over this connection and have not had their PUBCOMP."""
         self._incoming_limit = broker.config.receive_maximum
 
     def take(self, first: int, body: memoryview) -> None:
@@ -64,6 +89,8 @@ class Conversation(Outgoing):
             self._on_publish(first, body)
         elif first == 0xC0 and not body:
             self.send(PINGRESP)
+        elif kind == Kind.CONNECT:  # [MQTT-3.1.0-2], whatever is in it
+            raise ProtocolBreachError("a second CONNECT")
         else:
             self._answer(decode(self.version, first, body))
 
@@ -77,6 +104,7 @@ class Conversation(Outgoing):
                 self._on_pubrec(session, packet)
             case Pubrel():
                 known = session.release(packet.packet_id)
+                self._unreleased.discard(packet.packet_id)
                 reason = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
                 self.send(encode_ack(Kind.PUBCOMP, self.version, packet.packet_id, reason))
             case Pubcomp():
@@ -87,33 +115,38 @@ class Conversation(Outgoing):
                 self.send(encode(self.version, unsubscribe(self.broker, session, packet)))
             case Disconnect():
                 self._on_disconnect(session, packet)
+            case Pingreq():  # of 3.1, with flags that mean nothing there
+                self.send(PINGRESP)
             case _:
                 raise ProtocolBreachError(f"a client does not send {type(packet).__name__.upper()} now")
 
     def _on_publish(self, first: int, body: memoryview) -> None:
-        broker = self.broker
+        broker, session = self.broker, self.session
+        assert session is not None
         broker.counters.publish_received += 1
         topic, packet_id, section, payload = read_publish(self.version, first, body)
         properties, forwarded = split_publish_properties(section)
         if self.v5:
             topic = self._resolve(topic, properties.topic_alias)
         qos, expiry_s = first >> 1 & 3, properties.message_expiry_s
-        if qos == 2 and self._is_repeated(packet_id):
-            return
-        if topic.startswith(SYS) or (self.rights is not ALL_RIGHTS and not self.rights.may_write(topic)):
+        entry = self._expect(qos, packet_id) if qos else None
+        if is_of_the_server(topic) or (self.rights is not ALL_RIGHTS and not self.rights.may_write(topic)):
             broker.counters.unauthorized += 1
-            self._finish(qos, packet_id, Reason.NOT_AUTHORIZED)
+            if entry is not None:
+                self._answer_publish(entry, Reason.NOT_AUTHORIZED)
+            return
+        if entry is not None and qos == 2 and not session.accept(packet_id):
+            self._answer_again(session, entry)
             return
         expires_at = None if expiry_s is None else broker.now + expiry_s
         message = Message(topic, bytes(payload), qos, bool(first & 1), forwarded, expires_at, self.client_id)
-        if not qos:
-            broker.publish(message, None)
-            return
-        broker.publish(message, self._expect(qos, packet_id))
+        broker.publish(message, None if entry is None else self._done(session, entry))
 
     def _resolve(self, topic: str, alias: int | None) -> str:
         """The topic that an alias stands for (5.0 §3.3.2.3.4)."""
         if alias is None:
+            if not topic:  # §3.3.2.1
+                raise ProtocolBreachError("a PUBLISH has neither a topic nor a topic alias")
             return topic
         if alias > self.broker.config.topic_alias_maximum:
             raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum")
@@ -124,14 +157,6 @@ class Conversation(Outgoing):
         if known is None:
             raise ProtocolBreachError(f"topic alias {alias} is not known")
         return known
-
-    def _is_repeated(self, packet_id: int) -> bool:
-        session = self.session
-        assert session is not None
-        if packet_id in session.incoming:
-            self.send(encode_ack(Kind.PUBREC, self.version, packet_id))
-            return True
-        return False
 
     def _on_pubrec(self, session: Session, packet: Pubrec) -> None:
         packet_id = packet.packet_id
@@ -150,40 +175,77 @@ class Conversation(Outgoing):
             session.expiry_s = min(expiry_s, self.broker.config.max_session_expiry_s)
         self.close(will=packet.reason is not Reason.SUCCESS)
 
+    def go_on(self) -> None:
+        """The outbox has been emptied, or the client reads again: send what waits in its session."""
+        self.starved = False
+        if self.session is not None:
+            self.session.pump(self.broker.now)
+
     def close(self, will: bool) -> None:
         """End the connection; `will` says whether the client's will is to be published."""
         raise NotImplementedError
 
     # Acknowledgements of what the client publishes, in the order of its packets [MQTT-4.6.0-2]
 
-    def _expect(self, qos: int, packet_id: int) -> Callable[[Reason], None]:
-        """What is to be called when a message has got where it should."""
-        session, unanswered = self.session, self._unanswered
-        assert session is not None
-        if qos == 2:
-            session.accept(packet_id)
+    def _expect(self, qos: int, packet_id: int) -> Unanswered:
+        """Every publication is answered in its turn. Raises PacketError for one too many."""
+        unanswered = self._unanswered
+        if qos == 1:
+            self._unanswered_1 += 1
+        else:
+            self._unreleased.add(packet_id)
+        if self.v5:  # §3.3.4
+            if self._unanswered_1 + len(self._unreleased) > self._incoming_limit:
+                raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._incoming_limit} unacknowledged")
+        elif len(unanswered) >= self._incoming_limit:
+            self.pausing = True
+            self.wake()
         entry = Unanswered(qos, packet_id)
         unanswered.append(entry)
-        if len(unanswered) > self._incoming_limit:
-            if self.v5:  # [MQTT-3.3.4-9]
-                raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._incoming_limit} unacknowledged")
-            self.pausing = True
+        return entry
+
+    def _done(self, session: Session, entry: Unanswered) -> Done:
+        """What is to be called when a message has got where it should, or has not."""
+        answer = partial(self._answer_publish, entry)
+        if entry.qos == 1:
+            return answer
+        packet_id, v5 = entry.packet_id, self.v5
+        waiting = session.unsettled[packet_id] = [answer]
 
         def done(reason: Reason) -> None:
-            entry.reason = reason
-            while unanswered and unanswered[0].reason is not None:
-                first = unanswered.popleft()
-                assert first.reason is not None
-                self._finish(first.qos, first.packet_id, first.reason)
-            self.pausing = self.pausing and len(unanswered) > self._incoming_limit
+            if session.unsettled.get(packet_id) is waiting:
+                del session.unsettled[packet_id]
+                if v5 and reason >= FAILURES:  # in MQTT 3 there is no word for it
+                    session.release(packet_id)
+            for one in waiting:
+                one(reason)
 
         return done
 
-    def _finish(self, qos: int, packet_id: int, reason: Reason) -> None:
-        """Tell the client. In MQTT 3 a refused message is acknowledged as any other: there is no word for it."""
-        if not qos or self.closing:
-            return
-        if qos == 2 and reason >= FAILURES and self.v5 and self.session is not None:
-            self.session.release(packet_id)
-        kind = Kind.PUBACK if qos == 1 else Kind.PUBREC
-        self.send(encode_ack(kind, self.version, packet_id, reason))
+    def _answer_again(self, session: Session, entry: Unanswered) -> None:
+        """The client repeats a QoS 2 message. Its fate may still be unknown: then this PUBREC waits for it as well."""
+        waiting = session.unsettled.get(entry.packet_id)
+        if waiting is None:
+            self._answer_publish(entry, Reason.SUCCESS)
+        else:
+            waiting.append(partial(self._answer_publish, entry))
+
+    def _answer_publish(self, entry: Unanswered, reason: Reason) -> None:
+        """Acknowledge a publication, once those before it are."""
+        entry.reason = reason
+        unanswered = self._unanswered
+        while unanswered and unanswered[0].reason is not None:
+            first = unanswered.popleft()
+            assert first.reason is not None
+            self._acknowledge_publish(first.qos, first.packet_id, first.reason)
+        if self.pausing and len(unanswered) <= self._incoming_limit:
+            self.pausing = False
+            self.wake()
+
+    def _acknowledge_publish(self, qos: int, packet_id: int, reason: Reason) -> None:
+        """In MQTT 3 a refused message is acknowledged as any other: there is no word for it."""
+        if qos == 1:
+            self._unanswered_1 -= 1
+        elif reason >= FAILURES:
+            self._unreleased.discard(packet_id)
+        self.send(encode_ack(Kind.PUBACK if qos == 1 else Kind.PUBREC, self.version, packet_id, reason))

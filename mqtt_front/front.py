@@ -13,17 +13,21 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final, cast
 
 import structlog
 
 from mqtt_front.access import Access, Decision
-from mqtt_front.broker import Broker, Ports
+from mqtt_front.broker import Broker
 from mqtt_front.config import FrontConfig
 from mqtt_front.connection import Connection, Phase
 from mqtt_front.errors import FrontError
 from mqtt_front.packets import Connect
+from mqtt_front.ports import Ports
 from mqtt_front.reasons import Reason
+from mqtt_front.sys_topics import SysTopics
+from mqtt_front.websocket import WebSocket
 
 log = structlog.get_logger("front")
 
@@ -44,6 +48,8 @@ class Listen:
     tls: ssl.SSLContext | None = None
     anonymous: bool = True
     """Whether clients without a password are let in."""
+    websocket: bool = False
+    """Whether clients speak WebSocket, with MQTT inside; with `tls`, inside of that."""
 
 
 class ClientProtocol(asyncio.Protocol):
@@ -66,6 +72,7 @@ class ClientProtocol(asyncio.Protocol):
             self.transport.abort()
             return
         self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
+        self.connection.opened_at = self.connection.heard_at = front.broker.now
         front.clients[self.connection] = self
 
     def data_received(self, data: bytes) -> None:
@@ -81,9 +88,8 @@ class ClientProtocol(asyncio.Protocol):
         front, connection = self._front, self.connection
         front.broker.now = front.clock()
         connection.unblock()
-        if connection.session is not None:
-            connection.session.pump(front.broker.now)
-            front.turn()
+        connection.go_on()
+        front.turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         front = self._front
@@ -127,6 +133,9 @@ class Front:
         self.clients: dict[Connection, ClientProtocol] = {}
         self._loop = asyncio.get_running_loop()
         self.clock: Callable[[], float] = self._loop.time
+        self.broker.now = self.clock()
+        self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, self.broker.now)
+        self._sys_topics.refresh(self.broker)
         self._servers: list[asyncio.Server] = []
         self._verifiers: ThreadPoolExecutor | None = None
         self._flushing = False
@@ -138,13 +147,20 @@ class Front:
 
     async def listen(self, listen: Listen) -> tuple[str, int]:
         """Begin to accept clients; the address says which port it is. Raises FrontError with one clear line."""
+
+        def accept() -> asyncio.Protocol:
+            client = ClientProtocol(self, listen.anonymous)
+            return WebSocket(client, self._faulty) if listen.websocket else client
+
         try:
             server = await self._loop.create_server(
-                lambda: ClientProtocol(self, listen.anonymous),
+                accept,
                 listen.host,
                 listen.port,
                 ssl=listen.tls,
                 backlog=1024,
+                ssl_handshake_timeout=self.config.connect_timeout_s if listen.tls else None,
+                ssl_shutdown_timeout=LINGER_S if listen.tls else None,
             )
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -175,6 +191,10 @@ class Front:
         if self._verifiers is not None:
             self._verifiers.shutdown(wait=False, cancel_futures=True)
 
+    def _faulty(self, why: str) -> None:
+        self.broker.counters.protocol_errors += 1
+        log.debug("a client broke the rules of WebSocket", why=why)
+
     def forget(self, connection: Connection) -> None:
         """Its socket is closed."""
         self.clients.pop(connection, None)
@@ -199,6 +219,8 @@ class Front:
                 client = self.clients.get(cast("Connection", line))
                 if client is not None:
                     client.flush()
+                    if client.connection.starved:
+                        client.connection.go_on()
                 else:
                     line.out.clear()
 
@@ -209,19 +231,23 @@ class Front:
         transport.close()
 
     def _sweep(self) -> None:
+        self._sweeper.cancel()
+        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.broker.now = self.clock()
         broker, counters = self.broker, self.broker.counters
         for connection in list(self.clients):
             if connection.phase is Phase.OPEN:
-                if connection.keep_alive_s and now - connection.heard_at > 1.5 * connection.keep_alive_s:
+                if connection.pausing:  # It is not listened to, so that it may be silent.
+                    connection.heard_at = now
+                elif connection.keep_alive_s and now - connection.heard_at > 1.5 * connection.keep_alive_s:
                     counters.keep_alive_timeouts += 1
                     connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for one and a half keep-alives")
             elif now - connection.opened_at > self.config.connect_timeout_s:
                 connection.fail(Reason.MAXIMUM_CONNECT_TIME, "no CONNECT in time")
         if broker.deadline() <= now:
             broker.tick()
+        self._sys_topics.refresh(broker)
         self.turn()
-        self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     # Who may connect
 
@@ -230,7 +256,6 @@ class Front:
         gone = 0
         broker = self.broker
         broker.now = self.clock()
-        broker.stamp += 1
         for connection in list(self.clients):
             if connection.decision is None or connection.session is None:
                 continue
@@ -239,11 +264,8 @@ class Front:
                 connection.fail(decision.reason, "the rules have changed")
                 gone += 1
                 continue
-            session = connection.session
-            session.rights = connection.rights = decision.rights
-            for topic_filter in list(broker.router.filters(session)):
-                if not decision.rights.may_subscribe(topic_filter):
-                    broker.unsubscribe(session, topic_filter)
+            connection.rights = decision.rights
+            broker.restrict(connection.session, decision.rights)
         self.turn()
         return gone
 

@@ -7,11 +7,22 @@ from typing import Final
 from mqtt_front.config import FrontConfig
 from mqtt_front.errors import PacketError
 from mqtt_front.packets import Connack, Connect, Properties, Version
-from mqtt_front.reasons import Reason
+from mqtt_front.reasons import CONNACK_3, CONNACK_REASONS, Reason
 from mqtt_front.topics import check_topic_name
 
 LONGEST_V31_ID: Final = 23
 """Characters in a client id of MQTT 3.1, of which there must be one at least."""
+
+
+_NEAREST: Final = {Reason.SERVER_SHUTTING_DOWN: Reason.SERVER_UNAVAILABLE}
+"""Reasons that only a DISCONNECT may have, and what a CONNACK says instead."""
+
+
+def refusal(version: Version, reason: Reason) -> Connack | None:
+    """What a client is told that is not let in; None if its version has no word for it."""
+    if version is Version.V5:
+        return Connack(False, reason if reason in CONNACK_REASONS else _NEAREST.get(reason, Reason.UNSPECIFIED_ERROR))
+    return Connack(False, reason) if reason in CONNACK_3 else None
 
 
 def check_connect(connect: Connect, config: FrontConfig) -> None:

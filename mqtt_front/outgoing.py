@@ -26,6 +26,8 @@ class Outgoing:
         "_aliases",
         "_aliases_left",
         "_blocked",
+        "_full_bytes",
+        "_gathered_bytes",
         "_inflight_limit",
         "_packet_limit",
         "broker",
@@ -33,6 +35,7 @@ class Outgoing:
         "dirty",
         "out",
         "plain",
+        "starved",
         "v5",
         "version",
     )
@@ -46,7 +49,12 @@ class Outgoing:
         self.closing = False
         """Close once `out` is sent."""
         self.plain = False
+        self.starved = False
+        """The session has more than goes into one turn: pump it when `out` has been emptied."""
         self._blocked = False
+        self._full_bytes = broker.config.max_buffer_bytes // 2
+        """What one turn may gather: half of what may wait for the client at all."""
+        self._gathered_bytes = 0
         self._aliases: dict[str, int] = {}
         self._aliases_left = 0
         self._packet_limit = ENDLESS
@@ -65,7 +73,20 @@ class Outgoing:
         self.plain = simple and not self._blocked and not self.closing
 
     def send(self, data: bytes) -> None:
+        """Nothing follows the end of the connection, nor is the client sent more at a time than it takes."""
+        if self.closing:
+            return
+        if not self._takes(data):  # [MQTT-3.1.2-24]
+            self.fail(Reason.PACKET_TOO_LARGE, "an answer is larger than the client takes")
+            return
         self.out.append(data)
+        self.wake()
+
+    def _takes(self, packet: bytes) -> bool:
+        return len(packet) <= self._packet_limit
+
+    def wake(self) -> None:
+        """Have the shell look at this connection at the end of its turn."""
         if not self.dirty:
             self.dirty = True
             self.broker.dirty.append(self)
@@ -73,7 +94,16 @@ class Outgoing:
     @property
     def quota(self) -> int:
         """How many messages may be on their way to the client: none while it does not read."""
-        return 0 if self._blocked or self.closing else self._inflight_limit
+        if self._blocked or self.closing:
+            return 0
+        if self._gathered_bytes >= self._full_bytes and self.out:
+            self.starved = True
+            return 0
+        return self._inflight_limit
+
+    @property
+    def reads(self) -> bool:
+        return not self._blocked and not self.closing
 
     def block(self) -> None:
         """The client does not read: what may be dropped is, the rest waits in its session."""
@@ -94,7 +124,12 @@ class Outgoing:
 
     def publish(self, delivery: Delivery, dup: bool) -> bool:
         """Put a message into the outbox. False: dropped, since the client does not read or cannot take its size."""
-        if self.closing or (self._blocked and not delivery.qos):
+        if self.closing:
+            return False
+        if not self.out:
+            self._gathered_bytes = 0
+        if not delivery.qos and (self._blocked or self._gathered_bytes >= self._full_bytes):
+            self.broker.counters.publish_dropped += 1
             return False
         message = delivery.message
         special = delivery.ids or message.expires_at is not None or self._aliases_left or self._aliases
@@ -105,9 +140,12 @@ class Outgoing:
         if encoded is None or encoded.message is not message:
             encoded = self.broker.encoded = Encoded(message)
         if not delivery.qos:
-            self.send(encoded.whole(self.version, delivery.retain))
+            packet = encoded.whole(self.version, delivery.retain)
+            self._gathered_bytes += len(packet)
+            self.send(packet)
             return True
         head, tail = encoded.parts(self.version, delivery.qos, delivery.retain)
+        self._gathered_bytes += len(head) + len(tail)
         self.out.append(head)
         self.out.append(delivery.packet_id.to_bytes(2, "big"))
         self.send(tail)
@@ -116,12 +154,25 @@ class Outgoing:
     def _publish_specially(self, delivery: Delivery, dup: bool) -> bool:
         """With properties of this receiver's own, repeated, or for a client that does not take every size."""
         message = delivery.message
-        topic, alias = message.topic, None
-        section = b""
+        topic, alias = self._alias_for(message.topic) if self.v5 else (message.topic, None)
+        packet = self._encoded(delivery, dup, topic, alias)
+        if len(packet) > self._packet_limit and alias is not None and topic:
+            # Setting up the alias may be what was too much.
+            del self._aliases[topic]
+            self._aliases_left += 1
+            packet = self._encoded(delivery, dup, topic, None)
+        if len(packet) > self._packet_limit:
+            return False
+        self.broker.counters.publish_sent += 1
+        self._gathered_bytes += len(packet)
+        self.send(packet)
+        return True
+
+    def _encoded(self, delivery: Delivery, dup: bool, topic: str, alias: int | None) -> bytes:
+        message, section = delivery.message, b""
         if self.v5:
-            topic, alias = self._alias_for(message.topic)
             section = delivery_properties(message.properties, message.remaining_s(self.broker.now), delivery.ids, alias)
-        packet = encode_publish(
+        return encode_publish(
             self.version,
             topic.encode(),
             message.payload,
@@ -131,14 +182,6 @@ class Outgoing:
             delivery.packet_id,
             section,
         )
-        if len(packet) > self._packet_limit:
-            if alias is not None and topic:
-                del self._aliases[message.topic]
-                self._aliases_left += 1
-            return False
-        self.broker.counters.publish_sent += 1
-        self.send(packet)
-        return True
 
     def _alias_for(self, topic: str) -> tuple[str, int | None]:
         """The topic to be sent and its alias: the first time both, from then on the alias alone."""

@@ -7,10 +7,12 @@ messages it gets is the router's business, how packets look the codec's.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from mqtt_front.acl import Rights
 from mqtt_front.config import FrontConfig
+from mqtt_front.counters import FrontCounters
 from mqtt_front.message import Message
 from mqtt_front.packets import Kind, Will
 from mqtt_front.reasons import Reason
@@ -29,6 +31,10 @@ class Line(Protocol):
     @property
     def quota(self) -> int:
         """How many messages the client takes before it has acknowledged one."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the client takes what it is sent."""
 
     def publish(self, delivery: Delivery, dup: bool) -> bool:
         """False: the client cannot take it, and it counts as sent."""
@@ -67,7 +73,9 @@ class Session:
     """State by the client id. `line` is set while the client is connected."""
 
     __slots__ = (
+        "_again",
         "_config",
+        "_counters",
         "_journal",
         "_next_id",
         "client_id",
@@ -79,12 +87,23 @@ class Session:
         "line",
         "queue",
         "rights",
+        "unsettled",
+        "user",
         "will",
         "will_at",
     )
 
-    def __init__(self, client_id: str, config: FrontConfig, rights: Rights, journal: Journal) -> None:
+    def __init__(
+        self,
+        client_id: str,
+        config: FrontConfig,
+        rights: Rights,
+        journal: Journal,
+        counters: FrontCounters | None = None,
+    ) -> None:
         self.client_id = client_id
+        self.user: str | None = None
+        """The user name that was proven by who began it."""
         self.rights = rights
         self.line: Line | None = None
         self.expiry_s = 0
@@ -97,10 +116,15 @@ class Session:
         self.queue: deque[Delivery] = deque()
         self.incoming: set[int] = set()
         """Identifiers of QoS 2 messages received from the client and not yet released by it."""
+        self.unsettled: dict[int, list[Callable[[Reason], None]]] = {}
+        """Those among them of which it is not known yet whether they got where they should, and who waits for that."""
         self.dropped = 0
         self._config = config
+        self._counters = counters or FrontCounters()
         self._journal = journal
         self._next_id = 0
+        self._again: dict[int, Delivery] = {}
+        """Of `inflight` what was sent over an earlier connection alone, and is to be repeated."""
 
     # Towards the client
 
@@ -112,10 +136,11 @@ class Session:
                 return False
             return line.publish(Delivery(message, 0, retain, ids), False)
         delivery = Delivery(message, qos, retain, ids)
-        if line is not None and not self.queue and len(self.inflight) < line.quota:
+        if line is not None and not self.queue and not self._again and len(self.inflight) < line.quota:
             return self._send(line, delivery)
         if len(self.queue) >= self._config.max_queued:
             self.dropped += 1
+            self._counters.publish_dropped += 1
             return False
         self.queue.append(delivery)
         self._journal.queued(self, delivery)
@@ -140,24 +165,38 @@ class Session:
                 return self._next_id
 
     def pump(self, now: float) -> None:
-        """Send of the queue what may be sent now; to be called after room was made."""
-        line, queue = self.line, self.queue
-        while line is not None and queue and len(self.inflight) < line.quota:
+        """Send what may be sent now, repetitions first; to be called after room was made."""
+        line, queue, again = self.line, self.queue, self._again
+        while line is not None and (again or queue) and len(self.inflight) - len(again) < line.quota:
+            if again:
+                delivery = again.pop(next(iter(again)))
+                if not line.publish(delivery, True):
+                    del self.inflight[delivery.packet_id]
+                    self._journal.done(self, delivery)
+                continue
             delivery = queue.popleft()
             if delivery.message.expired(now):
+                self._counters.expired_messages += 1
+                self._journal.done(self, delivery)
+            elif not self.rights.may_read(delivery.message.topic):
+                self._counters.unauthorized += 1
                 self._journal.done(self, delivery)
             else:
                 self._send(line, delivery)
 
     def resume(self, now: float) -> None:
-        """The client is back: repeat what it has not acknowledged, in the order it was sent, then go on."""
+        """The client is back: repeat what it has not acknowledged, in the order it was sent, then go on.
+
+        No more at a time than it takes now, which may be less than before (5.0 §4.9).
+        """
         line = self.line
         assert line is not None
-        for delivery in list(self.inflight.values()):
+        self._again.clear()
+        for delivery in self.inflight.values():
             if delivery.received:
                 line.acknowledge(Kind.PUBREL, delivery.packet_id)
             else:
-                line.publish(delivery, True)
+                self._again[delivery.packet_id] = delivery
         self.pump(now)
 
     def acknowledged(self, packet_id: int, now: float) -> bool:
@@ -175,6 +214,7 @@ class Session:
             return False
         if not delivery.received:
             delivery.received = True
+            self._again.pop(packet_id, None)
             self._journal.received(self, delivery)
         return True
 
@@ -196,8 +236,9 @@ class Session:
 
     def _finish(self, delivery: Delivery, now: float) -> None:
         del self.inflight[delivery.packet_id]
+        self._again.pop(delivery.packet_id, None)
         self._journal.done(self, delivery)
-        if self.queue:
+        if self.queue or self._again:
             self.pump(now)
 
     # From the client

@@ -16,6 +16,7 @@ class Asker(Protocol):
     """The connection that sent the packet."""
 
     version: Version
+    closing: bool
 
     def send(self, data: bytes) -> None: ...
 
@@ -43,11 +44,15 @@ class Subscribing:
         for subscription in self._packet.subscriptions:
             reason, first = self._put_into_force(subscription, identifiers[0] if identifiers else None)
             self._reasons.append(reason)
+            waiting = self._broker.being_announced(subscription.filter)
             if first:
                 firsts.append(subscription.filter)
+            elif waiting is not None and reason <= Reason.GRANTED_QOS_2:
+                self._pending += 1
+                waiting.append(self._one_done)
         self._pending += len(firsts)
         for topic_filter in firsts:
-            self._broker.ports.filter_added(topic_filter, self._one_done)
+            self._broker.announce(topic_filter, self._one_done)
         self._one_done()
 
     def _put_into_force(self, subscription: Subscription, identifier: int | None) -> tuple[Reason, bool]:
@@ -64,7 +69,7 @@ class Subscribing:
 
     def _one_done(self) -> None:
         self._pending -= 1
-        if self._pending:
+        if self._pending or self._asker.closing:
             return
         version, reasons = self._asker.version, tuple(self._reasons)
         if version is not Version.V5:

@@ -17,6 +17,8 @@ MAX_LEVELS: Final = 128
 """The specification sets none. Deeper than any real topic, and shallow enough for every walk of a tree to be short."""
 
 SHARED: Final = "$share/"
+SYS: Final = "$SYS"
+"""It and what is below it tells about the server, which alone publishes there (§4.7.2)."""
 _SHOWN: Final = 80
 """Characters of a wrong name in an error: it ends up in a log line."""
 _WIDEST_BYTES: Final = 4
@@ -66,6 +68,11 @@ def parse_shared(topic_filter: str) -> tuple[str, str] | None:
 def has_wildcard(topic_filter: str) -> bool:
     """Whether a valid filter can match more than the one topic of its name."""
     return "+" in topic_filter or "#" in topic_filter
+
+
+def is_of_the_server(topic: str) -> bool:
+    """Whether the server alone may publish to a topic."""
+    return topic.startswith(SYS) and topic[len(SYS) : len(SYS) + 1] in ("", "/")
 
 
 def matches(topic_filter: str, topic: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments")
 
-EXCEPTIONS: dict[str, str] = {}
+EXCEPTIONS = {"tests/mqtt_front/test_conformance.py": "checks tables of the documentation, mirrors no module"}
 """Files without their counterpart, each with the reason."""
 
 

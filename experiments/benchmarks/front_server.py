@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from dataclasses import replace
 
 import uvloop
 
-from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front, Listen
 
 
@@ -20,11 +18,15 @@ async def serve(port: int) -> None:
     """Serve MQTT on the loopback until told to stop."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    front = Front(replace(FrontConfig(), max_subscriptions=1_000_000))
+    front = Front()
     await front.listen(Listen(host="127.0.0.1", port=port))
     await stop.wait()
     await front.stop()
 
 
-if __name__ == "__main__":
+def main() -> None:
     uvloop.run(serve(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

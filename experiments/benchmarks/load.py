@@ -12,9 +12,10 @@ import os
 import socket
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Final
+from typing import Final, Self
 
 from experiments.benchmarks.clients import Address, BenchError, connected, subscribe
+from experiments.benchmarks.figures import Figures
 from experiments.benchmarks.patterns import PACKET_IDS, PAYLOAD_BYTES, Pattern
 from experiments.benchmarks.receiving import TIMESTAMP, Receiver
 from experiments.benchmarks.sending import Sender
@@ -24,6 +25,9 @@ from mqtt_front.packets import Version
 
 BURST: Final = 512
 """Publications sent between two looks at the receivers."""
+LOOK_S: Final = 0.001
+"""Between two such looks at the least. A server that writes once per packet works against a receiver that reads each
+packet as it comes, on another core: on one machine Mosquitto then does half of what it can. Probes are read at once."""
 PROBES_HZ: Final = 1000.0
 """Messages of the pair that takes the latency."""
 QUIET_S: Final = 0.3
@@ -32,32 +36,6 @@ MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
 """Of one publisher with QoS 1, on the average: its ids come again after twice as many."""
 DRAIN_S: Final = 20.0
 """For what is still under way when the last message has been sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What was measured at one offered rate."""
-
-    offered_hz: float
-    """Publications a second, of all publishers together; so is the next."""
-    ingress_hz: float
-    egress_hz: float
-    sp_ratio: int
-    loss: float
-    """Of what was to be received in the end, the share that was not."""
-    latencies_s: tuple[float, ...]
-    """Sorted."""
-    server_cpu: float
-    generator_cpu: float
-    """Shares of a core; of the generator without the time in which it only looked whether something had come."""
-    waited: float
-    """The share of the time in which other processes kept server or generator from their cores: the larger."""
-    blocked: float
-    """The share of the time in which the server did not take what was offered."""
-
-    def percentile_s(self, percent: float) -> float:
-        rank = min(len(self.latencies_s) - 1, int(len(self.latencies_s) * percent / 100))
-        return self.latencies_s[rank] if self.latencies_s else float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +88,12 @@ class Load:
         client.setblocking(False)
         return client
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         for client in self._sockets:
             client.close()
@@ -129,6 +113,8 @@ class Load:
             self._publish(rate_hz, start, start + warm_s + span_s, sent)
             last = self._mark()
             self._drain(sent, received)
+        except OSError as error:
+            raise BenchError(f"the server failed under load: {error.strerror or error}") from None
         finally:
             gc.enable()
         wanted = (self._sender.sent - sent) * self._pattern.sp_ratio
@@ -139,7 +125,7 @@ class Load:
         """Publish until `end` at a rate, as if begun at `start` with `base` messages sent."""
         sender, receiver = self._sender, self._receiver
         now = perf_counter()
-        probe_at = now
+        probe_at = look_at = now
         while now < end:
             due = int((now - start) * rate_hz) + base - sender.sent
             held = due > 0 and self._unacknowledged > MOST_UNACKNOWLEDGED * self._pattern.all_publishers
@@ -148,7 +134,10 @@ class Load:
             if now >= probe_at:
                 self._probe()
                 probe_at = max(probe_at + 1 / PROBES_HZ, now)
-            came = receiver.look()
+            came = receiver.look_at_probes()
+            if now >= look_at:
+                came |= receiver.look()
+                look_at = now + LOOK_S
             before, now = now, perf_counter()
             if held or sender.blocked:
                 self._blocked_s += now - before
@@ -181,7 +170,7 @@ class Load:
         end = now + DRAIN_S
         while now < end and now - quiet_since < QUIET_S:
             sender.flush()
-            if receiver.look():
+            if receiver.look() | receiver.look_at_probes():
                 quiet_since = now
             wanted = (sender.sent - sent) * self._pattern.sp_ratio * self._pattern.packet_bytes
             if receiver.received_bytes - received >= wanted and not self._unacknowledged and not sender.blocked:
@@ -201,6 +190,7 @@ class Load:
             latencies_s=tuple(sorted(self._receiver.latencies_s[first.latencies : last.latencies])),
             server_cpu=server.cpu_s / span_s,
             generator_cpu=max(0.0, 1 - (self._idle_s + generator.waited_s) / span_s),
-            waited=max(server.waited_s, generator.waited_s) / span_s,
+            server_waited=server.waited_s / span_s,
+            generator_waited=generator.waited_s / span_s,
             blocked=self._blocked_s / span_s,
         )

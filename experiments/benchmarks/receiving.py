@@ -23,7 +23,7 @@ _PUBACK_BYTES: Final = 4
 
 
 class Receiver:
-    """All sockets that are read. `look` takes what has come, and says whether there was anything."""
+    """All sockets that are read. `look` and `look_at_probes` take what has come, and say whether there was anything."""
 
     def __init__(self) -> None:
         self.received_bytes = 0
@@ -31,12 +31,14 @@ class Receiver:
         self.puback_bytes = 0
         """To publishers."""
         self.latencies_s: list[float] = []
-        self._epoll = select.epoll()
+        self._clients = select.epoll()
+        self._probes = select.epoll()
         self._buffer = bytearray(BUFFER_BYTES)
         self._readers: dict[int, Callable[[], int]] = {}
 
     def close(self) -> None:
-        self._epoll.close()
+        self._clients.close()
+        self._probes.close()
 
     def count(self, subscriber: socket.socket) -> None:
         """Count what a subscriber with QoS 0 gets."""
@@ -67,15 +69,22 @@ class Receiver:
             rest = data[whole:]
             return 0
 
-        self._add(prober, read)
+        self._add(prober, read, self._probes)
 
-    def _add(self, client: socket.socket, read: Callable[[], int]) -> None:
+    def _add(self, client: socket.socket, read: Callable[[], int], group: select.epoll | None = None) -> None:
         self._readers[client.fileno()] = read
-        self._epoll.register(client.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
+        (group or self._clients).register(client.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
 
     def look(self) -> bool:
         """Raises BenchError when the server has closed a connection."""
-        events = self._epoll.poll(0, MOST_EVENTS)
+        return self._look_at(self._clients)
+
+    def look_at_probes(self) -> bool:
+        """Likewise."""
+        return self._look_at(self._probes)
+
+    def _look_at(self, group: select.epoll) -> bool:
+        events = group.poll(0, MOST_EVENTS)
         readers, received = self._readers, 0
         for fd, event in events:
             if event != select.EPOLLIN:

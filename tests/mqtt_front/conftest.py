@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from mqtt_front.access import Decision
 from mqtt_front.acl import ALL_RIGHTS, Rights
-from mqtt_front.broker import Broker, Done, Ports
+from mqtt_front.broker import Broker
 from mqtt_front.codec import decode, encode
 from mqtt_front.config import FrontConfig
 from mqtt_front.connection import Connection
@@ -32,6 +32,7 @@ from mqtt_front.packets import (
     Version,
     Will,
 )
+from mqtt_front.ports import Done, Ports
 from mqtt_front.reasons import Reason
 from mqtt_front.session import Session
 from mqtt_front.stream import PacketReader
@@ -191,14 +192,18 @@ class Client:
 
     def subscribe(self, *filters: str | Subscription, qos: int = 0, ids: tuple[int, ...] = ()) -> Suback:
         """Subscribe and give the SUBACK, which comes before any retained message."""
-        lines = tuple([Subscription(one, qos) if isinstance(one, str) else one for one in filters])
-        packet_id = self.next_id()
-        self.send(Subscribe(packet_id, lines, made_of({"subscription_ids": ids} if ids else {})))
+        packet_id = self.send_subscribe(*filters, qos=qos, ids=ids)
         self.world.turn()
         suback = self.pop()
         assert isinstance(suback, Suback)
         assert suback.packet_id == packet_id
         return suback
+
+    def send_subscribe(self, *filters: str | Subscription, qos: int = 0, ids: tuple[int, ...] = ()) -> int:
+        lines = tuple([Subscription(one, qos) if isinstance(one, str) else one for one in filters])
+        packet_id = self.next_id()
+        self.send(Subscribe(packet_id, lines, made_of({"subscription_ids": ids} if ids else {})))
+        return packet_id
 
     def unsubscribe(self, *filters: str) -> Unsuback:
         packet_id = self.next_id()
@@ -228,7 +233,8 @@ class Client:
 
     def pop(self) -> Packet:
         """The first packet that has come."""
-        first, *rest = self.take()
+        first, *rest = self.take() or [None]
+        assert first is not None, "nothing has come"
         self.inbox = b"".join([encode(self.version, packet) for packet in rest])
         return first
 

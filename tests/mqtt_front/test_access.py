@@ -145,16 +145,17 @@ def test_a_new_password_ends_what_the_old_one_opened() -> None:
     assert access.renew(bob).reason is NO, "nothing proves it any more"
 
 
-def test_a_reload_while_a_password_is_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["recall", "check"])
+def test_a_reload_while_a_password_is_verified(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """The decision is by the old rules as a whole, and `renew` brings it to the new ones."""
     access = Access.from_texts(PASSWORDS, ACL)
-    real = Passwords.check
+    real = getattr(Passwords, step)
 
-    def check(passwords: Passwords, user_name: str, password: bytes) -> object:
+    def during(passwords: Passwords, user_name: str, password: bytes) -> object:
         access.reload("", None)
         return real(passwords, user_name, password)
 
-    monkeypatch.setattr(Passwords, "check", check)
+    monkeypatch.setattr(Passwords, step, during)
     decision = access.authenticate("alice", b"secret", "c1", OPEN)
     assert decision.reason is OK
     assert decision.rights.may_read("alices/x")

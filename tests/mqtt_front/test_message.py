@@ -15,7 +15,8 @@ def test_without_an_expiry_a_message_stays() -> None:
 
 # 5.0 [MQTT-3.3.2-6]
 @pytest.mark.parametrize(
-    ("now", "expired", "remaining_s"), [(10.0, False, 5), (12.0, False, 3), (14.9, False, 0), (15.0, True, 0), (99.0, True, 0)]
+    ("now", "expired", "remaining_s"),
+    [(10.0, False, 5), (12.0, False, 3), (14.9, False, 0), (15.0, True, 0), (99.0, True, 0)],
 )
 def test_the_time_left(now: float, expired: bool, remaining_s: int) -> None:
     message = Message("t", b"x", expires_at=15.0)

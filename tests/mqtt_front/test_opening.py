@@ -25,7 +25,9 @@ def refusal(packet: Connect, config: FrontConfig = CONFIG) -> Reason:
 
 # 3.1.1 [MQTT-3.1.3-5] · 5.0 [MQTT-3.1.3-5]
 @pytest.mark.parametrize("version", Version)
-@pytest.mark.parametrize("client_id", ["0", "abcdefghijklmnopqrstuvw", "ABCDEFGHIJKLMNOPQRSTUVW", "01234567890123456789012"])
+@pytest.mark.parametrize(
+    "client_id", ["0", "abcdefghijklmnopqrstuvw", "ABCDEFGHIJKLMNOPQRSTUVW", "01234567890123456789012"]
+)
 def test_short_ids_of_letters_and_digits_will_do(version: Version, client_id: str) -> None:
     check_connect(connect(version, client_id), CONFIG)
 
@@ -119,7 +121,7 @@ def test_the_connack_of_5_0_tells_the_limits() -> None:
     )
 
 
-# 5.0 [MQTT-3.1.2-28]
+# 5.0 [MQTT-3.1.2-28] [MQTT-4.12.0-6]
 def test_the_connack_has_nothing_that_need_not_be_said() -> None:
     config = FrontConfig(topic_alias_maximum=0)
     packet = connect(session_expiry_s=500, request_response_information=1, request_problem_information=0)

@@ -62,12 +62,3 @@ def test_expired_ones_go_when_looked_at() -> None:
     assert topics(retained, "#", now=4.9) == {"a", "b"}
     assert topics(retained, "#", now=5.0) == {"b"}
     assert len(retained) == 1
-
-
-def test_expired_ones_make_room() -> None:
-    retained = Retained(2)
-    retained.set(message("a", expires_at=5.0))
-    retained.set(message("b"))
-    assert not retained.set(message("c"), now=4.9)
-    assert retained.set(message("c"), now=5.0)
-    assert topics(retained, "#") == {"b", "c"}

@@ -17,6 +17,7 @@ import pytest
 from mqtt_front.acl_file import Acl
 from mqtt_front.passwords import Passwords, verify
 from mqtt_front.rule_lines import MAX_FILE_CHARS
+from peer.config import load
 from peer.errors import PeerError
 from peer.passwd import MAX_PASSWORD_BYTES, read_rules, with_line
 
@@ -289,8 +290,21 @@ def test_the_commands_of_the_documentation(tmp_path: Path) -> None:
     assert Passwords.parse(passwords.read_text()).entry("alice") is None
 
 
+def block(start: str) -> str:
+    """The block of the documentation that begins like this."""
+    return next(part for part in DOCS.read_text().split("```") if part.startswith(start)).removeprefix("toml")
+
+
+def test_the_settings_of_the_documentation(tmp_path: Path) -> None:
+    file = tmp_path / "peer.toml"
+    file.write_text(block("toml\n"))
+    config = load(file, {})
+    assert (config.passwords, config.acl) == (Path("/etc/ringmq/passwords"), Path("/etc/ringmq/acl"))
+    assert (config.mqtt, config.anonymous) == (("0.0.0.0", 1883), False)
+
+
 def test_the_rules_of_the_documentation() -> None:
-    acl = Acl.parse(DOCS.read_text().split("```")[1])
+    acl = Acl.parse(block("\n# clients"))
     alice, sensor, nobody = acl.rights("alice", "c1"), acl.rights("sensor-7", "c1"), acl.rights(None, "c1")
     assert alice.may_write("lights/hall/state")
     assert not alice.may_read("lights/emergency/state")

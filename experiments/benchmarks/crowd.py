@@ -1,0 +1,144 @@
+"""What a crowd costs a server: memory and connect time with many idle clients, publish time with many other filters."""
+
+from __future__ import annotations
+
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from statistics import median
+from time import perf_counter
+from typing import Final
+
+from experiments.benchmarks.clients import BenchError, connected, subscribe
+from experiments.benchmarks.patterns import PAYLOAD_BYTES
+from experiments.benchmarks.servers import Server
+from experiments.benchmarks.usage import Usage, memory_bytes
+from mqtt_front.codec import encode_publish
+from mqtt_front.packets import Version
+
+NEWCOMERS: Final = 500
+"""Clients that connect while the others idle."""
+FILTERS_PER_CLIENT: Final = 1000
+FILTERS_PER_PACKET: Final = 100
+BATCH: Final = 100
+"""Publications between two looks at what has come: nothing gathers in the server."""
+MESSAGES: Final = 20_000
+"""Of one round. More than a front keeps answers for, so that every round begins anew."""
+ROUNDS: Final = 7
+SPARE_FILES: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class IdleFigures:
+    clients: int
+    bytes_each: float
+    connect_s: float
+    """Of a new client, from its first packet to its CONNACK; the median."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFigures:
+    filters: int
+    steady_ratio: float
+    """Processor time of a publication with the filters, divided by that without: the median of the rounds. To a topic
+    that was published to before."""
+    fresh_ratio: float
+    """The same, to topics that nobody has published to."""
+    steady_s: float
+    """Processor time of a publication with the filters."""
+    fresh_s: float
+
+
+@contextmanager
+def many_files(count: int) -> Iterator[None]:
+    """Let this process, and those that it starts, have so many sockets. Raises BenchError if the system does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count + SPARE_FILES
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        raise BenchError(f"{count} clients need {wanted} open files, the system allows {hard}: see ulimit -n")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def idle(server: Server, count: int) -> IdleFigures:
+    """Connect `count` clients that do nothing, then some more one after the other. Raises BenchError."""
+    with ExitStack() as clients:
+        clients.enter_context(connected(server.address, "first"))
+        before = memory_bytes(server.pid)
+        for number in range(count):
+            clients.enter_context(connected(server.address, f"idle-{number}"))
+        each = (memory_bytes(server.pid) - before) / count
+        times = []
+        for number in range(NEWCOMERS):
+            start = perf_counter()
+            client = connected(server.address, f"new-{number}")
+            times.append(perf_counter() - start)
+            client.close()
+    return IdleFigures(count, each, median(times))
+
+
+def filters(without: Server, having: Server, count: int) -> FilterFigures:
+    """Publish to a server without other filters and to one with `count` of them, in turns. Raises BenchError."""
+    with ExitStack() as clients:
+        for number in range(0, count, FILTERS_PER_CLIENT):
+            client = clients.enter_context(connected(having.address, f"filters-{number}"))
+            names = [_filter(one) for one in range(number, min(number + FILTERS_PER_CLIENT, count))]
+            for first in range(0, len(names), FILTERS_PER_PACKET):
+                subscribe(client, *names[first : first + FILTERS_PER_PACKET])
+        alone, among = (clients.enter_context(_Line(server)) for server in (without, having))
+        steady, fresh = [], []
+        for turn in range(ROUNDS):
+            topics = ["bench/steady"] * MESSAGES
+            steady.append((alone.cost_s(topics), among.cost_s(topics)))
+            topics = [f"bench/{turn}/{number}" for number in range(MESSAGES)]
+            fresh.append((alone.cost_s(topics), among.cost_s(topics)))
+    return FilterFigures(
+        count, _ratio(steady), _ratio(fresh), median(cost for _, cost in steady), median(cost for _, cost in fresh)
+    )
+
+
+def _filter(number: int) -> str:
+    """Most are of one device, one in ten is of one kind of all devices of a site."""
+    site, device = divmod(number, 100)
+    return f"site/{site}/+/kind-{device}" if number % 10 == 0 else f"site/{site}/device-{device}/state"
+
+
+def _ratio(costs: list[tuple[float, float]]) -> float:
+    return median(among / alone for alone, among in costs)
+
+
+class _Line(ExitStack):
+    """One publisher and one subscriber at a server."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__()
+        self._pid = server.pid
+        self._subscriber = self.enter_context(connected(server.address, "line-sub"))
+        subscribe(self._subscriber, "bench/#")
+        self._publisher = self.enter_context(connected(server.address, "line-pub"))
+
+    def cost_s(self, topics: list[str]) -> float:
+        """Processor time of the server for one message, when they come in batches: as little else in it as can be."""
+        packets = [encode_publish(Version.V311, topic.encode(), bytes(PAYLOAD_BYTES)) for topic in topics]
+        before = Usage.of(self._pid)
+        for first in range(0, len(packets), BATCH):
+            batch = b"".join(packets[first : first + BATCH])
+            self._publisher.sendall(batch)
+            _receive(self._subscriber, len(batch))
+        return Usage.of(self._pid).since(before).cpu_s / len(topics)
+
+
+def _receive(subscriber: socket.socket, count: int) -> None:
+    try:
+        while count > 0:
+            data = subscriber.recv(count)
+            if not data:
+                raise BenchError("the server closed a connection")
+            count -= len(data)
+    except OSError as error:
+        raise BenchError(f"messages did not come: {error.strerror or error}") from None

@@ -1,0 +1,102 @@
+"""What RingMQ's front is to reach against other servers, and whether it did: mostly ratios taken in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from experiments.benchmarks.comparison import Result
+from experiments.benchmarks.crowd import FilterFigures, IdleFigures
+
+EGRESS_RATIOS: Final = {"qos0-1to10": 2.0, "qos0-1to1": 1.0, "qos1-1to1": 0.7}
+"""Against Mosquitto's egress at its limit."""
+AMQTT_RATIO: Final = 10.0
+P99_RATIO: Final = 1.5
+"""Of the latency at half of Mosquitto's limit, against Mosquitto's."""
+IDLE_BYTES: Final = 20_000
+CONNECT_S: Final = 0.005
+FILTERS_RATIO: Final = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One goal."""
+
+    what: str
+    value: float
+    goal: float
+    at_least: bool
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    """The spread of the repetitions, where there are several."""
+    note: str = ""
+
+    @property
+    def reached(self) -> bool:
+        return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+    def __str__(self) -> str:
+        spread = "" if self.low is None else f" ({self.low:.2f}-{self.high:.2f})"
+        sign = ">=" if self.at_least else "<="
+        said = "reached" if self.reached else "MISSED"
+        note = f"; {self.note}" if self.note else ""
+        return f"{said}: {self.what} {self.value:.3g}{self.unit}{spread}, goal {sign} {self.goal:g}{self.unit}{note}"
+
+
+def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
+    """Of RingMQ against each of the other servers that were measured."""
+    ours = results.get("ringmq")
+    if ours is None:
+        return []
+    verdicts = []
+    mosquitto, amqtt = results.get("mosquitto"), results.get("amqtt")
+    if mosquitto is not None and mosquitto.limits:
+        verdicts.append(_egress(f"{pattern} egress / Mosquitto's", ours, mosquitto, EGRESS_RATIOS[pattern]))
+    if mosquitto is not None and mosquitto.at_half:
+        verdicts.append(_p99(f"{pattern} p99 latency / Mosquitto's", ours, mosquitto))
+    if amqtt is not None and amqtt.limits:
+        verdicts.append(_egress(f"{pattern} egress / amqtt's", ours, amqtt, AMQTT_RATIO))
+    return verdicts
+
+
+def _egress(what: str, ours: Result, theirs: Result, goal: float) -> Verdict:
+    ratios = [our.egress_hz / their.egress_hz for our, their in zip(ours.limits, theirs.limits, strict=False)] or [0.0]
+    notes = [
+        text
+        for bound, text in (
+            (ours.lower_bound, "the load generator could do no more: RingMQ's limit is higher"),
+            (theirs.lower_bound, "the load generator could do no more: theirs is higher"),
+        )
+        if bound
+    ]
+    value = ours.limit_hz() / theirs.limit_hz()
+    return Verdict(what, value, goal, True, low=min(ratios), high=max(ratios), note=", ".join(notes))
+
+
+def _p99(what: str, ours: Result, theirs: Result) -> Verdict:
+    if not ours.at_half:
+        return Verdict(
+            what, float("inf"), P99_RATIO, False, note="RingMQ does not keep up at half of Mosquitto's limit"
+        )
+    pairs = zip(ours.at_half, theirs.at_half, strict=False)
+    ratios = [our.percentile_s(99) / their.percentile_s(99) for our, their in pairs]
+    value = ours.percentile_s(99) / theirs.percentile_s(99)
+    return Verdict(what, value, P99_RATIO, False, low=min(ratios), high=max(ratios))
+
+
+def of_idle(figures: IdleFigures) -> list[Verdict]:
+    many = f"{figures.clients} idle clients:"
+    return [
+        Verdict(f"{many} memory each", figures.bytes_each / 1000, IDLE_BYTES / 1000, False, " kB"),
+        Verdict(f"{many} a new one connects in", figures.connect_s * 1000, CONNECT_S * 1000, False, " ms"),
+    ]
+
+
+def of_filters(figures: FilterFigures) -> list[Verdict]:
+    many = f"{figures.filters} other filters: cost of a publication with / without,"
+    return [
+        Verdict(f"{many} known topics", figures.steady_ratio, FILTERS_RATIO, False),
+        Verdict(f"{many} new topics", figures.fresh_ratio, FILTERS_RATIO, False),
+    ]

@@ -1,0 +1,111 @@
+"""How the figures of a benchmark are shown: as tables with what was reached and what was missed, or as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from statistics import median
+from typing import Final
+
+import click
+
+from experiments.benchmarks.comparison import Result
+from experiments.benchmarks.figures import Figures
+from experiments.benchmarks.goals import Verdict
+
+MUCH_WAITING: Final = 0.1
+"""From here on the share that other processes had of the cores is worth a warning."""
+
+
+class Report:
+    """Shows figures as they come, on standard error where the output is to be JSON."""
+
+    def __init__(self, as_json: bool, verbose: bool) -> None:
+        self._as_json = as_json
+        self._verbose = verbose
+        self._figures: dict[str, object] = {}
+        self._verdicts: list[Verdict] = []
+
+    def say(self, text: str) -> None:
+        """To whom waits for it: on standard error, so that the output is the result alone."""
+        click.echo(text, err=True)
+
+    def measured(self, name: str, figures: Figures) -> None:
+        if self._verbose:
+            self.say(f"  {name:<10}{line(figures)}")
+
+    def add_pattern(self, pattern: str, results: Mapping[str, Result]) -> None:
+        self._figures[pattern] = {name: as_figures(result) for name, result in results.items()}
+        click.echo(table(pattern, results), err=self._as_json)
+        disturbed = median([one.waited for result in results.values() for one in result.limits] or [0.0])
+        if disturbed > MUCH_WAITING:
+            self.say(f"other processes had {disturbed:.0%} of the cores: only the ratios are worth something")
+
+    def add(self, name: str, figures: Mapping[str, float]) -> None:
+        self._figures[name] = figures
+        told = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
+        click.echo(f"{name}: {told}", err=self._as_json)
+
+    def judge(self, verdicts: Sequence[Verdict]) -> None:
+        self._verdicts += verdicts
+        for verdict in verdicts:
+            click.echo(str(verdict), err=self._as_json)
+
+    def end(self) -> None:
+        if self._as_json:
+            verdicts = [{**asdict(one), "reached": one.reached} for one in self._verdicts]
+            click.echo(json.dumps({**self._figures, "goals": verdicts}, indent=2))
+
+
+def line(figures: Figures) -> str:
+    """One measurement in one line."""
+    return (
+        f"{figures.offered_hz:>9.0f}/s: in {figures.ingress_hz:>8.0f} out {figures.egress_hz:>9.0f} "
+        f"{'keeps up' if figures.keeps_up else 'does not'} loss {figures.loss:.2%} "
+        f"p50 {figures.percentile_s(50) * 1000:.2f} p99 {figures.percentile_s(99) * 1000:.2f} ms "
+        f"cpu {figures.server_cpu:.0%} generator {figures.generator_cpu:.0%} "
+        f"waited {figures.server_waited:.0%} {figures.generator_waited:.0%} blocked {figures.blocked:.0%}"
+    )
+
+
+def table(pattern: str, results: Mapping[str, Result]) -> str:
+    """The results of one pattern: at the limit, then the latency at the same rate for all."""
+    heads = ("server", "ingress/s", "egress/s", "spread", "loss", "cpu", "gen.", "egress/cpu s", "p50 ms", "p99 ms")
+    form = "{:<12}{:>11}{:>12}{:>8}{:>8}{:>6}{:>6}{:>14}{:>9}{:>9}"
+    lines = [f"{pattern}", form.format(*heads)]
+    for name, result in results.items():
+        limits = result.limits
+        if not limits:
+            lines.append(f"{name:<12} never kept up")
+            continue
+        egress = [one.egress_hz for one in limits]
+        cells = (
+            f"{median(one.ingress_hz for one in limits):.0f}",
+            f"{'>=' if result.lower_bound else ''}{median(egress):.0f}",
+            f"{(max(egress) - min(egress)) / median(egress):.0%}",
+            f"{median(one.loss for one in limits):.2%}",
+            f"{median(one.server_cpu for one in limits):.0%}",
+            f"{median(one.generator_cpu for one in limits):.0%}",
+            f"{median(one.egress_per_cpu_s for one in limits):.0f}",
+            *(f"{result.percentile_s(percent) * 1000:.2f}" for percent in (50, 99)),
+        )
+        lines.append(form.format(name, *cells))
+    return "\n".join(lines)
+
+
+def as_figures(result: Result) -> dict[str, object]:
+    return {
+        "lower_bound": result.lower_bound,
+        "at_limit": [_plain(one) for one in result.limits],
+        "at_half": [_plain(one) for one in result.at_half],
+    }
+
+
+def _plain(figures: Figures) -> dict[str, object]:
+    told = {key: value for key, value in asdict(figures).items() if key != "latencies_s"}
+    for percent in (50, 90, 99, 99.9):
+        latency_s = figures.percentile_s(percent)
+        told[f"latency_p{percent:g}_s"] = None if math.isnan(latency_s) else latency_s
+    return told

@@ -1,0 +1,153 @@
+"""The servers that are compared: how each is started on a core and a port of its own, and how it ends.
+
+Knows their command lines and configuration, nothing of load.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from experiments.benchmarks.clients import Address, BenchError
+from experiments.ports import choose_ports
+
+READY_S: Final = 20.0
+STOP_S: Final = 10.0
+LOOK_S: Final = 0.02
+"""Between two looks whether a server is there."""
+
+MOSQUITTO: Final = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+persistence false
+log_dest none
+"""
+"""All else as it comes."""
+AMQTT: Final = """\
+listeners:
+  default:
+    type: tcp
+    bind: 127.0.0.1:{port}
+plugins:
+  amqtt.plugins.authentication.AnonymousAuthPlugin:
+    allow_anonymous: true
+"""
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], address: Address) -> None:
+        self.name = name
+        self.address = address
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def await_ready(self) -> None:
+        """Return when it accepts connections. Raises BenchError when it has ended, or takes too long."""
+        deadline = time.monotonic() + READY_S
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                socket.create_connection(self.address, timeout=1).close()
+                return
+            time.sleep(LOOK_S)
+        raise BenchError(f"{self.name} does not accept connections on port {self.address[1]}")
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _ringmq(port: int, folder: Path) -> Sequence[str]:
+    return sys.executable, "-m", "experiments.benchmarks.front_server", str(port)
+
+
+def _mosquitto(port: int, folder: Path) -> Sequence[str]:
+    return _mosquitto_binary() or "mosquitto", "-c", _written(folder / "mosquitto.conf", MOSQUITTO, port)
+
+
+def _amqtt(port: int, folder: Path) -> Sequence[str]:
+    return sys.executable, "-m", "amqtt.scripts.broker_script", "-c", _written(folder / "amqtt.yaml", AMQTT, port)
+
+
+def _written(file: Path, template: str, port: int) -> str:
+    file.write_text(template.format(port=port), encoding="ascii")
+    return str(file)
+
+
+def _mosquitto_binary() -> str | None:
+    """Debian puts it where only root looks."""
+    return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin")
+
+
+COMMANDS: Final[dict[str, Callable[[int, Path], Sequence[str]]]] = {
+    "ringmq": _ringmq,
+    "mosquitto": _mosquitto,
+    "amqtt": _amqtt,
+}
+
+
+def why_not(name: str) -> str | None:
+    """Why a server cannot be started here; None if it can."""
+    if name == "mosquitto" and _mosquitto_binary() is None:
+        return "mosquitto is not installed"
+    if name == "amqtt" and importlib.util.find_spec("amqtt") is None:
+        return "amqtt is not installed: it comes with the extra `amqtt`"
+    return None
+
+
+@contextlib.contextmanager
+def running(name: str, core: int) -> Iterator[Server]:
+    """The server, alone on a core for as long as the context lasts. Raises BenchError."""
+    port = choose_ports(0, 1)[0]
+    with TemporaryDirectory(prefix="ringmq-bench-") as folder:
+        command = COMMANDS[name](port, Path(folder))
+        try:
+            process = subprocess.Popen(  # noqa: S603  # our own command lines
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+        except OSError as error:
+            raise BenchError(f"cannot start {name}: {error.strerror}") from None
+        server = Server(name, process, ("127.0.0.1", port))
+        try:
+            os.sched_setaffinity(process.pid, {core})
+            server.await_ready()
+            yield server
+        finally:
+            server.stop()
+
+
+def cores() -> tuple[int, int]:
+    """One for the servers, one for the load. Raises BenchError if there are no two."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) < 2:
+        raise BenchError("a benchmark needs two cores: one for the server, one for the load")
+    return allowed[0], allowed[1]
+
+
+@contextlib.contextmanager
+def pinned(core: int) -> Iterator[None]:
+    """Keep this process on one core for as long as the context lasts."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

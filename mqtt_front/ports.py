@@ -1,0 +1,40 @@
+"""The door to the layer above: what a front tells of its clients, and what it waits for.
+
+Plain calls. A front that is all there is has `Alone` behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from mqtt_front.message import Message
+from mqtt_front.reasons import Reason
+
+Done = Callable[[Reason], None]
+
+
+class Ports(Protocol):
+    """What the layer above is told. Each `done` is to be called once, now or later."""
+
+    def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
+        """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
+
+    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """The first subscription of a client here to this filter: SUBACK waits for `done`."""
+
+    def filter_removed(self, topic_filter: str) -> None:
+        """The last subscription here to this filter has gone."""
+
+
+class Alone:
+    """The ports of a front that is all there is."""
+
+    def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
+        if done is not None:
+            done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
+
+    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+        done()
+
+    def filter_removed(self, topic_filter: str) -> None: ...

@@ -1,0 +1,80 @@
+"""`$SYS`: what a front tells of itself to the clients that subscribe to it, by the names that Mosquitto gave them.
+
+Owns the names, how often and which values are told anew. Its messages go to clients of this front alone: they are kept
+for later subscribers as retained ones are, but never reach the ports or the journal. No clock: `broker.now` is the time.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from mqtt_front.broker import Broker
+from mqtt_front.message import Message
+
+PREFIX: Final = "$SYS/broker/"
+
+
+class SysTopics:
+    """Call `refresh` now and then, at least as often as the interval: it does nothing before the next is due."""
+
+    def __init__(self, software: str, interval_s: float, now: float) -> None:
+        """`software` is what `version` says. An interval of 0 means never."""
+        self._software = software
+        self._interval_s = interval_s
+        self._started_at = now
+        self._due = now if interval_s else inf
+        self._told: dict[str, bytes] = {}
+        self._kept = 0
+        self._most_clients = 0
+
+    def refresh(self, broker: Broker) -> None:
+        """Tell the values that have changed, if it is time. The clients' outboxes are to be flushed after it."""
+        if broker.now < self._due:
+            return
+        self._due = broker.now + self._interval_s
+        for name, value in self.readings(broker).items():
+            payload = str(value).encode()
+            if self._told.get(name) != payload:
+                self._tell(broker, name, payload)
+
+    def _tell(self, broker: Broker, name: str, payload: bytes) -> None:
+        # QoS 0: nobody wants yesterday's numbers, so nothing waits for clients that are away.
+        message = Message(PREFIX + name, payload, retain=True)
+        known = name in self._told
+        self._told[name] = payload
+        self._kept += broker.retained.set(message) and not known
+        broker.distribute(message)
+
+    def readings(self, broker: Broker) -> dict[str, int | str]:
+        """All values as they are now."""
+        counters, routes = broker.counters, broker.router.statistics()
+        connected = inflight = queued = 0
+        for session in broker.sessions.values():
+            connected += session.line is not None
+            inflight += len(session.inflight)
+            queued += len(session.queue)
+        total = len(broker.sessions)
+        self._most_clients = max(self._most_clients, connected)
+        retained = len(broker.retained) - self._kept
+        return {
+            "version": self._software,
+            "uptime": f"{int(broker.now - self._started_at)} seconds",
+            "clients/total": total,
+            "clients/connected": connected,
+            "clients/disconnected": total - connected,
+            "clients/maximum": self._most_clients,
+            "clients/expired": counters.expired_sessions,
+            "messages/received": counters.messages_received,
+            "messages/sent": counters.messages_sent,
+            "messages/inflight": inflight,
+            "messages/stored": inflight + queued + retained,
+            "publish/messages/received": counters.publish_received,
+            "publish/messages/sent": counters.publish_sent,
+            "publish/messages/dropped": counters.publish_dropped,
+            "bytes/received": counters.bytes_received,
+            "bytes/sent": counters.bytes_sent,
+            "retained messages/count": retained,
+            "subscriptions/count": routes.subscriptions,
+            "shared_subscriptions/count": routes.shared_subscriptions,
+        }

@@ -1,0 +1,42 @@
+"""A small crowd at real fronts."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import pytest
+
+from experiments.benchmarks import crowd
+from experiments.benchmarks.clients import BenchError
+from experiments.benchmarks.servers import Server, running
+
+
+def test_idle_clients(ringmq: Server) -> None:
+    figures = crowd.idle(ringmq, 200)
+    assert figures.clients == 200
+    assert figures.bytes_each < 1 << 20
+    assert 0 < figures.connect_s < 10
+
+
+def test_filters(ringmq: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "MESSAGES", 200)
+    monkeypatch.setattr(crowd, "ROUNDS", 2)
+    with running("ringmq", min(os.sched_getaffinity(0))) as having:
+        figures = crowd.filters(ringmq, having, 2500)
+    assert figures.filters == 2500
+    for value in (figures.steady_ratio, figures.fresh_ratio, figures.steady_s, figures.fresh_s):
+        assert 0 < value < 1000
+
+
+def test_the_bound_of_open_files_comes_back() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with crowd.many_files(before[0] if before[0] + crowd.SPARE_FILES <= before[1] else 1):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] >= before[0]
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
+
+
+def test_too_many_clients_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (1000, 4000))
+    with pytest.raises(BenchError, match="ulimit"), crowd.many_files(4000):
+        pass

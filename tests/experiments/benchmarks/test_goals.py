@@ -1,0 +1,60 @@
+"""What is reached and what is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from experiments.benchmarks.comparison import Result
+from experiments.benchmarks.crowd import FilterFigures, IdleFigures
+from experiments.benchmarks.figures import Figures
+from experiments.benchmarks.goals import Verdict, of_filters, of_idle, of_pattern
+
+Make = Callable[..., Figures]
+
+
+def result(make: Make, egress: list[float], p99_s: list[float], lower_bound: bool = False) -> Result:
+    return Result([make(egress_hz=one) for one in egress], lower_bound, [make(latencies_s=(one,)) for one in p99_s])
+
+
+def test_ratios_to_mosquitto_and_amqtt(figures: Make) -> None:
+    results = {
+        "ringmq": result(figures, [900, 1000, 1100], [0.002, 0.002, 0.003]),
+        "mosquitto": result(figures, [450, 500, 500], [0.001, 0.001, 0.001]),
+        "amqtt": result(figures, [200, 200, 200], []),
+    }
+    egress, p99, amqtt = of_pattern("qos0-1to10", results)
+    assert (egress.value, egress.low, egress.high, egress.reached) == (2.0, 2.0, 2.2, True)
+    assert (p99.value, p99.low, p99.high, p99.reached) == (2.0, 2.0, 3.0, False)
+    assert (amqtt.value, amqtt.reached) == (5.0, False)
+    assert str(p99) == "MISSED: qos0-1to10 p99 latency / Mosquitto's 2 (2.00-3.00), goal <= 1.5"
+
+
+def test_the_goal_depends_on_the_pattern(figures: Make) -> None:
+    results = {"ringmq": result(figures, [800], []), "mosquitto": result(figures, [1000], [])}
+    reached = {name: of_pattern(name, results)[0].reached for name in ("qos0-1to10", "qos0-1to1", "qos1-1to1")}
+    assert reached == {"qos0-1to10": False, "qos0-1to1": False, "qos1-1to1": True}
+
+
+def test_without_others_nothing_is_compared(figures: Make) -> None:
+    assert of_pattern("qos0-1to1", {"ringmq": result(figures, [1], [1])}) == []
+    assert of_pattern("qos0-1to1", {"mosquitto": result(figures, [1], [1])}) == []
+
+
+def test_a_ringmq_that_never_keeps_up_has_missed_all(figures: Make) -> None:
+    verdicts = of_pattern("qos0-1to1", {"ringmq": Result(), "mosquitto": result(figures, [10], [1])})
+    assert [verdict.reached for verdict in verdicts] == [False, False]
+
+
+def test_a_lower_bound_is_said(figures: Make) -> None:
+    results = {"ringmq": result(figures, [10], [], lower_bound=True), "mosquitto": result(figures, [10], [])}
+    assert "RingMQ's limit is higher" in str(of_pattern("qos0-1to1", results)[0])
+
+
+def test_a_crowd() -> None:
+    assert [one.reached for one in of_idle(IdleFigures(10_000, 20_001.0, 0.004))] == [False, True]
+    assert [one.reached for one in of_filters(FilterFigures(100_000, 1.1, 1.3, 1e-6, 1e-5))] == [True, False]
+
+
+def test_at_the_goal_is_reached() -> None:
+    assert Verdict("a", 1.0, 1.0, at_least=True).reached
+    assert Verdict("a", 1.0, 1.0, at_least=False).reached

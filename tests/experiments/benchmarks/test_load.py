@@ -1,0 +1,50 @@
+"""The load generator against a real front, for moments: what it counts must add up."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+
+from experiments.benchmarks.clients import BenchError
+from experiments.benchmarks.load import Load
+from experiments.benchmarks.patterns import PATTERNS, Pattern
+from experiments.benchmarks.servers import Server, running
+
+SMALL = [
+    Pattern("fan-out", topics=2, publishers=2, subscribers=3, qos=0),
+    Pattern("pairs", topics=3, publishers=1, subscribers=1, qos=1),
+]
+
+
+@pytest.mark.parametrize("pattern", [*SMALL, PATTERNS["qos0-1to10"]], ids=lambda pattern: pattern.name)
+def test_a_low_rate_comes_through(ringmq: Server, pattern: Pattern) -> None:
+    with Load(ringmq.address, ringmq.pid, pattern) as load:
+        for _ in range(2):
+            figures = load.measure(1000, 0.05, 0.2)
+            assert figures.loss == 0
+            assert 0 < figures.ingress_hz < 10_000
+            assert 0 < figures.egress_hz < 10_000 * pattern.sp_ratio
+            assert figures.latencies_s
+            assert all(0 < latency_s < 60 for latency_s in figures.latencies_s)
+            assert list(figures.latencies_s) == sorted(figures.latencies_s)
+            for share in (figures.server_cpu, figures.generator_cpu, figures.waited, figures.blocked):
+                assert 0 <= share < 1.5
+
+
+@pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.name)
+def test_more_than_can_be_is_not_reached(ringmq: Server, pattern: Pattern) -> None:
+    with Load(ringmq.address, ringmq.pid, pattern) as load:
+        figures = load.measure(1e9, 0.0, 0.1)
+    assert not figures.offer_reached
+    assert not figures.keeps_up
+    assert figures.ingress_hz > 1000
+    assert not math.isnan(figures.percentile_s(99))
+
+
+def test_a_server_that_dies_is_told() -> None:
+    with running("ringmq", min(os.sched_getaffinity(0))) as server:
+        load = Load(server.address, server.pid, SMALL[0])
+    with load, pytest.raises(BenchError):
+        load.measure(1000, 0.05, 0.1)

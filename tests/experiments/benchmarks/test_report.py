@@ -1,0 +1,61 @@
+"""How figures are shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from experiments.benchmarks.comparison import Result
+from experiments.benchmarks.figures import Figures
+from experiments.benchmarks.goals import Verdict
+from experiments.benchmarks.report import Report, as_figures, line, table
+
+Make = Callable[..., Figures]
+
+
+def test_a_table_has_a_line_for_each_server(figures: Make) -> None:
+    found = Result([figures(egress_hz=hz) for hz in (9000, 10_000, 11_000)], False, [figures()])
+    lines = table("qos0-1to10", {"ringmq": found, "mosquitto": Result(), "amqtt": Result([figures()], True)}).split(
+        "\n"
+    )
+    assert lines[0] == "qos0-1to10"
+    assert lines[2].split() == ["ringmq", "1000", "10000", "20%", "0.00%", "50%", "50%", "20000", "51.00", "100.00"]
+    assert lines[3] == "mosquitto    never kept up"
+    assert ">=10000" in lines[4]
+
+
+def test_a_measurement_in_a_line(figures: Make) -> None:
+    assert "keeps up" in line(figures())
+    assert "does not" in line(figures(egress_hz=1.0))
+
+
+def test_figures_are_json(figures: Make) -> None:
+    told = json.loads(json.dumps(as_figures(Result([figures()], False, [figures(latencies_s=())])), allow_nan=False))
+    assert told["at_limit"][0]["latency_p50_s"] == 0.051
+    assert told["at_half"][0]["latency_p99_s"] is None
+
+
+def test_json_alone_is_the_output(figures: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(as_json=True, verbose=True)
+    report.measured("ringmq", figures())
+    report.add_pattern("qos0-1to1", {"ringmq": Result([figures()])})
+    report.add("idle", {"clients": 3})
+    report.judge([Verdict("a", 1.0, 2.0, at_least=True)])
+    report.end()
+    output = capsys.readouterr()
+    told = json.loads(output.out)
+    assert set(told) == {"qos0-1to1", "idle", "goals"}
+    assert told["goals"][0]["reached"] is False
+    assert "MISSED: a" in output.err
+
+
+def test_tables_are_the_output_without_json(figures: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    report = Report(as_json=False, verbose=False)
+    report.measured("ringmq", figures())
+    report.add_pattern("qos0-1to1", {"ringmq": Result([figures(server_waited=0.5)])})
+    report.end()
+    output = capsys.readouterr()
+    assert output.out.startswith("qos0-1to1")
+    assert output.err == "other processes had 50% of the cores: only the ratios are worth something\n"

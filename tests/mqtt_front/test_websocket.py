@@ -1,0 +1,274 @@
+"""Between socket and client: the opening, frames both ways, pings, and every way to close. Real clients have their own
+tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mqtt_front import websocket
+from mqtt_front.websocket import WebSocket
+from mqtt_front.websocket_frames import Opcode, frame_head, unmask
+
+REQUEST = (
+    b"GET /mqtt HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Version: 13\r\n\r\n"
+)
+CLOSE = b"\x88\x02\x03\xe8"
+
+
+def frame(payload: bytes, opcode: int = Opcode.BINARY) -> bytes:
+    mask = b"mask"
+    return bytes((0x80 | opcode, 0x80 | len(payload))) + mask + unmask(payload, mask)
+
+
+class Socket(asyncio.Transport):
+    """What asyncio would give."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "socket": object()})
+        self.sent = b""
+        self.closed = self.aborted = self.paused = False
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.sent += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.limits = high, low
+
+    def get_write_buffer_size(self) -> int:
+        return 7
+
+    def take(self) -> bytes:
+        sent, self.sent = self.sent, b""
+        return sent
+
+
+class Client(asyncio.Protocol):
+    """The protocol behind; `transport` is the WebSocket."""
+
+    def __init__(self) -> None:
+        self.received: list[bytes] = []
+        self.events: list[str] = []
+        self.transport: WebSocket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, WebSocket)
+        self.transport = transport
+        self.events.append("made")
+
+    def data_received(self, data: bytes) -> None:
+        self.received.append(data)
+
+    def pause_writing(self) -> None:
+        self.events.append("pause")
+
+    def resume_writing(self) -> None:
+        self.events.append("resume")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.events.append("lost")
+
+
+class Side:
+    """One connection with both its sides."""
+
+    def __init__(self, opened: bool = True) -> None:
+        self.socket, self.client, self.faults = Socket(), Client(), list[str]()
+        self.between = WebSocket(self.client, self.faults.append)
+        self.between.connection_made(self.socket)
+        if opened:
+            self.feed(REQUEST)
+            assert self.socket.take().startswith(b"HTTP/1.1 101 ")
+
+    def feed(self, *data: bytes) -> None:
+        self.between.data_received(b"".join(data))
+
+
+def test_the_client_is_told_before_the_request() -> None:
+    """So that its deadline and the number of connections count from there."""
+    side = Side(opened=False)
+    assert side.client.events == ["made"]
+    assert side.client.transport is side.between
+    side.feed(REQUEST[:50])
+    assert side.socket.sent == b""
+    side.feed(REQUEST[50:], frame(b"first"))
+    assert side.socket.sent.startswith(b"HTTP/1.1 101 ")
+    assert side.client.received == [b"first"]
+
+
+def test_a_request_that_is_refused() -> None:
+    side = Side(opened=False)
+    side.feed(REQUEST.replace(b"mqtt\r\n", b"chat\r\n"), frame(b"never read"))
+    assert side.socket.sent.startswith(b"HTTP/1.1 400 ")
+    assert side.socket.closed
+    assert side.client.received == []
+    assert side.faults == ["the client is to offer the subprotocol mqtt"]
+
+
+def test_what_comes_at_once_goes_on_at_once() -> None:
+    """Packets need not begin and end with frames [MQTT-6.0.0-2]."""
+    side = Side()
+    side.feed(frame(b"one "), frame(b"pack"), frame(b"et, and more")[:14])
+    assert side.client.received == [b"one packet, and "]
+    side.feed(frame(b"et, and more")[14:])
+    assert side.client.received[1:] == [b"more"]
+
+
+def test_a_write_is_a_binary_frame() -> None:
+    side = Side()
+    for size in (1, 125, 126, 70_000):
+        side.client.transport.write(b"x" * size)
+        assert side.socket.take() == frame_head(Opcode.BINARY, size) + b"x" * size
+    side.client.transport.writelines([b"ab", b"cd"])
+    assert side.socket.take() == b"\x82\x04abcd"
+    side.client.transport.write(b"")
+    assert side.socket.take() == b""
+
+
+def test_a_ping_is_answered() -> None:
+    side = Side()
+    side.feed(frame(b"are you there", Opcode.PING))
+    assert side.socket.take() == b"\x8a\x0dare you there"
+    assert side.client.received == []
+
+
+def test_who_does_not_read_is_owed_one_pong() -> None:
+    side = Side()
+    side.between.pause_writing()
+    side.feed(frame(b"1", Opcode.PING), frame(b"2", Opcode.PING))
+    side.feed(frame(b"3", Opcode.PING))
+    assert side.socket.take() == b""
+    side.between.resume_writing()
+    assert side.socket.take() == b"\x8a\x013"
+    assert side.client.events == ["made", "pause", "resume"]
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(frame(b"text", Opcode.TEXT), 1003), (b"\x82\x01x", 1002), (frame(b"\x03\xe8\xff", Opcode.CLOSE), 1007)],
+)
+def test_a_client_that_breaks_the_rules_is_closed(data: bytes, code: int) -> None:
+    """[MQTT-6.0.0-1], and with all that was right before it."""
+    side = Side()
+    side.feed(frame(b"right"), data)
+    assert side.client.received == [b"right"]
+    assert side.socket.take() == b"\x88\x02" + code.to_bytes(2, "big")
+    assert side.socket.closed
+    assert len(side.faults) == 1
+    side.feed(frame(b"more"))
+    side.client.transport.write(b"more")
+    assert side.client.received == [b"right"]
+    assert len(side.faults) == 1
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x03\xe8", b"\x0f\xa0bye"])
+def test_the_client_closes(payload: bytes) -> None:
+    side = Side()
+    side.feed(frame(b"last"), frame(payload, Opcode.CLOSE), frame(b"too late"))
+    assert side.client.received == [b"last"]
+    assert side.socket.take() == bytes((0x88, len(payload[:2]))) + payload[:2]
+    assert side.socket.closed
+    assert side.between.is_closing()
+    assert side.faults == []
+    side.between.connection_lost(None)
+    assert side.client.events == ["made", "lost"]
+
+
+async def test_the_server_closes() -> None:
+    side = Side()
+    side.client.transport.write(b"bye")
+    side.client.transport.pause_reading()
+    side.client.transport.close()
+    side.client.transport.close()
+    assert side.socket.take() == b"\x82\x03bye" + CLOSE
+    assert side.between.is_closing()
+    assert not side.socket.paused, "the answer would never be seen"
+    side.client.transport.write(b"more")
+    side.feed(frame(b"not heard any more"), frame(b"", Opcode.PING))
+    assert (side.client.received, side.socket.sent, side.socket.closed) == ([], b"", False)
+    side.feed(frame(b"\x03\xe8", Opcode.CLOSE))
+    assert (side.socket.sent, side.socket.closed, side.socket.aborted) == (b"", True, False)
+    side.between.connection_lost(None)
+
+
+async def test_who_does_not_answer_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(websocket, "CLOSE_S", 0.0)
+    side = Side()
+    side.client.transport.close()
+    await until(lambda: side.socket.aborted)
+
+
+async def test_nobody_is_cut_off_who_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "CLOSE_S", 0.0)
+    side = Side()
+    side.client.transport.close()
+    side.between.connection_lost(None)
+    passed = asyncio.Event()
+    asyncio.get_running_loop().call_later(0, passed.set)
+    await passed.wait()
+    await asyncio.sleep(0)
+    assert not side.socket.aborted
+
+
+def test_the_server_closes_before_the_request() -> None:
+    side = Side(opened=False)
+    side.feed(REQUEST[:50])
+    side.client.transport.write(b"there is no frame to put this in")
+    side.client.transport.close()
+    assert (side.socket.sent, side.socket.closed) == (b"", True)
+    side.feed(REQUEST[50:])
+    assert side.socket.sent == b""
+
+
+def test_an_end_without_a_word() -> None:
+    side = Side()
+    side.client.transport.abort()
+    assert side.socket.aborted
+    assert side.between.is_closing()
+    side.feed(frame(b"more"))
+    assert side.client.received == []
+    side.between.connection_lost(ConnectionResetError())
+    assert side.client.events == ["made", "lost"]
+
+
+def test_the_rest_is_the_sockets() -> None:
+    side = Side()
+    transport = side.client.transport
+    transport.set_write_buffer_limits(high=10)
+    assert side.socket.limits == (10, None)
+    assert transport.get_write_buffer_size() == 7
+    transport.pause_reading()
+    assert side.socket.paused
+    transport.resume_reading()
+    assert not side.socket.paused
+    assert transport.get_extra_info("peername") == ("127.0.0.1", 1)
+    assert transport.get_extra_info("socket") is None, "nobody is to write past the frames"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0)
