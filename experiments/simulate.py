@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from math import isnan
 from typing import Final
 
 import click
@@ -32,6 +33,16 @@ STEPS: Final = 1000
 
 Figures = dict[str, object]
 Row = tuple[str, object]
+
+
+class Number(click.FloatRange):
+    """A number in a range; "nan", which is in none, is refused too."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if isnan(number):
+            self.fail("that is not a number", param, ctx)
+        return number
 
 
 class Report:
@@ -116,7 +127,9 @@ def simulate() -> None:
 
 @simulate.command()
 @_options(100_000)
-@click.option("--lookups", type=click.IntRange(1), help="Lookups a table.  [default: 200000, 100000 above 10^5 nodes]")
+@click.option(
+    "--lookups", type=click.IntRange(1, 10_000_000), help="Lookups a table.  [default: 200000, 100000 above 10^5 nodes]"
+)
 @click.option("--leaf-set", type=click.IntRange(4, 64), default=2 * HALF, show_default=True, help="Members.")
 @click.option("--joined", is_flag=True, help="Also over tables that the join protocol has built.")
 def hops(nodes: int, seed: int, as_json: bool, lookups: int | None, leaf_set: int, joined: bool) -> None:
@@ -194,9 +207,11 @@ def _storm(seed: int) -> StormFigures | str:
 @simulate.command()
 @_options(10_000)
 @_timing_option
-@click.option("--fraction", type=click.FloatRange(0, 0.9), default=0.3, show_default=True, help="Of the peers die.")
-@click.option("--unrepaired", type=click.FloatRange(0, 0.9), default=0.1, show_default=True, help="For the detours.")
-@click.option("--lookups", type=click.IntRange(1), default=50_000, show_default=True, help="For the detours.")
+@click.option("--fraction", type=Number(0, 0.9), default=0.3, show_default=True, help="Of the peers die.")
+@click.option("--unrepaired", type=Number(0, 0.9), default=0.1, show_default=True, help="For the detours.")
+@click.option(
+    "--lookups", type=click.IntRange(1, 10_000_000), default=50_000, show_default=True, help="For the detours."
+)
 def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unrepaired: float, lookups: int) -> None:
     """A share of the peers dies at one moment, silently."""
     report = Report(as_json)
@@ -239,7 +254,7 @@ def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> 
 
 @simulate.command("churn")
 @_options(1000)
-@click.option("--hours", type=click.FloatRange(0), default=4.0, show_default=True, help="Virtual time.")
+@click.option("--hours", type=Number(0, 10_000), default=4.0, show_default=True, help="Virtual time.")
 @click.option(
     "--lan-hours",
     type=click.FloatRange(0),
@@ -257,7 +272,7 @@ def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> 
 )
 @click.option(
     "--loss",
-    type=click.FloatRange(0, 0.5),
+    type=Number(0, 0.5),
     default=0.05,
     show_default=True,
     help="Share of time in which a direction loses everything.",

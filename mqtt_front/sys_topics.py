@@ -1,7 +1,7 @@
 """`$SYS`: what a front tells of itself to the clients that subscribe to it, by the names that Mosquitto gave them.
 
 Owns the names, how often and which values are told anew. Its messages go to clients of this front alone: they are kept
-for later subscribers as retained ones are, but never reach the ports or the journal. No clock: `broker.now` is the time.
+for later subscribers as retained ones are, but never reach the ports or the journal. The time is `broker.now`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SysTopics:
         self._started_at = now
         self._due = now if interval_s else inf
         self._told: dict[str, bytes] = {}
-        self._kept = 0
+        self._kept: set[str] = set()
         self._most_clients = 0
 
     def refresh(self, broker: Broker) -> None:
@@ -41,9 +41,9 @@ class SysTopics:
     def _tell(self, broker: Broker, name: str, payload: bytes) -> None:
         # QoS 0: nobody wants yesterday's numbers, so nothing waits for clients that are away.
         message = Message(PREFIX + name, payload, retain=True)
-        known = name in self._told
         self._told[name] = payload
-        self._kept += broker.retained.set(message) and not known
+        if broker.retained.set(message):
+            self._kept.add(name)
         broker.distribute(message)
 
     def readings(self, broker: Broker) -> dict[str, int | str]:
@@ -56,7 +56,7 @@ class SysTopics:
             queued += len(session.queue)
         total = len(broker.sessions)
         self._most_clients = max(self._most_clients, connected)
-        retained = len(broker.retained) - self._kept
+        retained = len(broker.retained) - len(self._kept)
         return {
             "version": self._software,
             "uptime": f"{int(broker.now - self._started_at)} seconds",

@@ -16,6 +16,7 @@ KEY: Final = "PRIVATE KEY-----"
 _FAULTS: Final = {
     "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
     "KEY_TYPE_MISMATCH": "the key does not belong to the certificate",
+    "NO_CERTIFICATE_ASSIGNED": "the key does not belong to the certificate",
     "EE_KEY_TOO_SMALL": "the key is too short to be safe",
     "CA_KEY_TOO_SMALL": "the key of its CA is too short to be safe",
     "CA_MD_TOO_WEAK": "its signature is of a kind that is not safe",
@@ -29,9 +30,11 @@ class TlsError(FrontError):
 def server_context(
     certificate: Path, key: Path, client_ca: Path | None = None, *, demand_certificate: bool = True
 ) -> ssl.SSLContext:
-    """What a listener needs to speak TLS, 1.2 or newer. `certificate` holds the chain, the server's own first; it and `key`
-    are in PEM, and may be one file. With `client_ca`, clients prove themselves by certificates of that CA: all of them, or
-    with `demand_certificate=False` those that have one. Raises TlsError.
+    """What a listener needs to speak TLS, 1.2 or newer. Raises TlsError.
+
+    `certificate` holds the chain, the server's own first; it and `key` are in PEM, and may be one file. With
+    `client_ca`, clients prove themselves by certificates of that CA: all of them, or with `demand_certificate=False`
+    those that have one.
     """
     _expect(certificate, CERTIFICATE, "certificate")
     _expect(key, KEY, "private key")

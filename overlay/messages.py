@@ -19,7 +19,8 @@ MAX_LEAVES: Final = 64
 MAX_ROWS: Final = 16 * DIGITS
 MAX_HOST: Final = 255
 
-Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST)]
+Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST, pattern=r"^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$")]
+"""A name or an address of either kind. Strangers choose it, and it is dialled, logged and shown."""
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Hops = Annotated[int, Meta(ge=0, le=MAX_HOPS)]

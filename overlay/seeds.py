@@ -26,6 +26,12 @@ REUNION: Final = 6.0
 """How often a seed is asked by a peer that is part of a ring, in reunion_s."""
 
 
+NOBODY: Final = (
+    "none of the seeds is part of a ring yet; one is founded by a peer without seeds,"
+    " or by the one whose own address stands first in its list"
+)
+
+
 class Guest(Protocol):
     """Whom the seeds are for."""
 
@@ -116,3 +122,5 @@ class Seeds:
             if self._founder and not lately and not self._guest.active:
                 self._guest.found()
                 return
+            if not self._guest.active and not lately:
+                self._notices.warn("no_ring_found", "seeds", NOBODY)

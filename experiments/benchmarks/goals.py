@@ -63,16 +63,13 @@ def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
 
 def _egress(what: str, ours: Result, theirs: Result, goal: float) -> Verdict:
     ratios = [our.egress_hz / their.egress_hz for our, their in zip(ours.limits, theirs.limits, strict=False)] or [0.0]
-    notes = [
-        text
-        for bound, text in (
-            (ours.lower_bound, "the load generator could do no more: RingMQ's limit is higher"),
-            (theirs.lower_bound, "the load generator could do no more: theirs is higher"),
-        )
-        if bound
-    ]
+    note = ""
+    if ours.lower_bound and theirs.lower_bound:
+        note = "the load generator could do no more for either of them: the limits of both are higher"
+    elif ours.lower_bound or theirs.lower_bound:
+        note = f"the load generator could do no more: {'RingMQ' if ours.lower_bound else 'the other'}'s limit is higher"
     value = ours.limit_hz() / theirs.limit_hz()
-    return Verdict(what, value, goal, True, low=min(ratios), high=max(ratios), note=", ".join(notes))
+    return Verdict(what, value, goal, True, low=min(ratios), high=max(ratios), note=note)
 
 
 def _p99(what: str, ours: Result, theirs: Result) -> Verdict:

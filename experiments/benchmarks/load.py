@@ -30,7 +30,7 @@ LOOK_S: Final = 0.001
 packet as it comes, on another core: on one machine Mosquitto then does half of what it can. Probes are read at once."""
 PROBES_HZ: Final = 1000.0
 """Messages of the pair that takes the latency."""
-QUIET_S: Final = 0.3
+QUIET_S: Final = 1.0
 """When nothing has come for so long, nothing more will."""
 MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
 """Of one publisher with QoS 1, on the average: its ids come again after twice as many."""

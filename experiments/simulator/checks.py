@@ -132,7 +132,7 @@ class Checks:
                 del lopsided[pair]
 
     def end_of_grace(self, now: float) -> None:
-        """To be called as time passes: each asymmetry, in the order of their time, is looked at when its time is over."""
+        """To be called as time passes: looks at each asymmetry, in the order of their time, when it is over."""
         while self._lopsided:
             pair, until = next(iter(self._lopsided.items()))
             if until > now:

@@ -107,7 +107,7 @@ class World:
         self.timing = timing
         self.random = Random(seed)
         self.network = Network(weather or Weather(), Random(self.random.getrandbits(64)))
-        self.checks = Checks(strict, timing.stabilise_s)
+        self.checks = Checks(strict, 2 * timing.stabilise_s)
         self.half = half
         self.now = 0.0
         self.steps = 0

@@ -5,7 +5,6 @@ tests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,6 +32,7 @@ class Socket(asyncio.Transport):
         super().__init__({"peername": ("127.0.0.1", 1), "socket": object()})
         self.sent = b""
         self.closed = self.aborted = self.paused = False
+        self.cut_off = asyncio.Event()
 
     def write(self, data: Any) -> None:
         assert not self.closed
@@ -43,6 +43,7 @@ class Socket(asyncio.Transport):
 
     def abort(self) -> None:
         self.closed = self.aborted = True
+        self.cut_off.set()
 
     def is_closing(self) -> bool:
         return self.closed
@@ -218,7 +219,8 @@ async def test_who_does_not_answer_is_cut_off(
     monkeypatch.setattr(websocket, "CLOSE_S", 0.0)
     side = Side()
     side.client.transport.close()
-    await until(lambda: side.socket.aborted)
+    async with asyncio.timeout(5):
+        await side.socket.cut_off.wait()
 
 
 async def test_nobody_is_cut_off_who_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,9 +268,3 @@ def test_the_rest_is_the_sockets() -> None:
     assert not side.socket.paused
     assert transport.get_extra_info("peername") == ("127.0.0.1", 1)
     assert transport.get_extra_info("socket") is None, "nobody is to write past the frames"
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0)

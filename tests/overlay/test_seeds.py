@@ -404,3 +404,17 @@ async def test_one_that_is_in_no_ring_is_not_joined(start, free_port) -> None:
     with pytest.raises(OverlayError, match=rf"^no member of ring 'ringmq' after 0\.3 s; seeds: {show(lost.address)}$"):
         await node.wait_active(0.3)
     assert node.ring.calls == []
+
+
+def test_who_waits_for_others_that_wait_says_so(virtually) -> None:
+    async def story(loop) -> None:
+        guest = Guest({ONE: hello_of(1, active=False)})
+        seeds = seeds_of(guest, ONE)
+        with capture_logs() as lines:
+            seeds.start()
+            await loop.moment(20.0)
+        assert not guest.founded_at
+        assert [line["event"] for line in lines] == ["no_ring_found"]
+        await seeds.stop()
+
+    virtually(story)

@@ -17,7 +17,7 @@ from overlay.wire import Codec, decode, encode, one_line
 
 ids = st.integers(0, SPACE - 1).map(Id)
 counts = st.integers(0, (1 << 63) - 1)
-hosts = st.text(min_size=1, max_size=20)
+hosts = st.from_regex(r"[0-9A-Za-z][0-9A-Za-z.:_%-]{0,19}", fullmatch=True) | st.just("::1")
 peers = st.builds(Peer, ids, hosts, st.integers(1, 65535), counts)
 many = st.lists(peers, max_size=4).map(tuple)
 bodies = st.one_of(st.binary(max_size=50), st.builds(messages.Join, rows=many))
@@ -84,6 +84,9 @@ HOSTILE = {
     "port 0": msgspec.msgpack.encode([2, [[b"x" * 16, "h", 0, 0]]]),
     "negative boot": msgspec.msgpack.encode([2, [[b"x" * 16, "h", 1, -1]]]),
     "no host": msgspec.msgpack.encode([2, [[b"x" * 16, "", 1, 0]]]),
+    "a line break in a host": msgspec.msgpack.encode([2, [[b"x" * 16, "edge\nforged", 1, 0]]]),
+    "a NUL in a host": msgspec.msgpack.encode([2, [[b"x" * 16, "a\0b", 1, 0]]]),
+    "a path for a host": msgspec.msgpack.encode([2, [[b"x" * 16, "../..", 1, 0]]]),
     "broken UTF-8": msgspec.msgpack.encode([2, [[b"x" * 16, "aa", 1, 0]]]).replace(b"aa", b"\xff\xfe"),
     "too many": encode(Probe((A_PEER,) * 65)),
 }

@@ -20,6 +20,10 @@ timing = "wan"
 delay = "1-10ms"
 delay_seed = 7
 discovery = false
+mqtt = "127.0.0.1:1883"
+passwords = "etc/passwords"
+acl = "etc/acl"
+anonymous = false
 log_level = "debug"
 log_json = true
 """
@@ -47,6 +51,10 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         delay=(0.001, 0.010),
         delay_seed=7,
         discovery=False,
+        mqtt=("127.0.0.1", 1883),
+        passwords=Path("etc/passwords"),
+        acl=Path("etc/acl"),
+        anonymous=False,
         log_level="debug",
         log_json=True,
     )
@@ -121,7 +129,7 @@ def test_a_wrong_value_in_the_file_names_the_file(tmp_path: Path) -> None:
     [
         ("delay-seed", "did you mean delay_seed?"),
         ("log_lvel", "did you mean log_level?"),
-        ("mqtt", "there are overlay, "),
+        ("websocket", "there are overlay, "),
     ],
 )
 def test_an_unknown_key_is_an_error(tmp_path: Path, key: str, hint: str) -> None:

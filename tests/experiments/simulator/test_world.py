@@ -222,7 +222,7 @@ def test_a_live_peer_struck_off_for_good_is_a_lasting_asymmetry(monkeypatch: pyt
     world.run(1.0 + LAN.stabilise_s)
     world.crash(nodes[20])
     with pytest.raises(InvariantBrokenError, match=f"not symmetric: {victim.peer} has {forgetful.peer}"):
-        world.run(world.now + LAN.stabilise_s)
+        world.run(world.now + 2 * LAN.stabilise_s)
 
 
 def test_a_peer_that_never_finds_the_dead_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
