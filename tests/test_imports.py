@@ -38,7 +38,12 @@ SHELLS = {
 }
 """The modules of the overlay that do I/O, or know the clock or chance. All others there think, and do nothing else."""
 
-CORES_ELSEWHERE = {"peer.application"}
+CORES_ELSEWHERE = {
+    "mqtt_front.sys_topics",
+    "mqtt_front.websocket_frames",
+    "mqtt_front.websocket_upgrade",
+    "peer.application",
+}
 """Modules of other rooms that only think. A new one is to be added here."""
 
 CORE_MUST_NOT_KNOW = {

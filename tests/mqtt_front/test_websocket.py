@@ -5,11 +5,15 @@ tests.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from mqtt_front import websocket
+from mqtt_front.config import FrontConfig
+from mqtt_front.front import Front, Listen
 from mqtt_front.websocket import WebSocket
 from mqtt_front.websocket_frames import Opcode, frame_head, unmask
 
@@ -268,3 +272,89 @@ def test_the_rest_is_the_sockets() -> None:
     assert not side.socket.paused
     assert transport.get_extra_info("peername") == ("127.0.0.1", 1)
     assert transport.get_extra_info("socket") is None, "nobody is to write past the frames"
+
+
+# Behind a listener of a front
+
+CONNECT = b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01c"
+CONNACK = b"\x20\x02\0\0"
+SUBSCRIBE = b"\x82\x06\0\x01\0\x01a\0"
+SUBACK = b"\x90\x03\0\x01\0"
+PUBLISH = b"\x30\x04\0\x01a!"
+DEADLINE_S = 10.0
+
+
+class Dialled(NamedTuple):
+    """A client's end of a real connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def read(self, size: int) -> bytes:
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.reader.readexactly(size)
+
+    async def rest(self) -> bytes:
+        """All until the server closes."""
+        async with asyncio.timeout(DEADLINE_S):
+            return await self.reader.read()
+
+
+@pytest_asyncio.fixture
+async def front() -> AsyncIterator[Front]:
+    front = Front(FrontConfig(sys_interval_s=0))
+    yield front
+    await front.stop()
+
+
+@pytest_asyncio.fixture
+async def dialled(front: Front) -> AsyncIterator[Dialled]:
+    address = await front.listen(Listen(host="127.0.0.1", port=0, websocket=True))
+    reader, writer = await asyncio.open_connection(*address)
+    yield Dialled(reader, writer)
+    writer.transport.abort()
+
+
+async def test_what_is_written_in_one_turn_is_one_frame(dialled: Dialled) -> None:
+    dialled.writer.write(REQUEST + frame(CONNECT))
+    async with asyncio.timeout(DEADLINE_S):
+        assert (await dialled.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+    assert await dialled.read(6) == b"\x82\x04" + CONNACK
+    dialled.writer.write(frame(SUBSCRIBE[:3]) + frame(SUBSCRIBE[3:] + PUBLISH + PUBLISH))
+    expected = SUBACK + PUBLISH + PUBLISH
+    assert await dialled.read(2 + len(expected)) == bytes((0x82, len(expected))) + expected
+
+
+async def test_a_client_that_leaves_gets_a_close(front: Front, dialled: Dialled) -> None:
+    dialled.writer.write(REQUEST + frame(CONNECT + b"\xe0\0"))
+    async with asyncio.timeout(DEADLINE_S):
+        await dialled.reader.readuntil(b"\r\n\r\n")
+    assert await dialled.read(10) == b"\x82\x04" + CONNACK + CLOSE
+    dialled.writer.write(frame(b"\x03\xe8", Opcode.CLOSE))
+    assert await dialled.rest() == b""
+    assert front.broker.counters.protocol_errors == 0
+
+
+async def test_a_request_that_does_not_come_in_time(front: Front, dialled: Dialled) -> None:
+    dialled.writer.write(REQUEST[:-2])
+    async with asyncio.timeout(DEADLINE_S):
+        while not any(_has_read(client.transport) for client in front.clients.values()):  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    late = front.clock() + front.config.connect_timeout_s + 1
+    front.clock = lambda: late
+    front._sweep()
+    assert await dialled.rest() == b""
+    assert not front.clients
+
+
+def _has_read(transport: asyncio.Transport | None) -> bool:
+    assert isinstance(transport, WebSocket)
+    return len(transport._upgrade._buffer) == len(REQUEST) - 2
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", REQUEST + frame(b"", Opcode.TEXT)])
+async def test_who_breaks_the_rules_is_counted(front: Front, dialled: Dialled, data: bytes) -> None:
+    dialled.writer.write(data)
+    assert (await dialled.rest()).startswith(b"HTTP/1.1 ")
+    assert front.broker.counters.protocol_errors == 1
+    assert not front.clients
