@@ -9,6 +9,8 @@ import pytest
 
 from mqtt_front.acl import NO_RIGHTS
 from mqtt_front.config import FrontConfig
+from mqtt_front.front import Front
+from mqtt_front.packets import Subscription
 from mqtt_front.sys_topics import PREFIX, SysTopics
 
 World = Any
@@ -76,6 +78,13 @@ def test_they_are_retained_and_told_with_qos_0(world: World, topics: SysTopics) 
     late.subscribe(PREFIX + "version", qos=2)
     message = late.message()
     assert (message.qos, message.retain, message.payload) == (0, True, b"ringmq version 1.2.3")
+
+
+def test_who_asks_for_it_sees_that_they_are_retained(world: World, topics: SysTopics) -> None:
+    client = world.connect()
+    client.subscribe(Subscription(PREFIX + "version", 0, retain_as_published=True))
+    topics.refresh(world.broker)
+    assert client.message().retain
 
 
 def test_only_what_has_changed_is_told_and_not_too_often(world: World, topics: SysTopics) -> None:
@@ -199,3 +208,17 @@ def test_where_there_is_no_room_they_are_told_but_not_kept(make_world: type[Worl
     world.pass_time(10)
     topics.refresh(world.broker)
     assert topics.readings(world.broker)["retained messages/count"] == 0
+
+
+async def test_a_front_tells_when_it_sweeps() -> None:
+    front = Front(FrontConfig(sys_interval_s=10))
+    try:
+        kept = front.broker.retained.matching(f"{PREFIX}uptime", 0)
+        assert [message.payload for message in kept] == [b"0 seconds"]
+        later = front.clock() + 10
+        front.clock = lambda: later
+        front._sweep()
+        kept = front.broker.retained.matching(f"{PREFIX}uptime", 0)
+        assert [message.payload for message in kept] == [b"10 seconds"]
+    finally:
+        await front.stop()

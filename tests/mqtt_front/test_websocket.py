@@ -181,9 +181,11 @@ def test_a_client_that_breaks_the_rules_is_closed(data: bytes, code: int) -> Non
     assert side.socket.take() == b"\x88\x02" + code.to_bytes(2, "big")
     assert side.socket.closed
     assert len(side.faults) == 1
-    side.feed(frame(b"more"))
+    side.feed(frame(b"more"), data)
+    side.feed(data)
     side.client.transport.write(b"more")
     assert side.client.received == [b"right"]
+    assert side.socket.sent == b""
     assert len(side.faults) == 1
 
 

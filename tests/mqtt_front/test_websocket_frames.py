@@ -173,6 +173,12 @@ frames = st.builds(
 chunks = st.lists(st.integers(0, 60), max_size=40)
 
 
+def test_byte_by_byte() -> None:
+    data = frame(2, b"ab" * 100, fin=False) + frame(9, b"there?") + frame(0, b"c") + frame(8, b"\x03\xe8bye")
+    expected = [b"ab" * 100, Ping(b"there?"), b"c", Close(1000)]
+    assert events_of(data, [1] * len(data)) == (expected, None)
+
+
 @given(st.lists(frames, max_size=8).map(b"".join), chunks)
 def test_any_chunking_gives_the_same(data: bytes, sizes: list[int]) -> None:
     assert events_of(data, sizes) == events_of(data, [])

@@ -7,9 +7,8 @@ import signal
 import subprocess
 import threading
 
-import pytest
-
 from tests.mqtt_front.real_clients.listeners import HOST, WITHIN_S, Got, Inbox, Reach
+from tests.mqtt_front.real_clients.missing import cannot
 
 MARK = "got"
 """Begins the lines that are messages; the others are about the connection."""
@@ -21,7 +20,7 @@ class Mosquitto:
     def __init__(self, reach: Reach, will: Got | None = None) -> None:
         for command in ("mosquitto_pub", "mosquitto_sub"):
             if shutil.which(command) is None:
-                pytest.fail(f"{command} is not installed; on Debian: apt-get install mosquitto-clients", pytrace=False)
+                cannot(f"{command} is not installed; on Debian: apt-get install mosquitto-clients")
         self._options = ["-h", HOST, "-p", str(reach.port), "-V", "mqttv5" if reach.is_v5 else "mqttv311"]
         for option, file in (("--cafile", reach.ca), ("--cert", reach.certificate), ("--key", reach.key)):
             if file is not None:

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from tests.mqtt_front.real_clients.listeners import HOST, WITHIN_S, Got, Inbox, Reach
+from tests.mqtt_front.real_clients.missing import cannot
 
 VERSION = "5.16.0"
 WITHOUT = "RINGMQ_WITHOUT_MQTTJS"
@@ -65,7 +66,7 @@ def _install(cache: Path, folder: Path) -> None:
 
 
 def _cannot(why: str) -> None:
-    pytest.fail(f"mqtt.js cannot be had: {why}\nTo leave its tests out, set {WITHOUT}=1.", pytrace=False)
+    cannot(f"mqtt.js cannot be had: {why}; to leave its tests out, set {WITHOUT}=1")
 
 
 class Node:
