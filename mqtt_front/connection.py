@@ -172,6 +172,7 @@ class Connection(Conversation):
             return False
         counters = broker.counters
         counters.publish_received += 1
+        counters.messages_received += 1
         same = data[at:end]
         other: bytes | None = None
         dirty = broker.dirty
@@ -195,6 +196,7 @@ class Connection(Conversation):
                 line.dirty = True
                 dirty.append(line)
         counters.publish_sent += sent
+        counters.messages_sent += sent
         return True
 
     # Opening
