@@ -79,6 +79,7 @@ class Outgoing:
         if not self._takes(data):  # [MQTT-3.1.2-24]
             self.fail(Reason.PACKET_TOO_LARGE, "an answer is larger than the client takes")
             return
+        self.broker.counters.messages_sent += 1
         self.out.append(data)
         self.wake()
 
