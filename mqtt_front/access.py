@@ -140,3 +140,11 @@ class Access:
         if entry is not None and (rules.passwords is None or rules.passwords.entry(entry.user_name) != entry):
             return _refused(Reason.NOT_AUTHORIZED, decision.client_id)
         return rules.admit(entry, decision.client_id)
+
+    def rights_of(self, user_name: str | None, client_id: str) -> Rights:
+        """Those of a session whose client is away; a user who is not known any more has none."""
+        rules = self._rules
+        if user_name is None:
+            return rules.admit(None, client_id).rights
+        entry = None if rules.passwords is None else rules.passwords.entry(user_name)
+        return NO_RIGHTS if entry is None else rules.admit(entry, client_id).rights

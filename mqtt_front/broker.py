@@ -17,42 +17,21 @@ from mqtt_front.acl import ALL_RIGHTS, Rights
 from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from mqtt_front.counters import FrontCounters
 from mqtt_front.encoded import Encoded
-from mqtt_front.fields import text_of
+from mqtt_front.journal import NO_JOURNAL, Journal
 from mqtt_front.message import Message
-from mqtt_front.packets import RetainHandling, Subscription, Will
+from mqtt_front.packets import Subscription, Will
+from mqtt_front.plans import Plans
 from mqtt_front.ports import Alone, Done, Ports
 from mqtt_front.properties import encode_properties
 from mqtt_front.reasons import Reason
-from mqtt_front.receivers import Receiver, Receivers, SharedGroup
+from mqtt_front.receivers import Receiver, SharedGroup
 from mqtt_front.retained import Retained
 from mqtt_front.router import Router, RouterLimits
-from mqtt_front.session import Journal, Line, NoJournal, Session
-from mqtt_front.topics import parse_shared
-
-MAX_PLANS: Final = 16_384
-"""Topics for which the way of a plain message is remembered; beyond it all are forgotten and found again."""
+from mqtt_front.session import Line, Session
+from mqtt_front.topics import is_of_the_server, parse_shared
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each session."""
-
-
-class Plan:
-    """Whom a plain message (QoS 0, not retained, no properties) to one topic goes to without a further thought."""
-
-    __slots__ = ("groups", "quick", "receivers", "slow", "stamp", "topic")
-
-    def __init__(self, topic: str, receivers: Receivers[Session], stamp: int) -> None:
-        self.topic = topic
-        self.receivers = receivers
-        self.stamp = stamp
-        self.quick: list[Session] = []
-        self.slow: list[Receiver[Session]] = []
-        self.groups: tuple[SharedGroup[Session], ...] = receivers.groups
-        for receiver in receivers.each:
-            if receiver.no_local or receiver.subscription_ids or receiver.session.rights is not ALL_RIGHTS:
-                self.slow.append(receiver)
-            else:
-                self.quick.append(receiver.session)
 
 
 class Broker:
@@ -61,7 +40,7 @@ class Broker:
     def __init__(self, config: FrontConfig, ports: Ports | None = None, journal: Journal | None = None) -> None:
         self.config = config
         self.ports: Ports = ports or Alone()
-        self.journal: Journal = journal or NoJournal()
+        self.journal: Journal = journal or NO_JOURNAL
         self.now = 0.0
         self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
         self.retained = Retained(config.max_retained)
@@ -73,9 +52,9 @@ class Broker:
         """Of the message that is being given out."""
         self.plain_ports = ports is None
         """Whether a plain message need not be told to the ports."""
-        self.stamp = 0
-        """Changes when plans may be wrong although no subscription changed: rights."""
-        self._plans: dict[bytes, Plan] = {}
+        self._plans = Plans(self.router)
+        self.plan = self._plans.of
+        """Whom a plain message to a topic goes to. Raises PacketError."""
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
@@ -85,7 +64,15 @@ class Broker:
     def has_room_for(self, client_id: str) -> bool:
         return client_id in self.sessions or len(self.sessions) < self.config.max_sessions
 
-    def begin(self, client_id: str, clean: bool, rights: Rights, user: str | None = None) -> tuple[Session, bool]:
+    def begin(
+        self,
+        client_id: str,
+        clean: bool,
+        rights: Rights,
+        user: str | None,
+        expiry_s: int,
+        will: Will | None,
+    ) -> tuple[Session, bool]:
         """The session of a client that connects, and whether it was there before. A session is one user's alone."""
         session = self.sessions.get(client_id)
         if session is not None and session.line is not None:
@@ -97,19 +84,39 @@ class Broker:
             session = None
         present = session is not None
         if session is None:
-            session = Session(client_id, self.config, rights, self.journal, self.counters)
+            session = Session(client_id, self.config, rights, self.counters)
             session.user = user
             self.sessions[client_id] = session
         elif session.rights is not rights:
             self.restrict(session, rights)
+        session.expiry_s = expiry_s
+        session.will = will
         session.expires_at = None
         session.will_at = None
+        self._keep(session)
         return session, present
+
+    def _keep(self, session: Session) -> None:
+        """The journal has what outlives its connection, also of one that was to, before its client came back."""
+        if session.expiry_s:
+            session.journal = self.journal
+            session.journal.session(session)
+        else:
+            session.journal.ended(session)
+            session.journal = NO_JOURNAL
+
+    def adopt(self, session: Session) -> None:
+        """A session of before this process, without its client. To be told that this is `gone`, if it was not then."""
+        self.sessions[session.client_id] = session
+        session.journal = self.journal
+        for due in (session.will_at, session.expires_at):
+            if due is not None:
+                self._wake_at(due, session)
 
     def restrict(self, session: Session, rights: Rights) -> None:
         """A session has other rights from now on: what it may not subscribe to any more is dropped."""
         session.rights = rights
-        self.stamp += 1
+        self._plans.forget()
         for topic_filter in list(self.router.filters(session)):
             if not rights.may_subscribe(topic_filter):
                 self.unsubscribe(session, topic_filter)
@@ -119,7 +126,9 @@ class Broker:
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
         for topic_filter in self.router.forget(session):
-            self.ports.filter_removed(topic_filter)
+            self._withdraw(topic_filter)
+        session.journal.ended(session)
+        session.journal = NO_JOURNAL
         if session.will_at is not None:
             self._publish_will(session)
 
@@ -137,9 +146,11 @@ class Broker:
                 self._wake_at(session.will_at, session)
         if session.expiry_s == 0:
             self.end(session)
-        elif session.expiry_s != NEVER_EXPIRES_S:
+            return
+        if session.expiry_s != NEVER_EXPIRES_S:
             session.expires_at = self.now + session.expiry_s
             self._wake_at(session.expires_at, session)
+        session.journal.session(session)
 
     def _wake_at(self, due: float, session: Session) -> None:
         self._entries += 1
@@ -156,10 +167,12 @@ class Broker:
         heapify(self._due)
 
     def deadline(self) -> float:
-        return self._due[0][0] if self._due else inf
+        return min(self._due[0][0] if self._due else inf, self.retained.deadline())
 
     def tick(self) -> None:
-        """Do what is due: wills that waited, sessions that have expired."""
+        """Do what is due: wills that waited, sessions and retained messages that have expired."""
+        for topic in self.retained.expire(self.now):
+            self.journal.unretained(topic)
         while self._due and self._due[0][0] <= self.now:
             session = self.sessions.get(heappop(self._due)[2])
             if session is None or session.line is not None:
@@ -174,6 +187,7 @@ class Broker:
         will, session.will, session.will_at = session.will, None, None
         if will is None:
             return
+        session.journal.session(session)
         if not session.rights.may_write(will.topic):
             self.counters.unauthorized += 1
             return
@@ -191,10 +205,14 @@ class Broker:
             subscription.retain_as_published,
             identifier,
         )
+        session.journal.subscribed(session, subscription, identifier)
         return not added.replaced, added.first
 
     def announce(self, topic_filter: str, done: Callable[[], None]) -> None:
         """Tell the layer above of the first subscription to a filter; `done` when it is in force everywhere."""
+        if not _concerns_others(topic_filter):
+            done()
+            return
         waiting = self._announced[topic_filter] = [done]
 
         def told() -> None:
@@ -209,32 +227,27 @@ class Broker:
         """Who waits for a filter that is not in force everywhere as yet: add to it. None if it is."""
         return self._announced.get(topic_filter)
 
+    def _withdraw(self, topic_filter: str) -> None:
+        if _concerns_others(topic_filter):
+            self.ports.filter_removed(topic_filter)
+
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
         removed = self.router.unsubscribe(session, topic_filter)
+        if removed.existed:
+            session.journal.unsubscribed(session, topic_filter)
         if removed.last:
-            self.ports.filter_removed(topic_filter)
+            self._withdraw(topic_filter)
         return removed.existed
-
-    def bring_retained(self, session: Session, subscription: Subscription, new: bool, ids: tuple[int, ...]) -> None:
-        """Send the retained messages that a subscription asks for; shared ones get none (5.0 §4.8.2)."""
-        handling = subscription.retain_handling
-        if handling is RetainHandling.NEVER or (handling is RetainHandling.IF_NEW and not new):
-            return
-        if parse_shared(subscription.filter) is not None:
-            return
-        rights = session.rights
-        for message in self.retained.matching(subscription.filter, self.now):
-            if subscription.no_local and message.origin == session.client_id:  # [MQTT-3.8.3-3]
-                continue
-            if rights is ALL_RIGHTS or rights.may_read(message.topic):
-                session.deliver(message, min(message.qos, subscription.qos), True, ids)
 
     # Messages
 
     def publish(self, message: Message, done: Done | None) -> None:
         """A client, or the server itself, publishes."""
-        if message.retain and not self.retained.set(message):
-            self.counters.not_retained += 1
+        if message.retain:
+            if self.retained.set(message):
+                self.journal.retained(message)
+            else:
+                self.counters.not_retained += 1
         self.ports.published(message, self.distribute(message), done)
 
     def distribute(self, message: Message) -> int:
@@ -249,8 +262,10 @@ class Broker:
 
     def _give(self, receiver: Receiver[Session], message: Message) -> int:
         session = receiver.session
-        if receiver.no_local and message.origin == session.client_id:
-            return 0
+        if (receiver.no_local or receiver.own) and message.origin == session.client_id:  # [MQTT-3.8.3-3]
+            if receiver.own is None:
+                return 0
+            receiver = receiver.own
         if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
             return 0
         retain = message.retain and receiver.retain_as_published
@@ -262,22 +277,11 @@ class Broker:
         member = group.next_member(_reads) or group.next_member(_connected) or group.next_member(_anybody)
         return self._give(member, message) if member is not None else 0
 
-    # The way of plain messages
 
-    def plan(self, topic: bytes) -> Plan:
-        """The plan for a topic as it stands in the packet. Raises PacketError."""
-        plan = self._plans.get(topic)
-        if plan is not None:
-            receivers = self.router.receivers(plan.topic)
-            if receivers is plan.receivers and plan.stamp == self.stamp:
-                return plan
-        name = text_of(topic)
-        receivers = self.router.receivers(name)
-        plan = Plan(name, receivers, self.stamp)
-        if len(self._plans) >= MAX_PLANS:
-            self._plans.clear()
-        self._plans[topic] = plan
-        return plan
+def _concerns_others(topic_filter: str) -> bool:
+    """Whether messages for it may come from elsewhere: what a server tells of itself it tells its own clients alone."""
+    shared = parse_shared(topic_filter)
+    return not is_of_the_server(shared[1] if shared else topic_filter)
 
 
 def _reads(session: Session) -> bool:

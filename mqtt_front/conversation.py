@@ -6,6 +6,7 @@ ends is `mqtt_front.connection`'s business.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import deque
 from functools import partial
 from typing import Final
@@ -32,6 +33,7 @@ from mqtt_front.packets import (
 from mqtt_front.ports import Done
 from mqtt_front.properties import split_publish_properties
 from mqtt_front.reasons import Reason
+from mqtt_front.replay import Replay
 from mqtt_front.session import Session
 from mqtt_front.subscribing import Subscribing, unsubscribe
 from mqtt_front.topics import is_of_the_server
@@ -57,9 +59,11 @@ class Conversation(Outgoing):
     __slots__ = (
         "_aliases_in",
         "_incoming_limit",
+        "_replay",
         "_unanswered",
         "_unanswered_1",
         "_unreleased",
+        "behind",
         "client_id",
         "pausing",
         "rights",
@@ -71,8 +75,11 @@ class Conversation(Outgoing):
         self.session: Session | None = None
         self.rights: Rights = NO_RIGHTS
         self.client_id = ""
+        self.behind = False
+        """The client has sent more than goes into one turn."""
         self.pausing = False
-        """The client has sent more than it may have unanswered: do not read from it now."""
+        """Do not read from it now: it is behind, or has more unanswered than it may."""
+        self._replay: Replay | None = None
         self._aliases_in: dict[int, str] = {}
         self._unanswered: deque[Unanswered] = deque()
         self._unanswered_1 = 0
@@ -113,12 +120,19 @@ class Conversation(Outgoing):
                 Subscribing(self.broker, session, self, packet).start()
             case Unsubscribe():
                 self.send(encode(self.version, unsubscribe(self.broker, session, packet)))
+                if self._replay is not None:
+                    for topic_filter in packet.filters:
+                        self._replay.drop(topic_filter)
             case Disconnect():
                 self._on_disconnect(session, packet)
             case Pingreq():  # of 3.1, with flags that mean nothing there
                 self.send(PINGRESP)
             case _:
                 raise ProtocolBreachError(f"a client does not send {type(packet).__name__.upper()} now")
+        if self._replay is not None and not self.starved:
+            # An acknowledgement may have made room for it.
+            self.starved = True
+            self.wake()
 
     def _on_publish(self, first: int, body: memoryview) -> None:
         broker, session = self.broker, self.session
@@ -176,14 +190,33 @@ class Conversation(Outgoing):
         self.close(will=packet.reason is not Reason.SUCCESS)
 
     def go_on(self) -> None:
-        """The outbox has been emptied, or the client reads again: send what waits in its session."""
+        """The outbox has been emptied, or the client reads again: send what waits for it."""
         self.starved = False
         if self.session is not None:
             self.session.pump(self.broker.now)
+            if self._replay is not None:
+                if self._replay.advance():
+                    self.starved = True
+                    self.wake()
+                elif self._replay.finished:
+                    self._replay = None
 
+    def bring_retained(self, filters: list[str]) -> None:
+        """Send the retained messages that match: some at once, if none are being sent, the others in later turns."""
+        assert self.session is not None
+        idle = self._replay is None
+        replay = self._replay or Replay(self.broker, self.session)
+        self._replay = replay
+        for topic_filter in filters:
+            replay.add(topic_filter)
+        if idle:
+            replay.advance()
+        self.starved = True
+        self.wake()
+
+    @abstractmethod
     def close(self, will: bool) -> None:
         """End the connection; `will` says whether the client's will is to be published."""
-        raise NotImplementedError
 
     # Acknowledgements of what the client publishes, in the order of its packets [MQTT-4.6.0-2]
 
@@ -217,6 +250,8 @@ class Conversation(Outgoing):
                 del session.unsettled[packet_id]
                 if v5 and reason >= FAILURES:  # in MQTT 3 there is no word for it
                     session.release(packet_id)
+                else:
+                    session.settled(packet_id)
             for one in waiting:
                 one(reason)
 
@@ -238,7 +273,11 @@ class Conversation(Outgoing):
             first = unanswered.popleft()
             assert first.reason is not None
             self._acknowledge_publish(first.qos, first.packet_id, first.reason)
-        if self.pausing and len(unanswered) <= self._incoming_limit:
+        self.see_whether_to_pause()
+
+    def see_whether_to_pause(self) -> None:
+        """One reason not to read from the client may be gone."""
+        if self.pausing and not self.behind and len(self._unanswered) <= self._incoming_limit:
             self.pausing = False
             self.wake()
 

@@ -9,116 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import ssl
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import structlog
 
 from mqtt_front.access import Access, Decision
 from mqtt_front.broker import Broker
+from mqtt_front.client_protocol import ClientProtocol
 from mqtt_front.config import FrontConfig
 from mqtt_front.connection import Connection, Phase
 from mqtt_front.errors import FrontError
+from mqtt_front.journal import NO_JOURNAL
+from mqtt_front.listening import LINGER_S, Listen, accept_clients, address_of
 from mqtt_front.packets import Connect
 from mqtt_front.ports import Ports
 from mqtt_front.reasons import Reason
+from mqtt_front.restoring import restore
+from mqtt_front.store import Store
 from mqtt_front.sys_topics import SysTopics
-from mqtt_front.websocket import WebSocket
+from mqtt_front.verifying import Verifying
 
 log = structlog.get_logger("front")
 
 SWEEP_S: Final = 1.0
 """How often keep-alives and slow CONNECTs are looked after."""
-VERIFIERS: Final = 2
-"""Threads that verify passwords: more would take the core from the event loop."""
-LINGER_S: Final = 2.0
-"""How long a connection that is closed may take to send its last bytes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
-    """One listener."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None = None
-    anonymous: bool = True
-    """Whether clients without a password are let in."""
-    websocket: bool = False
-    """Whether clients speak WebSocket, with MQTT inside; with `tls`, inside of that."""
-
-
-class ClientProtocol(asyncio.Protocol):
-    """One client's socket."""
-
-    __slots__ = ("_front", "_reading", "connection", "transport")
-
-    def __init__(self, front: Front, anonymous: bool) -> None:
-        self._front = front
-        self._reading = True
-        self.connection = Connection(front.broker, front, anonymous)
-        self.transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)
-        front = self._front
-        front.broker.now = front.clock()
-        if len(front.clients) >= front.config.max_connections:
-            front.broker.counters.refused += 1
-            self.transport.abort()
-            return
-        self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
-        self.connection.opened_at = self.connection.heard_at = front.broker.now
-        front.clients[self.connection] = self
-
-    def data_received(self, data: bytes) -> None:
-        front = self._front
-        front.broker.now = front.clock()
-        self.connection.feed(data)
-        front.turn()
-
-    def pause_writing(self) -> None:
-        self.connection.block()
-
-    def resume_writing(self) -> None:
-        front, connection = self._front, self.connection
-        front.broker.now = front.clock()
-        connection.unblock()
-        connection.go_on()
-        front.turn()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        front = self._front
-        front.broker.now = front.clock()
-        front.forget(self.connection)
-        self.connection.lost()
-        front.turn()
-
-    def flush(self) -> None:
-        """Send what has gathered; to be called at the end of a turn."""
-        connection, transport = self.connection, self.transport
-        connection.dirty = False
-        out = connection.out
-        if transport is None or transport.is_closing():
-            out.clear()
-            return
-        if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
-            self._front.broker.counters.bytes_sent += len(data)
-            transport.write(data)
-        if connection.closing:
-            self._front.end(transport)
-        elif connection.pausing is self._reading:
-            self._reading = not connection.pausing
-            (transport.resume_reading if self._reading else transport.pause_reading)()
-        elif transport.get_write_buffer_size() > 2 * self._front.config.max_buffer_bytes:
-            connection.fail(Reason.QUOTA_EXCEEDED, "does not read what it is sent")
-            transport.abort()
 
 
 class Front:
@@ -137,37 +54,31 @@ class Front:
         self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, self.broker.now)
         self._sys_topics.refresh(self.broker)
         self._servers: list[asyncio.Server] = []
-        self._verifiers: ThreadPoolExecutor | None = None
+        self._verifying = Verifying(self.access)
         self._flushing = False
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         self._stopped = False
+        self.fault: str | None = None
+        """Why the front cannot go on: its journal is not taken any more, and all clients were cut off."""
+        self.on_fault: Callable[[], None] | None = None
         self._empty = asyncio.Event()
+
+    def restore(self, store: Store) -> None:
+        """Go on where the front before this one was, and keep what happens from now on. Before `listen`, once.
+
+        The store is closed by `stop`. Raises FrontError for what cannot be read.
+        """
+        restore(self.broker, store, self.access.rights_of)
 
     async def listen(self, listen: Listen) -> tuple[str, int]:
         """Begin to accept clients; the address says which port it is. Raises FrontError with one clear line."""
-
-        def accept() -> asyncio.Protocol:
-            client = ClientProtocol(self, listen.anonymous)
-            return WebSocket(client, self._faulty) if listen.websocket else client
-
-        try:
-            server = await self._loop.create_server(
-                accept,
-                listen.host,
-                listen.port,
-                ssl=listen.tls,
-                backlog=1024,
-                ssl_handshake_timeout=self.config.connect_timeout_s if listen.tls else None,
-                ssl_shutdown_timeout=LINGER_S if listen.tls else None,
-            )
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {reason}") from None
+        server = await accept_clients(
+            listen, partial(ClientProtocol, self, listen.anonymous), self._faulty, self.config.connect_timeout_s
+        )
         self._servers.append(server)
-        host, port = server.sockets[0].getsockname()[:2]
-        return str(host), int(port)
+        return address_of(server)
 
     async def stop(self) -> None:
         """Tell the clients, send what there is, close everything. Idempotent."""
@@ -188,8 +99,11 @@ class Front:
         for client in list(self.clients.values()):
             if client.transport is not None:
                 client.transport.abort()
-        if self._verifiers is not None:
-            self._verifiers.shutdown(wait=False, cancel_futures=True)
+        self._verifying.stop()
+        while self.fault is None and (self.broker.dirty or self.broker.journal.pending):
+            self._flush()
+        self.broker.journal.close()
+        self.broker.journal = NO_JOURNAL
 
     def _faulty(self, why: str) -> None:
         self.broker.counters.protocol_errors += 1
@@ -205,7 +119,8 @@ class Front:
 
     def turn(self) -> None:
         """Something may be waiting in outboxes: send it at the end of this turn of the loop, once."""
-        if self.broker.dirty and not self._flushing:
+        broker = self.broker
+        if (broker.dirty or broker.journal.pending) and not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
 
@@ -213,16 +128,32 @@ class Front:
         self._flushing = False
         broker = self.broker
         broker.encoded = None
-        while broker.dirty:
-            dirty, broker.dirty = broker.dirty, []
-            for line in dirty:
-                client = self.clients.get(cast("Connection", line))
-                if client is not None:
-                    client.flush()
-                    if client.connection.starved:
-                        client.connection.go_on()
-                else:
-                    line.out.clear()
+        if not self._committed():
+            return
+        dirty, broker.dirty = broker.dirty, []
+        for line in dirty:
+            client = self.clients.get(cast("Connection", line))
+            if client is not None:
+                client.flush()
+                if client.connection.starved:
+                    client.connection.go_on()
+            else:
+                line.out.clear()
+        self.turn()  # What they have gone on with is for the next turn, so that others come in between.
+
+    def _committed(self) -> bool:
+        """What clients are told next is on the disk. If that takes no more, nobody is told anything any more."""
+        if self.fault is None:
+            try:
+                self.broker.journal.commit()
+            except FrontError as error:
+                self.fault = str(error)
+                for client in self.clients.values():
+                    if client.transport is not None:
+                        client.transport.abort()
+                if self.on_fault is not None:
+                    self.on_fault()
+        return self.fault is None
 
     def end(self, transport: asyncio.Transport) -> None:
         """Close a socket once its bytes are sent; one that does not take them is cut off."""
@@ -279,19 +210,27 @@ class Front:
         if decision is not None:
             connection.admitted(decision)
             return
-        if self._verifiers is None:
-            self._verifiers = ThreadPoolExecutor(VERIFIERS, thread_name_prefix="password")
-        future = self._loop.run_in_executor(self._verifiers, self.access.authenticate, *arguments)
-        future.add_done_callback(lambda done: self._decided(connection, done))
+        if self._verifying.full:
+            connection.fail(Reason.SERVER_BUSY, "too many passwords wait to be verified")
+            return
+        wanted = partial(_is_undecided, connection)
+        self._verifying.begin(arguments, wanted, partial(self._decided, connection))
 
-    def _decided(self, connection: Connection, done: asyncio.Future[Any]) -> None:
+    def _decided(self, connection: Connection, done: asyncio.Future[Decision | None]) -> None:
         self.broker.now = self.clock()
         if done.cancelled():
             return
-        if done.exception() is not None:
-            log.error("a password could not be verified", error=str(done.exception()))
+        error = done.exception()
+        if error is not None:
+            log.error("a password could not be verified", error=str(error))
             connection.fail(Reason.UNSPECIFIED_ERROR, "the server cannot verify passwords")
         else:
-            decision: Decision = done.result()
-            connection.admitted(self.access.renew(decision))
+            decision = done.result()
+            if decision is not None:
+                connection.admitted(self.access.renew(decision))
         self.turn()
+
+
+def _is_undecided(connection: Connection) -> bool:
+    """Whether the client has not gone meanwhile."""
+    return connection.phase is Phase.DECIDING

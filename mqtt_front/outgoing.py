@@ -6,6 +6,7 @@ towards the client and the limits that it set. When the bytes leave is the shell
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Final
 
 from mqtt_front.broker import Broker
@@ -19,7 +20,7 @@ from mqtt_front.session import Delivery
 ENDLESS: Final = 1 << 62
 
 
-class Outgoing:
+class Outgoing(ABC):
     """Bytes for one client. `out` is emptied by the shell; `plain` says that ready packets may be put into it."""
 
     __slots__ = (
@@ -50,7 +51,7 @@ class Outgoing:
         """Close once `out` is sent."""
         self.plain = False
         self.starved = False
-        """The session has more than goes into one turn: pump it when `out` has been emptied."""
+        """There is more to be done than goes into one turn: call `go_on` when `out` has been emptied."""
         self._blocked = False
         self._full_bytes = broker.config.max_buffer_bytes // 2
         """What one turn may gather: half of what may wait for the client at all."""
@@ -116,9 +117,9 @@ class Outgoing:
         self._blocked = False
         self._see_whether_plain()
 
+    @abstractmethod
     def fail(self, reason: Reason, text: str) -> None:
         """Close the connection, telling the client why where its version can."""
-        raise NotImplementedError
 
     def acknowledge(self, kind: Kind, packet_id: int) -> None:
         self.send(encode_ack(kind, self.version, packet_id))

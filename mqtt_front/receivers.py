@@ -25,6 +25,8 @@ class Receiver(msgspec.Struct, Generic[S], frozen=True):
     no_local: bool = False
     retain_as_published: bool = False
     subscription_ids: tuple[int, ...] = ()
+    own: Receiver[S] | None = None
+    """How it wants what it published itself, if only some of its subscriptions leave that out."""
 
 
 class SharedGroup(Generic[S]):
@@ -94,6 +96,7 @@ def merged(subscriptions: Sequence[Mapping[S, Receiver[S]]]) -> tuple[Receiver[S
     """One receiver per session out of the subscriptions of all filters that match, in the order of first appearance.
 
     A session gets one copy, at the highest QoS of its subscriptions and with all their identifiers [MQTT-3.3.4-2..4].
+    Of what it published itself, those that want it decide alone [MQTT-3.8.3-3].
     """
     if not subscriptions:
         return ()
@@ -108,10 +111,15 @@ def merged(subscriptions: Sequence[Mapping[S, Receiver[S]]]) -> tuple[Receiver[S
 
 
 def _both(one: Receiver[S], other: Receiver[S]) -> Receiver[S]:
+    own = None
+    if one.no_local is not other.no_local or one.own or other.own:
+        wanting = [each.own or each for each in (one, other) if not each.no_local]
+        own = wanting[0] if len(wanting) == 1 else _both(*wanting)
     return Receiver(
         one.session,
         max(one.qos, other.qos),
         one.no_local and other.no_local,
         one.retain_as_published or other.retain_as_published,
         one.subscription_ids + other.subscription_ids,
+        own,
     )

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Final
 
 from mqtt_front.message import Message
 from mqtt_front.topic_tree import TopicTree
 
+MOST_STALE: Final = 1000
+"""Entries in the list of what is due that may be left over, beside two for each message."""
+
 
 class Retained:
-    """A bounded tree of messages. Expired ones are dropped when somebody looks at them."""
+    """A bounded tree of messages. Expired ones are nobody's any more, and make room when `expire` is called."""
 
-    __slots__ = ("_limit", "_tree")
+    __slots__ = ("_due", "_limit", "_tree")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._due: list[tuple[float, str]] = []
+        """A heap of when messages expire, also of some that have been replaced."""
         self._tree: TopicTree[Message] = TopicTree()
 
     def __len__(self) -> int:
@@ -31,14 +39,41 @@ class Retained:
         if len(self._tree) >= self._limit and message.topic not in self._tree.values:
             return False
         self._tree.put(message.topic, message)
+        if message.expires_at is not None:
+            heappush(self._due, (message.expires_at, message.topic))
+            if len(self._due) > 2 * len(self._tree) + MOST_STALE:
+                self._forget_stale()
         return True
+
+    def _forget_stale(self) -> None:
+        self._due = [(one.expires_at, one.topic) for one in self if one.expires_at is not None]
+        heapify(self._due)
+
+    def deadline(self) -> float:
+        """When `expire` has something to do."""
+        return self._due[0][0] if self._due else inf
+
+    def expire(self, now: float) -> list[str]:
+        """Drop what has expired; the topics that have no message any more."""
+        topics = []
+        while self._due and self._due[0][0] <= now:
+            topic = heappop(self._due)[1]
+            message = self._tree.values.get(topic)
+            if message is not None and message.expired(now):
+                self._tree.remove(topic)
+                topics.append(topic)
+        return topics
 
     def matching(self, topic_filter: str, now: float) -> list[Message]:
         """Those that a filter (without `$share`) matches."""
-        found = []
-        for topic, message in self._tree.match(topic_filter):
-            if message.expired(now):
-                self._tree.remove(topic)
-            else:
-                found.append(message)
-        return found
+        messages = [self.get(topic, now) for topic, _ in self._tree.match(topic_filter)]
+        return [message for message in messages if message is not None]
+
+    def walk(self, topic_filter: str) -> Iterator[str | None]:
+        """Their topics, in steps: None where a step finds nothing. Messages may come and go between two steps."""
+        return self._tree.walk(topic_filter)
+
+    def get(self, topic: str, now: float) -> Message | None:
+        """The message of a topic, unless it has expired."""
+        message = self._tree.values.get(topic)
+        return None if message is None or message.expired(now) else message

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from mqtt_front.acl import Rights
 from mqtt_front.config import FrontConfig
 from mqtt_front.counters import FrontCounters
+from mqtt_front.journal import NO_JOURNAL, Journal
 from mqtt_front.message import Message
 from mqtt_front.packets import Kind, Will
 from mqtt_front.reasons import Reason
@@ -59,16 +60,6 @@ class Delivery:
         """QoS 2: the client has it, and is to be told that the identifier is free again."""
 
 
-class Journal(Protocol):
-    """What makes sessions durable. Told of each change before the client is told of its success."""
-
-    def queued(self, session: Session, delivery: Delivery) -> None: ...
-    def sent(self, session: Session, delivery: Delivery) -> None: ...
-    def received(self, session: Session, delivery: Delivery) -> None: ...
-    def done(self, session: Session, delivery: Delivery) -> None: ...
-    def incoming(self, session: Session, packet_id: int, known: bool) -> None: ...
-
-
 class Session:
     """State by the client id. `line` is set while the client is connected."""
 
@@ -76,7 +67,6 @@ class Session:
         "_again",
         "_config",
         "_counters",
-        "_journal",
         "_next_id",
         "client_id",
         "dropped",
@@ -84,6 +74,7 @@ class Session:
         "expiry_s",
         "incoming",
         "inflight",
+        "journal",
         "line",
         "queue",
         "rights",
@@ -98,7 +89,6 @@ class Session:
         client_id: str,
         config: FrontConfig,
         rights: Rights,
-        journal: Journal,
         counters: FrontCounters | None = None,
     ) -> None:
         self.client_id = client_id
@@ -106,6 +96,8 @@ class Session:
         """The user name that was proven by who began it."""
         self.rights = rights
         self.line: Line | None = None
+        self.journal: Journal = NO_JOURNAL
+        """Is told of its changes. Not the broker's for a session that ends with its connection."""
         self.expiry_s = 0
         self.expires_at: float | None = None
         """When a session without a client ends; None while it has one, or never."""
@@ -121,7 +113,6 @@ class Session:
         self.dropped = 0
         self._config = config
         self._counters = counters or FrontCounters()
-        self._journal = journal
         self._next_id = 0
         self._again: dict[int, Delivery] = {}
         """Of `inflight` what was sent over an earlier connection alone, and is to be repeated."""
@@ -143,18 +134,18 @@ class Session:
             self._counters.publish_dropped += 1
             return False
         self.queue.append(delivery)
-        self._journal.queued(self, delivery)
+        self.journal.queued(self, delivery)
         return True
 
     def _send(self, line: Line, delivery: Delivery) -> bool:
         delivery.packet_id = self._free_id()
         self.inflight[delivery.packet_id] = delivery
-        self._journal.sent(self, delivery)
+        self.journal.sent(self, delivery)
         if line.publish(delivery, False):
             return True
         # Larger than the client takes: as if it had been sent [MQTT-3.1.2-25].
         del self.inflight[delivery.packet_id]
-        self._journal.done(self, delivery)
+        self.journal.done(self, delivery)
         return False
 
     def _free_id(self) -> int:
@@ -172,15 +163,15 @@ class Session:
                 delivery = again.pop(next(iter(again)))
                 if not line.publish(delivery, True):
                     del self.inflight[delivery.packet_id]
-                    self._journal.done(self, delivery)
+                    self.journal.done(self, delivery)
                 continue
             delivery = queue.popleft()
             if delivery.message.expired(now):
                 self._counters.expired_messages += 1
-                self._journal.done(self, delivery)
+                self.journal.done(self, delivery)
             elif not self.rights.may_read(delivery.message.topic):
                 self._counters.unauthorized += 1
-                self._journal.done(self, delivery)
+                self.journal.done(self, delivery)
             else:
                 self._send(line, delivery)
 
@@ -215,7 +206,7 @@ class Session:
         if not delivery.received:
             delivery.received = True
             self._again.pop(packet_id, None)
-            self._journal.received(self, delivery)
+            self.journal.received(self, delivery)
         return True
 
     def refused(self, packet_id: int, now: float) -> bool:
@@ -237,7 +228,7 @@ class Session:
     def _finish(self, delivery: Delivery, now: float) -> None:
         del self.inflight[delivery.packet_id]
         self._again.pop(delivery.packet_id, None)
-        self._journal.done(self, delivery)
+        self.journal.done(self, delivery)
         if self.queue or self._again:
             self.pump(now)
 
@@ -248,23 +239,23 @@ class Session:
         if packet_id in self.incoming:
             return False
         self.incoming.add(packet_id)
-        self._journal.incoming(self, packet_id, True)
         return True
+
+    def settled(self, packet_id: int) -> None:
+        """It got where it should. Not before is this kept: a repetition after a crash is taken for the first."""
+        if packet_id in self.incoming:
+            self.journal.incoming(self, packet_id, True)
+
+    def restore(self, queue: list[Delivery], inflight: list[Delivery], incoming: list[int]) -> None:
+        """What the journal had of a session that no client is connected to yet."""
+        self.queue.extend(queue)
+        self.inflight = {delivery.packet_id: delivery for delivery in inflight}
+        self.incoming.update(incoming)
 
     def release(self, packet_id: int) -> bool:
         """PUBREL: the client will not send it again. False: it is not known."""
         if packet_id not in self.incoming:
             return False
         self.incoming.discard(packet_id)
-        self._journal.incoming(self, packet_id, False)
+        self.journal.incoming(self, packet_id, False)
         return True
-
-
-class NoJournal:
-    """Sessions that live in memory alone."""
-
-    def queued(self, session: Session, delivery: Delivery) -> None: ...
-    def sent(self, session: Session, delivery: Delivery) -> None: ...
-    def received(self, session: Session, delivery: Delivery) -> None: ...
-    def done(self, session: Session, delivery: Delivery) -> None: ...
-    def incoming(self, session: Session, packet_id: int, known: bool) -> None: ...

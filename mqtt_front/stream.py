@@ -35,6 +35,14 @@ class PacketReader:
         """How much of an incomplete packet it holds."""
         return len(self._partial)
 
+    @property
+    def lacking_bytes(self) -> int:
+        """How much an incomplete packet lacks at least; 0 if it holds none. Who feeds no more gets no second packet."""
+        if not self._partial:
+            return 0
+        head = self._header(self._partial, 0)
+        return sum(head) - len(self._partial) if head else 1
+
     def feed(self, data: Buffer) -> Iterator[tuple[int, memoryview]]:
         """The packets that `data` completes, one by one; take them all before the next call.
 

@@ -7,9 +7,10 @@ from typing import Protocol
 from mqtt_front.broker import Broker
 from mqtt_front.codec_out import encode
 from mqtt_front.errors import PacketError
-from mqtt_front.packets import Suback, Subscribe, Subscription, Unsuback, Unsubscribe, Version
+from mqtt_front.packets import RetainHandling, Suback, Subscribe, Subscription, Unsuback, Unsubscribe, Version
 from mqtt_front.reasons import SUBACK_3_FAILURE, Reason
 from mqtt_front.session import Session
+from mqtt_front.topics import parse_shared
 
 
 class Asker(Protocol):
@@ -19,6 +20,7 @@ class Asker(Protocol):
     closing: bool
 
     def send(self, data: bytes) -> None: ...
+    def bring_retained(self, filters: list[str]) -> None: ...
 
 
 class Subscribing:
@@ -75,9 +77,17 @@ class Subscribing:
         if version is not Version.V5:
             reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
         self._asker.send(encode(version, Suback(self._packet.packet_id, reasons)))
-        ids = self._packet.properties.subscription_ids
-        for subscription, new in self._granted:
-            self._broker.bring_retained(self._session, subscription, new, ids)
+        filters = [subscription.filter for subscription, new in self._granted if _wants_retained(subscription, new)]
+        if filters:
+            self._asker.bring_retained(filters)
+
+
+def _wants_retained(subscription: Subscription, new: bool) -> bool:
+    """Shared subscriptions never do (5.0 §4.8.2)."""
+    handling = subscription.retain_handling
+    if handling is RetainHandling.NEVER or (handling is RetainHandling.IF_NEW and not new):
+        return False
+    return parse_shared(subscription.filter) is None
 
 
 def unsubscribe(broker: Broker, session: Session, packet: Unsubscribe) -> Unsuback:

@@ -1,6 +1,6 @@
 """TLS for a listener: the context made of certificate files, and one clear line when they will not do.
 
-Reads the files when the peer starts. Knows no socket, and not what a client's certificate means to MQTT.
+Reads the files when it is called. Knows no socket, and not what a client's certificate means to MQTT.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from mqtt_front.errors import FrontError
 
 CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 KEY: Final = "PRIVATE KEY-----"
+LONGEST: Final = 1 << 20
+"""Bytes of a file; the certificates of all public CAs together take a quarter of that."""
 _FAULTS: Final = {
     "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
     "KEY_TYPE_MISMATCH": "the key does not belong to the certificate",
@@ -54,9 +56,12 @@ def server_context(
 
 def _expect(file: Path, mark: str, what: str) -> None:
     try:
-        text = file.read_bytes()
+        with file.open("rb") as opened:
+            text = opened.read(LONGEST + 1)
     except OSError as error:
         raise TlsError(f"cannot read {file}: {error.strerror}") from None
+    if len(text) > LONGEST:
+        raise TlsError(f"{file}: longer than {LONGEST >> 20} MiB, so it is no {what}")
     if mark.encode() not in text:
         raise TlsError(f"{file}: there is no {what} in it, in PEM")
 

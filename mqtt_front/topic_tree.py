@@ -66,7 +66,7 @@ class TopicTree(Generic[V]):
         """All topics that match, with their values: a list of its own, so that the tree may change meanwhile."""
         if not has_wildcard(topic_filter):
             return [(topic_filter, self._values[topic_filter])] if topic_filter in self._values else []
-        return [(topic, self._values[topic]) for topic in self._walk(topic_filter.split("/"))]
+        return [(topic, self._values[topic]) for topic in self.walk(topic_filter) if topic is not None]
 
     def take(self, topic_filter: str) -> list[tuple[str, V]]:
         """Take out all topics that match, with their values."""
@@ -92,31 +92,32 @@ class TopicTree(Generic[V]):
             node = child
         node.topic = topic
 
-    def _walk(self, levels: list[str]) -> Iterator[str]:
-        """All nodes that match the first levels, then those that match one more: no node is visited twice."""
-        reached = [self._root]
-        for place, level in enumerate(levels):
-            if level == "#":
-                for node in reached:
-                    yield from _topics_in(node, hidden=place == 0)
-                return
-            if level != "+":
-                reached = [node.children[level] for node in reached if level in node.children]
-            elif place == 0:
-                reached = [child for name, child in self._root.children.items() if not name.startswith("$")]
-            else:
-                reached = [child for node in reached for child in node.children.values()]
-        yield from (node.topic for node in reached if node.topic is not None)
+    def walk(self, topic_filter: str) -> Iterator[str | None]:
+        """The topics that match, place by place; None for a place without one, so that who walks can stop in between.
 
+        The tree may change between two steps. What is there from the first to the last is found, and nothing twice.
+        """
+        if not has_wildcard(topic_filter):
+            yield topic_filter if topic_filter in self._values else None
+            return
+        levels = topic_filter.split("/")
+        batches = [([self._root], 0)]
+        while batches:
+            nodes, place = batches[-1]
+            if not nodes:
+                batches.pop()
+                continue
+            node = nodes.pop()
+            level = levels[place] if place < len(levels) else None
+            if level == "#" or level == "+":
+                if node.children:
+                    batches.append((self._below(node), place + (level == "+")))
+            elif level is not None and level in node.children:
+                batches.append(([node.children[level]], place + 1))
+            yield node.topic if level is None or level == "#" else None
 
-def _topics_in(node: _Node, hidden: bool = False) -> Iterator[str]:
-    """All topics at and below a node; `hidden` for the root, to leave out those that begin with `$` [MQTT-4.7.2-1]."""
-    waiting = [node]
-    if hidden:
-        waiting = [child for name, child in node.children.items() if not name.startswith("$")][::-1]
-    while waiting:
-        node = waiting.pop()
-        if node.topic is not None:
-            yield node.topic
-        if node.children:
-            waiting.extend(reversed(node.children.values()))
+    def _below(self, node: _Node) -> list[_Node]:
+        """The last first. A wildcard does not stand for what begins with `$` at the root [MQTT-4.7.2-1]."""
+        if node is self._root:
+            return [child for name, child in reversed(node.children.items()) if not name.startswith("$")]
+        return list(reversed(node.children.values()))

@@ -1,4 +1,4 @@
-"""The MQTT clients of this peer: reads the files that say who may do what, and runs the front.
+"""The MQTT clients of this peer: reads the files that say who may do what, and runs the front with its listeners.
 
 Owns the front from its start to its end. What the front does with the clients is its own business.
 """
@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import ipaddress
 import secrets
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from mqtt_front.access import Access
+from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.errors import FrontError
-from mqtt_front.front import Front, Listen
+from mqtt_front.front import Front
+from mqtt_front.listening import Listen
+from mqtt_front.store import Store
 from overlay.config import Address
-from peer.config import PeerConfig
+from peer.certificates import Certificates
+from peer.config import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from peer.errors import PeerError
+from peer.passwd import read_rules
 
 log = structlog.get_logger()
+
+STORE: Final = "clients.sqlite"
+"""In the data folder: what the clients of this peer must find again."""
 
 
 class ClientsError(PeerError):
@@ -28,42 +39,89 @@ class ClientsError(PeerError):
 class Clients:
     """Create inside a running event loop, `start`, and `stop` at the end."""
 
-    def __init__(self, config: PeerConfig) -> None:
+    def __init__(self, config: PeerConfig, on_fault: Callable[[], None] | None = None) -> None:
+        """`on_fault` is called when clients cannot be served any more; `fault` then says why."""
         self._config = config
+        self._on_fault = on_fault
         self._access = Access(
             password_file=str(config.passwords), acl_file=str(config.acl), memory_key=secrets.token_bytes(32)
         )
-        self._front: Front | None = None
+        self._certificates: Certificates | None = None
+        self._front: Front | AmqttFront | None = None
 
-    async def start(self) -> Address:
-        """Serve clients from now on; returns where. Raises ClientsError with one clear line."""
-        mqtt = self._config.mqtt
-        assert mqtt is not None, "there is nothing to start"
-        host, port = mqtt
+    async def start(self) -> dict[str, Address]:
+        """Serve clients from now on; returns where, by the names of the listeners. Raises PeerError, one clear line."""
+        config = self._config
         try:
             self._access.reload(*self._texts())
-            self._front = Front(access=self._access)
-            return await self._front.listen(Listen(host=host, port=port, anonymous=self._lets_anybody_in(host)))
+            if config.tls_cert is not None and config.tls_key is not None:
+                self._certificates = Certificates(config.tls_cert, config.tls_key, config.tls_ca)
+            self._front = front = self._amqtt_front() if config.front == "amqtt" else self._own_front()
+            listens = {name: self._listen(name, address) for name, address in config.listeners.items()}
+            return {name: await front.listen(listen) for name, listen in listens.items()}
         except FrontError as error:
             raise ClientsError(str(error)) from error
 
+    def _own_front(self) -> Front:
+        front = Front(access=self._access)
+        front.on_fault = self._on_fault
+        if self._config.data is not None:
+            front.restore(Store(self._config.data / STORE, time.time() - front.clock()))
+        return front
+
+    def _amqtt_front(self) -> AmqttFront:
+        if self._config.data is not None:
+            log.warning("with the front amqtt nothing of the clients is kept in the data folder")
+        settings = self._config.amqtt_settings
+        return AmqttFront(
+            access=self._access, settings=_text(settings), settings_file=str(settings or "amqtt settings")
+        )
+
+    @property
+    def fault(self) -> str | None:
+        return self._front.fault if isinstance(self._front, Front) else None
+
     def _texts(self) -> tuple[str | None, str | None]:
         return _text(self._config.passwords), _text(self._config.acl)
+
+    def _listen(self, name: str, address: Address) -> Listen:
+        host, port = address
+        anonymous = self._lets_anybody_in(host)
+        if not anonymous and self._config.passwords is None:
+            log.warning("nobody can come in: no passwords, no anonymous clients", listener=name)
+        tls = None
+        if name in TLS_LISTENERS:
+            assert self._certificates is not None, "a configuration that was loaded names the files"
+            tls = self._certificates
+        return Listen(host=host, port=port, tls=tls, anonymous=anonymous, websocket=name in WEBSOCKET_LISTENERS)
 
     def _lets_anybody_in(self, host: str) -> bool:
         """By default only where nobody from outside can connect."""
         return is_loopback(host) if self._config.anonymous is None else self._config.anonymous
 
     def reload(self) -> None:
-        """Read the password and the ACL file again; if one is wrong, the old ones go on to hold."""
+        """Read the files again. If the rules are wrong, the old ones go on to hold, and so with the certificates."""
         if self._front is None:
             return
+        self._reload_rules(self._front)
+        if self._certificates is not None:
+            self._reload_certificates(self._certificates)
+
+    def _reload_rules(self, front: Front | AmqttFront) -> None:
         try:
             self._access.reload(*self._texts())
-        except (FrontError, ClientsError) as error:
+        except (FrontError, PeerError) as error:
             log.error("the old passwords and rights go on to hold", why=str(error))
             return
-        log.info("passwords and rights were read again", disconnected=self._front.renew_rights())
+        log.info("passwords and rights were read again", disconnected=front.renew_rights())
+
+    def _reload_certificates(self, certificates: Certificates) -> None:
+        try:
+            certificates.reload()
+        except (FrontError, OSError) as error:  # the second, if a file goes away between two looks at it
+            log.error("the old certificates go on to hold", why=str(error))
+            return
+        log.info("certificates were read again")
 
     async def stop(self) -> None:
         """Idempotent."""
@@ -82,11 +140,4 @@ def is_loopback(host: str) -> bool:
 
 
 def _text(file: Path | None) -> str | None:
-    if file is None:
-        return None
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ClientsError(f"cannot read {file}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ClientsError(f"{file} is not UTF-8: {error.reason}") from error
+    return None if file is None else read_rules(file)

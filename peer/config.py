@@ -25,6 +25,9 @@ MAX_DELAY_S: Final = 10.0
 """Longer than any network; past every timeout of the ring, which would only fall apart."""
 MAX_SEEDS: Final = 64
 """One that answers is enough; more than this is a mistake in a script."""
+FRONTS: Final = ("own", "amqtt")
+TLS_LISTENERS: Final = ("mqtt_tls", "mqtt_wss")
+WEBSOCKET_LISTENERS: Final = ("mqtt_ws", "mqtt_wss")
 _UNIT_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?(us|ms|s)")
 
@@ -40,7 +43,8 @@ class PeerConfig:
     join: tuple[Address, ...] = ()
     """Peers of the ring to join; one that answers is enough. Empty: those of the data folder, or a new ring."""
     data: Path | None = None
-    """Keeps the peer's id and whom it knew. None: the id is that of the address, and nothing outlives the process."""
+    """Keeps the peer's id, whom it knew, and the sessions and retained messages of its clients. None: the id is that of
+    the address, and nothing outlives the process."""
     ring: str = "ringmq"
     """Peers whose ring has another name are refused."""
     timing: str = "lan"
@@ -52,16 +56,38 @@ class PeerConfig:
     discovery: bool = True
     """Whether peers are also looked for over UDP, on the overlay's port number."""
     mqtt: Address | None = None
-    """Where MQTT clients connect. None: this peer serves no clients."""
+    """Where MQTT clients connect over TCP. A peer without any of the four kinds of listeners serves no clients."""
+    mqtt_tls: Address | None = None
+    """Where they connect over TLS."""
+    mqtt_ws: Address | None = None
+    """Where they connect over WebSocket."""
+    mqtt_wss: Address | None = None
+    """Where they connect over WebSocket inside TLS."""
+    tls_cert: Path | None = None
+    """The certificate that listeners with TLS show, and those between it and its CA. Read again on SIGHUP."""
+    tls_key: Path | None = None
+    """The key of that certificate. Read again on SIGHUP."""
+    tls_ca: Path | None = None
+    """Clients must show a certificate of this CA. Read again on SIGHUP. None: they need none."""
     passwords: Path | None = None
     """The password file, as `ringmq passwd` writes it. Read again on SIGHUP."""
     acl: Path | None = None
     """Who may publish and subscribe what. Read again on SIGHUP. None: everybody everything."""
     anonymous: bool | None = None
-    """Whether clients without a password are let in. None: only where clients of this machine alone can connect."""
+    """Whether clients without a password are let in. None: by the listeners that only this machine can reach."""
+    front: str = "own"
+    """What serves the clients: own, or amqtt, for those who need its plugins."""
+    amqtt_settings: Path | None = None
+    """A configuration file of amqtt's, for its plugins. Listeners in it are not used."""
     log_level: str = "info"
     log_json: bool = False
     """Log lines as JSON objects, for programs, in place of text for people."""
+
+    @property
+    def listeners(self) -> dict[str, Address]:
+        """Where MQTT clients connect, by the names of the settings."""
+        every = {"mqtt": self.mqtt, "mqtt_tls": self.mqtt_tls, "mqtt_ws": self.mqtt_ws, "mqtt_wss": self.mqtt_wss}
+        return {name: address for name, address in every.items() if address is not None}
 
 
 class Setting(NamedTuple):
@@ -143,9 +169,17 @@ SETTINGS: Final[dict[str, Setting]] = {
     "delay_seed": Setting(_whole_number, "a whole number from 0 on"),
     "discovery": Setting(_truth, "true or false"),
     "mqtt": Setting(_listen, "HOST:PORT, such as 127.0.0.1:1883"),
+    "mqtt_tls": Setting(_listen, "HOST:PORT, such as 0.0.0.0:8883"),
+    "mqtt_ws": Setting(_listen, "HOST:PORT, such as 127.0.0.1:8083"),
+    "mqtt_wss": Setting(_listen, "HOST:PORT, such as 0.0.0.0:8084"),
+    "tls_cert": Setting(_path, "the path of a file"),
+    "tls_key": Setting(_path, "the path of a file"),
+    "tls_ca": Setting(_path, "the path of a file"),
     "passwords": Setting(_path, "the path of a file"),
     "acl": Setting(_path, "the path of a file"),
     "anonymous": Setting(_truth, "true or false"),
+    "front": _one_of(FRONTS),
+    "amqtt_settings": Setting(_path, "the path of a file"),
     "log_level": _one_of(tuple(LEVELS)),
     "log_json": Setting(_truth, "true or false"),
 }
@@ -160,7 +194,31 @@ def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     if is_wildcard(config.overlay[0]) and config.advertise is None:
         listen = show(config.overlay)
         raise ConfigError(f"advertise: missing, but overlay {listen} is no address to connect to: name the host")
+    if config.amqtt_settings is not None and config.front != "amqtt":
+        raise ConfigError(f"amqtt_settings: {config.amqtt_settings} is of no use unless front is amqtt")
+    _check_certificates(config)
+    _check_addresses(config)
     return config
+
+
+def _check_certificates(config: PeerConfig) -> None:
+    """Listeners with TLS have what they need, and nobody believes to have one by naming its files."""
+    files = {"tls_cert": config.tls_cert, "tls_key": config.tls_key, "tls_ca": config.tls_ca}
+    encrypted = [name for name in TLS_LISTENERS if name in config.listeners]
+    for name, file in files.items():
+        if encrypted and file is None and name != "tls_ca":
+            raise ConfigError(f"{name}: missing, but {encrypted[0]} is a listener with TLS: name the file")
+        if not encrypted and file is not None:
+            raise ConfigError(f"{name}: {file} is of no use without a listener with TLS: {' or '.join(TLS_LISTENERS)}")
+
+
+def _check_addresses(config: PeerConfig) -> None:
+    """Those that are written differently and are still the same are for the system to find."""
+    taken: dict[Address, str] = {}
+    for name, address in {"overlay": config.overlay, **config.listeners}.items():
+        other = taken.setdefault(address, name)
+        if other != name and address[1]:
+            raise ConfigError(f"{name}: {show(address)} is the address of {other}: each needs its own")
 
 
 def _read(file: Path) -> dict[str, object]:

@@ -23,11 +23,11 @@ from overlay.node import Node
 from overlay.timing import PRESETS
 from peer.addresses import parse_address
 from peer.application import CountingApplication
-from peer.clients import Clients
-from peer.config import PeerConfig, load
+from peer.clients import Clients, ClientsError
+from peer.config import FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
-from peer.limits import allow_files
+from peer.limits import allow_files, collect_garbage_seldom
 
 try:
     from uvloop import new_event_loop
@@ -67,9 +67,11 @@ class PeerProcess:
         try:
             await node.start()
             log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
-            if self.config.mqtt is not None:
-                self._clients = Clients(self.config)
-                log.info("serving MQTT", address=show(await self._clients.start()))
+            if self.config.listeners:
+                self._clients = Clients(self.config, self._stop.set)
+                for name, address in (await self._clients.start()).items():
+                    log.info("serving MQTT", listener=name, address=show(address))
+            collect_garbage_seldom()
             wait_s = FIRST_REMEMBER_S
             while not self._stop.is_set():
                 with contextlib.suppress(TimeoutError):
@@ -81,6 +83,8 @@ class PeerProcess:
                 await self._clients.stop()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(node.stop(), STOP_S)
+        if self._clients is not None and self._clients.fault is not None:
+            raise ClientsError(self._clients.fault)
         log.info("stopped", delivered=self._application.delivered, undelivered=self._application.undelivered)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
@@ -189,16 +193,24 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("overlay", "Where other peers connect.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
 @_setting("advertise", "The host that other peers are told to connect to.", metavar="HOST")
 @_setting("join", "A peer of the ring to join; may be repeated.", metavar="HOST:PORT", multiple=True)
-@_setting("data", "Keeps the id of the peer and whom it knows.", metavar="DIR")
+@_setting("data", "Keeps the id of the peer, whom it knows, and what its clients must find again.", metavar="DIR")
 @_setting("ring", "The ring's name; peers of another are refused.  [default: ringmq]", metavar="NAME")
 @_setting("timing", "Periods and timeouts for this kind of network.  [default: lan]", metavar="|".join(PRESETS))
 @_setting("delay", "Emulated latency, such as 1-10ms.", metavar="RANGE")
 @_setting("delay-seed", "Chooses the delays.  [default: 0]", type=int, metavar="N")
 @_setting("discovery/--no-discovery", "Whether to look for peers over UDP as well.  [default: yes]")
-@_setting("mqtt", "Where MQTT clients connect.  [default: nowhere]", metavar="HOST:PORT")
+@_setting("mqtt", "Where MQTT clients connect over TCP.  [default: nowhere]", metavar="HOST:PORT")
+@_setting("mqtt-tls", "Where they connect over TLS.  [default: nowhere]", metavar="HOST:PORT")
+@_setting("mqtt-ws", "Where they connect over WebSocket.  [default: nowhere]", metavar="HOST:PORT")
+@_setting("mqtt-wss", "Where they connect over WebSocket inside TLS.  [default: nowhere]", metavar="HOST:PORT")
+@_setting("tls-cert", "The certificate for TLS, in PEM.", metavar="FILE")
+@_setting("tls-key", "Its key, in PEM and not encrypted.", metavar="FILE")
+@_setting("tls-ca", "Demand a certificate of this CA of each client that comes over TLS.", metavar="FILE")
 @_setting("passwords", "The password file of MQTT clients.", metavar="FILE")
 @_setting("acl", "The file that says which client may use which topics.", metavar="FILE")
 @_setting("anonymous/--no-anonymous", "Let in clients without a password.  [default: on loopback only]")
+@_setting("front", "What serves the clients.  [default: own]", metavar="|".join(FRONTS))
+@_setting("amqtt-settings", "A configuration file of amqtt's, for its plugins.", metavar="FILE")
 @_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
 @_setting("log-json", "Log JSON objects.", is_flag=True)
 @click.option("--parent-pipe", type=int, hidden=True)

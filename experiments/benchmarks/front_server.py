@@ -11,7 +11,9 @@ import sys
 
 import uvloop
 
-from mqtt_front.front import Front, Listen
+from mqtt_front.front import Front
+from mqtt_front.listening import Listen
+from peer.limits import collect_garbage_seldom
 
 
 async def serve(port: int) -> None:
@@ -20,6 +22,7 @@ async def serve(port: int) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     front = Front()
     await front.listen(Listen(host="127.0.0.1", port=port))
+    collect_garbage_seldom()  # as a peer does
     await stop.wait()
     await front.stop()
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 import pytest
+import pytest_asyncio
 from msgspec.structs import replace
 
 from mqtt_front.access import Decision
@@ -36,6 +37,7 @@ from mqtt_front.ports import Done, Ports
 from mqtt_front.reasons import Reason
 from mqtt_front.session import Session
 from mqtt_front.stream import PacketReader
+from tests.mqtt_front.front_bench import Bench
 
 P = TypeVar("P")
 
@@ -112,12 +114,15 @@ class World:
         """What the shell does at the end of a turn: bring the bytes to the clients."""
         broker = self.broker
         broker.encoded = None
+        broker.journal.commit()
         dirty, broker.dirty = broker.dirty, []
         for line in dirty:
             line.dirty = False
             assert isinstance(line, Connection)
             self._inboxes[line].inbox += b"".join(line.out)
             line.out.clear()
+            if line.starved:
+                line.go_on()
 
     # Clients
 
@@ -289,3 +294,12 @@ def world() -> World:
 @pytest.fixture
 def slow_ports() -> SlowPorts:
     return SlowPorts()
+
+
+@pytest_asyncio.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    yield bench
+    for client in bench.clients:
+        client.writer.transport.abort()
+    await bench.front.stop()

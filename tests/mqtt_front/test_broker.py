@@ -56,6 +56,20 @@ def test_overlapping_filters_give_one_copy_at_the_highest_qos(world: World, vers
     assert subscriber.message().qos == 2
 
 
+# 5.0 [MQTT-3.8.3-3]
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_ones_own_message_comes_by_the_subscriptions_that_want_it(world: World, qos: int) -> None:
+    client, other = world.connect("c"), world.connect("other")
+    client.subscribe(Subscription("t", 2, no_local=True, retain_as_published=True), ids=(1,))
+    client.subscribe(Subscription("+", 0), ids=(2,))
+    client.publish("t", b"own", qos, retain=True)
+    own = [one for one in client.take() if isinstance(one, Publish)]
+    assert [(one.qos, one.retain, one.properties.subscription_ids) for one in own] == [(0, False, (2,))]
+    other.publish("t", b"other", qos, retain=True)
+    message = client.message()
+    assert (message.qos, message.retain, sorted(message.properties.subscription_ids)) == (qos, True, [1, 2])
+
+
 # 3.1.1 [MQTT-4.5.0-1] · 5.0 [MQTT-4.5.0-1]
 def test_all_who_match_get_it_connected_or_not(world: World) -> None:
     clients = [world.connect(f"c{number}", session_expiry_s=100) for number in range(6)]

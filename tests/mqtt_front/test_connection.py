@@ -1,13 +1,10 @@
-"""A connection from its first byte to its last: who is let in, who is thrown out and how, and that bytes are bytes."""
+"""A connection from its first byte to its last: who is let in, who is thrown out and how."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from mqtt_front.acl import Rights
 from mqtt_front.codec import encode
@@ -23,11 +20,8 @@ from mqtt_front.packets import (
     Properties,
     Puback,
     Publish,
-    Pubrec,
-    Pubrel,
     Subscribe,
     Subscription,
-    Unsubscribe,
     Version,
     Will,
 )
@@ -443,118 +437,3 @@ def test_a_disconnect_is_no_larger_than_the_client_takes(world: World, limit: in
         assert client.closed_with(Reason.MALFORMED_PACKET)
     else:
         assert len(client.inbox) <= limit
-
-
-# Keep-alive is the shell's to watch
-
-
-# 3.1.1 [MQTT-3.12.4-1] · 5.0 [MQTT-3.12.4-1]
-@pytest.mark.parametrize("version", Version)
-def test_pings_are_answered_and_heard(world: World, version: Version) -> None:
-    client = world.connect("c", version, keep_alive_s=10)
-    assert client.connection.keep_alive_s == 10
-    world.pass_time(12)
-    client.send(Pingreq())
-    client.only(Pingresp)
-    assert client.connection.heard_at == 12
-
-
-# Bytes are bytes
-
-TOPICS = st.sampled_from(["t", "a/b", "a", "$x", "late"])
-PAYLOADS = st.sampled_from([b"", b"x", b"x" * 200])
-IDS = st.integers(1, 4)
-
-
-def packets_of(version: Version) -> st.SearchStrategy[Packet]:
-    properties = st.just(Properties())
-    if version is V5:
-        properties |= st.sampled_from(
-            [
-                Properties(user_properties=(("a", "b"),)),
-                Properties(topic_alias=1),
-                Properties(topic_alias=2, message_expiry_s=5),
-            ]
-        )
-    filters = st.sampled_from(["#", "t", "a/+", "$share/g/a/#", "a/#/b", "$x"])
-    return st.one_of(
-        st.builds(Publish, TOPICS, PAYLOADS, st.just(0), st.booleans(), properties=properties),
-        st.builds(Publish, TOPICS, PAYLOADS, st.integers(1, 2), st.booleans(), st.booleans(), IDS, properties),
-        st.builds(Subscribe, IDS, st.lists(st.builds(Subscription, filters, st.integers(0, 2)), min_size=1).map(tuple)),
-        st.builds(Unsubscribe, IDS, st.lists(filters, min_size=1).map(tuple)),
-        st.builds(Puback, IDS),
-        st.builds(Pubrec, IDS),
-        st.builds(Pubrel, IDS),
-        st.just(Pingreq()),
-    )
-
-
-@st.composite
-def conversations(draw: st.DrawFn) -> tuple[Version, bytes]:
-    version = draw(st.sampled_from(Version))
-    packets = draw(st.lists(packets_of(version), max_size=12))
-    start = Connect(version, "c", draw(st.booleans()), 0, Will("t", b"will", 1, True))
-    return version, b"".join([encode(version, packet) for packet in (start, *packets)])
-
-
-def outcome(world: World, version: Version, chunks: list[bytes]) -> tuple[bytes, bytes, bool, str, int]:
-    """All that others can see of a client that sends this."""
-    client = world.client(version)
-    watcher = world.connect("watcher")
-    watcher.subscribe("#", qos=2)
-    for chunk in chunks:
-        client.feed(chunk)
-    client.drop()
-    world.turn()
-    return client.inbox, watcher.inbox, client.closed, client.connection.why, len(world.broker.retained)
-
-
-def cut(data: bytes, places: list[int]) -> list[bytes]:
-    edges = [0, *sorted({place % (len(data) + 1) for place in places}), len(data)]
-    return [data[start:end] for start, end in pairwise(edges)]
-
-
-# 3.1.1 [MQTT-7.1.1-1] · 5.0 [MQTT-4.2.0-1]
-@settings(deadline=None, max_examples=150)
-@given(conversations(), st.lists(st.integers(0, 10_000), max_size=20))
-def test_any_chunks_of_the_same_bytes_have_the_same_outcome(
-    make_world: type[World], conversation: tuple[Version, bytes], places: list[int]
-) -> None:
-    version, data = conversation
-    whole = outcome(make_world(), version, [data])
-    assert outcome(make_world(), version, cut(data, places)) == whole
-
-
-@settings(deadline=None, max_examples=20)
-@given(conversations())
-def test_byte_by_byte_it_has_the_same_outcome(make_world: type[World], conversation: tuple[Version, bytes]) -> None:
-    version, data = conversation
-    bytewise = [data[place : place + 1] for place in range(len(data))]
-    assert outcome(make_world(), version, bytewise) == outcome(make_world(), version, [data])
-
-
-@settings(deadline=None, max_examples=300)
-@given(conversations(), st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
-       st.lists(st.integers(0, 10_000), max_size=5))  # fmt: skip
-def test_changed_bytes_only_close_and_whatever_the_chunks(
-    make_world: type[World],
-    conversation: tuple[Version, bytes],
-    changes: list[tuple[int, int]],
-    places: list[int],
-) -> None:
-    version, data = conversation
-    wrong = bytearray(data)
-    for place, byte in changes:
-        wrong[place % len(data)] = byte
-    data = bytes(wrong)
-    assert outcome(make_world(), version, cut(data, places)) == outcome(make_world(), version, [data])
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.binary(max_size=100), st.sampled_from(Version))
-@example(b"\x30\x04\0\1\0\0", V5)
-@example(b"\x30\x03\0\1\0", V311)
-def test_garbage_only_closes(make_world: type[World], data: bytes, version: Version) -> None:
-    for greeting in (b"", encode(version, Connect(version, "c", True, 0))):
-        whole = outcome(make_world(), version, [greeting + data])
-        assert outcome(make_world(), version, [greeting, *cut(data, [1, 2, 3, 7])]) == whole

@@ -3,153 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 import pytest_asyncio
 
+from mqtt_front import verifying
 from mqtt_front.access import Access, Decision
-from mqtt_front.codec import decode, encode
-from mqtt_front.config import FrontConfig
+from mqtt_front.codec import encode
 from mqtt_front.connection import Phase
 from mqtt_front.errors import FrontError
-from mqtt_front.front import Front, Listen
+from mqtt_front.listening import Listen
 from mqtt_front.packets import (
     Connack,
     Connect,
     Disconnect,
-    Packet,
     Pingreq,
     Pingresp,
     Properties,
     Puback,
     Publish,
-    Suback,
-    Subscribe,
-    Subscription,
     Version,
     Will,
 )
 from mqtt_front.passwords import Cost, new_entry
 from mqtt_front.reasons import Reason
-from mqtt_front.stream import PacketReader
+from tests.mqtt_front.front_bench import DEADLINE_S, Bench, Client, until
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts
 
 V311, V5 = Version.V311, Version.V5
-DEADLINE_S = 10.0
-P = TypeVar("P")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110  # nothing tells of it
-            await asyncio.sleep(0.001)
-
-
-class Client:
-    """A client on a socket with as little room as possible."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: Version) -> None:
-        self.reader, self.writer, self.version = reader, writer, version
-        self._packets = PacketReader()
-        self._came: list[Packet] = []
-
-    def feed(self, data: bytes) -> None:
-        self.writer.write(data)
-
-    def send(self, *packets: Packet) -> None:
-        self.feed(b"".join([encode(self.version, packet) for packet in packets]))
-
-    async def read(self) -> bool:
-        """Some more; False at the end."""
-        async with asyncio.timeout(DEADLINE_S):
-            try:
-                data = await self.reader.read(65536)
-            except ConnectionError:
-                return False
-        for first, body in self._packets.feed(data):
-            packet = decode(self.version, first, body)
-            if isinstance(packet, Publish):
-                packet = Publish(packet.topic, bytes(packet.payload), packet.qos, packet_id=packet.packet_id)
-            self._came.append(packet)
-        return bool(data)
-
-    async def next(self, kind: type[P]) -> P:
-        while not self._came:
-            assert await self.read(), f"closed before {kind.__name__}"
-        packet = self._came.pop(0)
-        assert isinstance(packet, kind), packet
-        return packet
-
-    async def closed(self) -> bool:
-        """Whether the server closes without another word."""
-        while await self.read():
-            assert not self._came, self._came
-        return not self._came
-
-    async def connect(self, client_id: str, **fields: object) -> Client:
-        properties = Properties(**fields.pop("properties", {}))  # type: ignore[arg-type]
-        self.send(Connect(self.version, client_id, True, properties=properties, **{"keep_alive_s": 0, **fields}))  # type: ignore[arg-type]
-        assert (await self.next(Connack)).reason is Reason.SUCCESS
-        return self
-
-    async def subscribe(self, topic_filter: str, qos: int = 0) -> None:
-        self.send(Subscribe(1, (Subscription(topic_filter, qos),)))
-        await self.next(Suback)
-
-
-class Bench:
-    """A front with a clock of its own, and its clients."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.clients: list[Client] = []
-        self.front: Front
-        self.address: tuple[str, int]
-
-    async def start(self, *, access: Access | None = None, ports: SlowPorts | None = None, **config: object) -> Front:
-        self.front = Front(FrontConfig(sys_interval_s=0, **config), access, ports)  # type: ignore[arg-type]
-        self.front.clock = lambda: self.now
-        self.address = await self.front.listen(Listen(host="127.0.0.1", port=0))
-        return self.front
-
-    async def dial(self, version: Version = V5) -> Client:
-        sock = socket.socket()
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        sock.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(sock, self.address)
-        reader, writer = await asyncio.open_connection(sock=sock, limit=1024)
-        self.clients.append(Client(reader, writer, version))
-        return self.clients[-1]
-
-    async def connect(self, client_id: str, version: Version = V5, **fields: object) -> Client:
-        return await (await self.dial(version)).connect(client_id, **fields)
-
-    def transport(self, client_id: str) -> asyncio.Transport:
-        """The server's side of a client, with as little room as possible."""
-        line = self.front.broker.sessions[client_id].line
-        transport = next(p.transport for c, p in self.front.clients.items() if c is line)
-        assert transport is not None
-        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        return transport
-
-    def sweep(self, now: float) -> None:
-        self.now = now
-        self.front._sweep()
-
-
-@pytest_asyncio.fixture
-async def bench() -> AsyncIterator[Bench]:
-    bench = Bench()
-    yield bench
-    for client in bench.clients:
-        client.writer.transport.abort()
-    await bench.front.stop()
 
 
 # Who does not connect
@@ -567,3 +453,13 @@ async def test_bursts_share_a_write(bench: Bench, monkeypatch: pytest.MonkeyPatc
     for _ in range(100):
         await subscriber.next(Publish)
     assert len(writes) < 10
+
+
+async def test_too_many_passwords_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.start(access=guarded())
+    monkeypatch.setattr(verifying, "MAX_WAITING", 0)
+    for version, reason in ((V5, Reason.SERVER_BUSY), (V311, Reason.SERVER_UNAVAILABLE)):
+        client = await bench.dial(version)
+        client.send(Connect(version, "c", True, 0, None, "ann", b"secret"))
+        assert (await client.next(Connack)).reason is reason
+        assert await client.closed()

@@ -21,12 +21,33 @@ def test_one_filter_keeps_its_receivers() -> None:
 
 def test_overlapping_subscriptions_are_one_receiver() -> None:
     """[MQTT-3.3.4-2] one copy at the highest QoS, [MQTT-3.3.4-4] all identifiers, even equal ones (5.0 §3.3.4)."""
-    first = {"a": Receiver("a", 0, True, False, (7,)), "b": Receiver("b", 1)}
-    second = {"c": Receiver("c", 2), "a": Receiver("a", 2, True, True, (7,))}
+    first = {"a": Receiver("a", 0, False, False, (7,)), "b": Receiver("b", 1)}
+    second = {"c": Receiver("c", 2), "a": Receiver("a", 2, False, True, (7,))}
     third = {"a": Receiver("a", 1, False, False, (9,))}
-    assert merged([first, second]) == (Receiver("a", 2, True, True, (7, 7)), first["b"], second["c"])
+    assert merged([first, second]) == (Receiver("a", 2, False, True, (7, 7)), first["b"], second["c"])
     assert merged([first, second, third])[0] == Receiver("a", 2, False, True, (7, 7, 9))
     assert first["a"].qos == 0, "the subscription itself has not changed"
+
+
+def test_who_wants_no_own_messages_by_any_subscription_gets_none() -> None:
+    lines = [{"a": Receiver("a", 0, True, False, (7,))}, {"a": Receiver("a", 2, True, True, (8,))}]
+    assert merged(lines) == (Receiver("a", 2, True, True, (7, 8)),)
+
+
+@given(st.permutations(range(4)))
+def test_own_messages_come_by_those_subscriptions_that_want_them(order: list[int]) -> None:
+    """[MQTT-3.8.3-3] with §3.3.4: QoS, identifiers and the flag of what leaves them out have no say in them."""
+    lines = [
+        Receiver("a", 2, True, True, (1,)),
+        Receiver("a", 0, False, False, (2,)),
+        Receiver("a", 1, False, False, (3,)),
+        Receiver("a", 2, True, True, (4,)),
+    ]
+    (receiver,) = merged([{"a": lines[place]} for place in order])
+    assert (receiver.qos, receiver.no_local, receiver.retain_as_published) == (2, False, True)
+    assert receiver.subscription_ids == tuple(place + 1 for place in order)
+    ordinary = tuple(place + 1 for place in order if place in (1, 2))
+    assert receiver.own == Receiver("a", 1, False, False, ordinary)
 
 
 def group_of(names: str) -> SharedGroup[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from mqtt_front.message import Message
-from mqtt_front.retained import Retained
+from mqtt_front.retained import MOST_STALE, Retained
 
 
 def message(topic: str, payload: bytes = b"x", expires_at: float | None = None) -> Message:
@@ -54,11 +56,47 @@ def test_a_further_topic_has_no_room() -> None:
     assert retained.set(message("c"))
 
 
-# 5.0 [MQTT-3.3.2-5]
-def test_expired_ones_go_when_looked_at() -> None:
+def test_those_that_a_filter_matches_step_by_step() -> None:
     retained = Retained(10)
+    for number in range(4):
+        retained.set(message(f"a/{number}", b"%d" % number, expires_at=5.0 if number == 2 else None))
+    steps = retained.walk("a/+")
+    first = next(topic for topic in steps if topic is not None)
+    retained.set(message("a/1", b"new"))
+    retained.set(message("a/3", b""))
+    rest = [retained.get(topic, 6.0) for topic in steps if topic is not None]
+    assert first == "a/0"
+    assert [found.payload for found in rest if found is not None] == [b"new"]
+
+
+# 5.0 [MQTT-3.3.2-5]
+def test_expired_ones_are_nobodys_and_then_make_room() -> None:
+    retained = Retained(2)
     retained.set(message("a", expires_at=5.0))
-    retained.set(message("b"))
+    retained.set(message("b", expires_at=9.0))
     assert topics(retained, "#", now=4.9) == {"a", "b"}
     assert topics(retained, "#", now=5.0) == {"b"}
-    assert len(retained) == 1
+    assert retained.deadline() == 5.0
+    assert retained.expire(4.9) == []
+    assert retained.expire(5.0) == ["a"]
+    assert retained.deadline() == 9.0
+    assert retained.set(message("c"))
+
+
+def test_who_is_replaced_or_taken_away_does_not_expire() -> None:
+    retained = Retained(10)
+    for topic, later in (("a", message("a", b"for ever")), ("b", message("b", b"")), ("c", message("c", b"new", 9.0))):
+        retained.set(message(topic, expires_at=5.0))
+        retained.set(later)
+    assert retained.expire(5.0) == []
+    assert topics(retained, "#", now=5.0) == {"a", "c"}
+    assert retained.expire(9.0) == ["c"]
+    assert retained.deadline() == inf
+
+
+def test_messages_that_are_replaced_all_the_time_leave_nothing_behind() -> None:
+    retained = Retained(10)
+    for number in range(3 * MOST_STALE):
+        retained.set(message("a", expires_at=1000.0 + number))
+    assert len(retained._due) <= MOST_STALE + 3
+    assert retained.expire(999.0 + 3 * MOST_STALE) == ["a"]

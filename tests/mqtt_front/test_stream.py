@@ -54,6 +54,22 @@ def test_any_chunking_gives_the_same_end(sent: list[tuple[int, bytes]], tail: by
     assert whole.buffered_bytes == one_by_one.buffered_bytes
 
 
+@given(st.lists(packets, max_size=6))
+def test_who_feeds_no_more_than_is_lacking_gets_packets_one_by_one(sent: list[tuple[int, bytes]]) -> None:
+    data = b"".join(written(*packet) for packet in sent)
+    reader, at, got = PacketReader(), 0, list[tuple[int, bytes]]()
+    assert reader.lacking_bytes == 0
+    while at < len(data):
+        size = reader.lacking_bytes or 2
+        found = [(first, bytes(body)) for first, body in reader.feed(data[at : at + size])]
+        at += size
+        assert len(found) == (reader.lacking_bytes == 0)
+        assert (reader.lacking_bytes == 0) == (reader.buffered_bytes == 0)
+        got += found
+    assert at == len(data)
+    assert got == sent
+
+
 def test_a_body_in_one_chunk_is_not_copied() -> None:
     chunk = bytearray(written(0x30, b"abc") * 2)
     first, second = PacketReader().feed(chunk)  # type: ignore[arg-type]  # to see the view, of what can be changed

@@ -138,6 +138,10 @@ def test_a_file_with_something_else(files: Files) -> None:
     assert fault(files.certificate, files.key, files.key) == swapped
 
 
+def test_a_file_without_an_end(files: Files) -> None:
+    assert fault(Path("/dev/zero"), files.key) == "/dev/zero: longer than 1 MiB, so it is no certificate"
+
+
 def test_a_key_of_another_certificate(files: Files) -> None:
     text = fault(files.certificate, files.client_key)
     assert text == f"{files.certificate}, {files.client_key}: the key does not belong to the certificate"

@@ -81,6 +81,31 @@ def test_what_matched_is_a_list_of_its_own() -> None:
     assert len(tree) == 0
 
 
+@pytest.mark.parametrize("topic_filter", ["#", "+/#", "+/+", "a/+", "a/#"])
+def test_the_tree_may_change_between_two_steps(topic_filter: str) -> None:
+    tree = filled(*[f"a/{number}" for number in range(20)])
+    steps = tree.walk(topic_filter)
+    found: set[str | None] = set()
+    for _ in range(8):
+        found.add(next(steps))
+    for number in (0, 10, 19):
+        tree.remove(f"a/{number}")
+    tree.put("a/30", 30)
+    tree.put("a/15/x", 31)
+    tree.put("b/x", 32)
+    found |= set(steps)
+    stayed = {f"a/{number}" for number in range(20) if number not in (0, 10, 19)}
+    assert stayed <= found
+    assert found - stayed <= {None, "a/0", "a/30", "a/15/x", "b/x"}
+
+
+def test_one_step_looks_at_one_place() -> None:
+    tree = filled(*[f"{number}/x/y" for number in range(50)])
+    assert list(tree.walk("+/x/z")) == [None] * 101
+    assert list(tree.walk("3/x/y")) == ["3/x/y"]
+    assert list(tree.walk("3/x")) == [None]
+
+
 def test_removing_what_is_not_there() -> None:
     tree = filled("a/b")
     assert tree.remove("a") is None

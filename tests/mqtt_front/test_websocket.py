@@ -13,7 +13,8 @@ import pytest_asyncio
 
 from mqtt_front import websocket
 from mqtt_front.config import FrontConfig
-from mqtt_front.front import Front, Listen
+from mqtt_front.front import Front
+from mqtt_front.listening import Listen
 from mqtt_front.websocket import WebSocket
 from mqtt_front.websocket_frames import Opcode, frame_head, unmask
 

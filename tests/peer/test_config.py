@@ -21,9 +21,17 @@ delay = "1-10ms"
 delay_seed = 7
 discovery = false
 mqtt = "127.0.0.1:1883"
+mqtt_tls = "0.0.0.0:8883"
+mqtt_ws = "[::1]:8083"
+mqtt_wss = "0.0.0.0:8084"
+tls_cert = "etc/server.pem"
+tls_key = "etc/server.key"
+tls_ca = "etc/ca.pem"
 passwords = "etc/passwords"
 acl = "etc/acl"
 anonymous = false
+front = "amqtt"
+amqtt_settings = "etc/amqtt.yaml"
 log_level = "debug"
 log_json = true
 """
@@ -52,9 +60,17 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         delay_seed=7,
         discovery=False,
         mqtt=("127.0.0.1", 1883),
+        mqtt_tls=("0.0.0.0", 8883),
+        mqtt_ws=("::1", 8083),
+        mqtt_wss=("0.0.0.0", 8084),
+        tls_cert=Path("etc/server.pem"),
+        tls_key=Path("etc/server.key"),
+        tls_ca=Path("etc/ca.pem"),
         passwords=Path("etc/passwords"),
         acl=Path("etc/acl"),
         anonymous=False,
+        front="amqtt",
+        amqtt_settings=Path("etc/amqtt.yaml"),
         log_level="debug",
         log_json=True,
     )
@@ -99,6 +115,13 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("delay_seed", True),
         ("delay_seed", "7"),
         ("discovery", "yes"),
+        ("mqtt", "1883"),
+        ("mqtt_tls", "0.0.0.0"),
+        ("mqtt_ws", "ws://127.0.0.1:8083"),
+        ("mqtt_wss", "::1:8084"),
+        ("tls_cert", ""),
+        ("tls_key", 1),
+        ("tls_ca", True),
         ("log_level", "loud"),
         ("log_json", 1),
     ],
@@ -162,6 +185,48 @@ def test_listening_everywhere_wants_a_name(host: str) -> None:
     assert load(None, {"overlay": f"{host}:4883", "advertise": "edge-1"}).advertise == "edge-1"
 
 
+def test_the_listeners_by_name(tmp_path: Path) -> None:
+    assert load(None, {}).listeners == {}
+    assert load(None, {"mqtt_ws": "127.0.0.1:0"}).listeners == {"mqtt_ws": ("127.0.0.1", 0)}
+    assert list(load(write(tmp_path, ALL), {}).listeners) == ["mqtt", "mqtt_tls", "mqtt_ws", "mqtt_wss"]
+
+
+def test_the_settings_of_the_documentation(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "listeners.md").read_text()
+    config = load(write(tmp_path, text.partition("```toml\n")[2].partition("```")[0]), {})
+    assert list(config.listeners) == ["mqtt", "mqtt_tls", "mqtt_wss"]
+
+
+FILES = {"tls_cert": "server.pem", "tls_key": "server.key"}
+
+
+@pytest.mark.parametrize("listener", ["mqtt_tls", "mqtt_wss"])
+def test_a_listener_with_tls_wants_its_files(listener: str) -> None:
+    where = {listener: "127.0.0.1:8883"}
+    assert load(None, where | FILES).tls_ca is None
+    for missing in FILES:
+        with pytest.raises(ConfigError) as caught:
+            load(None, where | {name: file for name, file in FILES.items() if name != missing})
+        assert str(caught.value) == f"{missing}: missing, but {listener} is a listener with TLS: name the file"
+
+
+@pytest.mark.parametrize("name", ["tls_cert", "tls_key", "tls_ca"])
+def test_files_for_tls_want_a_listener(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, {"mqtt": "127.0.0.1:1883", "mqtt_ws": "127.0.0.1:8083", name: "a.pem"})
+    assert str(caught.value) == f"{name}: a.pem is of no use without a listener with TLS: mqtt_tls or mqtt_wss"
+
+
+@pytest.mark.parametrize(("one", "other"), [("mqtt", "mqtt_ws"), ("overlay", "mqtt"), ("mqtt_tls", "mqtt_wss")])
+def test_each_listener_has_its_own_address(one: str, other: str) -> None:
+    files = FILES if other == "mqtt_wss" else {}
+    with pytest.raises(ConfigError) as caught:
+        load(None, {one: "[::1]:1883", other: "[::1]:1883", **files})
+    assert str(caught.value) == f"{other}: [::1]:1883 is the address of {one}: each needs its own"
+    assert load(None, {one: "[::1]:0", other: "[::1]:0", **files}), "the system gives each a port of its own"
+    assert load(None, {one: "[::1]:1883", other: "127.0.0.1:1883", **files})
+
+
 @pytest.mark.parametrize(
     ("text", "span"),
     [
@@ -174,3 +239,9 @@ def test_listening_everywhere_wants_a_name(host: str) -> None:
 )
 def test_delays(text: str, span: tuple[float, float]) -> None:
     assert parse_delay(text) == pytest.approx(span)
+
+
+def test_settings_of_amqtt_are_for_the_front_amqtt(tmp_path: Path) -> None:
+    assert load(None, {"front": "amqtt", "amqtt_settings": "a.yaml"}).amqtt_settings == Path("a.yaml")
+    with pytest.raises(ConfigError, match=r"^amqtt_settings: a\.yaml is of no use unless front is amqtt$"):
+        load(None, {"amqtt_settings": "a.yaml"})

@@ -1,12 +1,13 @@
-"""The limit of open files."""
+"""The limit of open files, and how often garbage is looked for."""
 
 from __future__ import annotations
 
+import gc
 import resource
 
 import pytest
 
-from peer.limits import allow_files
+from peer.limits import allow_files, collect_garbage_seldom
 
 INFINITE = resource.RLIM_INFINITY
 
@@ -33,3 +34,15 @@ def test_the_limit_only_grows(monkeypatch: pytest.MonkeyPatch, soft: int, hard: 
 def test_the_system_takes_it() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert allow_files(1) == soft
+
+
+def test_garbage_is_looked_for_seldom() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_garbage_seldom()
+        assert gc.get_threshold() > before
+        assert gc.get_freeze_count() > 0
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)

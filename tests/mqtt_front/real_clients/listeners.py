@@ -13,7 +13,8 @@ from typing import NamedTuple, Protocol
 
 import trustme
 
-from mqtt_front.front import Front, Listen
+from mqtt_front.front import Front
+from mqtt_front.listening import Listen
 from mqtt_front.tls import server_context
 
 try:

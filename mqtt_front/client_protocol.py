@@ -1,0 +1,81 @@
+"""One client's socket: what comes in goes to its connection, and what has gathered goes out at the end of a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from mqtt_front.connection import Connection
+from mqtt_front.reasons import Reason
+
+if TYPE_CHECKING:
+    from mqtt_front.front import Front
+
+
+class ClientProtocol(asyncio.Protocol):
+    """Of one front, which it tells of what happened, and which calls `flush`."""
+
+    __slots__ = ("_front", "_reading", "connection", "transport")
+
+    def __init__(self, front: Front, anonymous: bool) -> None:
+        self._front = front
+        self._reading = True
+        self.connection = Connection(front.broker, front, anonymous)
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        front = self._front
+        front.broker.now = front.clock()
+        if len(front.clients) >= front.config.max_connections:
+            front.broker.counters.refused += 1
+            self.transport.abort()
+            return
+        self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
+        self.connection.opened_at = self.connection.heard_at = front.broker.now
+        front.clients[self.connection] = self
+
+    def data_received(self, data: bytes) -> None:
+        front = self._front
+        front.broker.now = front.clock()
+        self.connection.feed(data)
+        front.turn()
+
+    def pause_writing(self) -> None:
+        self.connection.block()
+
+    def resume_writing(self) -> None:
+        front, connection = self._front, self.connection
+        front.broker.now = front.clock()
+        connection.unblock()
+        connection.go_on()
+        front.turn()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        front = self._front
+        front.broker.now = front.clock()
+        front.forget(self.connection)
+        self.connection.lost()
+        front.turn()
+
+    def flush(self) -> None:
+        """Send what has gathered; to be called at the end of a turn."""
+        connection, transport = self.connection, self.transport
+        connection.dirty = False
+        out = connection.out
+        if transport is None or transport.is_closing():
+            out.clear()
+            return
+        if out:
+            data = out[0] if len(out) == 1 else b"".join(out)
+            out.clear()
+            self._front.broker.counters.bytes_sent += len(data)
+            transport.write(data)
+        if connection.closing:
+            self._front.end(transport)
+        elif connection.pausing is self._reading:
+            self._reading = not connection.pausing
+            (transport.resume_reading if self._reading else transport.pause_reading)()
+        elif transport.get_write_buffer_size() > 2 * self._front.config.max_buffer_bytes:
+            connection.fail(Reason.QUOTA_EXCEEDED, "does not read what it is sent")
+            transport.abort()

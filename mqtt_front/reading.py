@@ -1,0 +1,260 @@
+"""The half of a connection that reads: bytes become packets, and plain publications reach their receivers at once.
+
+Owns what has come and is not worked off yet, what one turn may set going, and when the client was last heard. How a
+client is let in and how it goes is `mqtt_front.connection`'s business.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from enum import Enum, auto
+from typing import Final
+
+from mqtt_front.acl import ALL_RIGHTS
+from mqtt_front.broker import Broker
+from mqtt_front.codec_out import encode_publish
+from mqtt_front.conversation import Conversation
+from mqtt_front.errors import PacketError
+from mqtt_front.message import Message
+from mqtt_front.packets import Version
+from mqtt_front.reasons import Reason
+from mqtt_front.stream import PacketReader
+
+TURN_BYTES: Final = 32 << 20
+"""What one client's packets may put into the outboxes of all others in one turn; the rest of them waits for the next.
+A chunk of small publications would else be multiplied by all receivers before the first byte leaves."""
+DELIVERY_BYTES: Final = 128
+"""What a delivery counts for beside its bytes. So a turn of tiny ones ends too: after some 250,000, or 15 ms."""
+PART_BYTES: Final = 1000
+"""So much of an incomplete packet is a sign of life, as a packet is. By the letter only packets are, but then a client
+with a slow link could not send a large one. Mosquitto takes any byte of a packet that lacks as many for a sign: there
+one byte per keep-alive is enough for a million of them. Here a packet lasts as many keep-alives as it has kilobytes."""
+HEADER_BYTES: Final = 2
+"""The shortest fixed header."""
+DOLLAR: Final = ord("$")
+"""Topics that begin with it are the server's."""
+
+
+class Phase(Enum):
+    """What the connection waits for."""
+
+    NEW = auto()
+    """Its CONNECT."""
+    DECIDING = auto()
+    """The decision whether it may; what it sends meanwhile is kept."""
+    OPEN = auto()
+    CLOSED = auto()
+
+
+class Reading(Conversation):
+    """`feed` it; `go_on` when the shell has emptied the outboxes, if it is `starved`."""
+
+    __slots__ = (
+        "_limit",
+        "_part_bytes",
+        "_reader",
+        "_rest",
+        "_turn_bytes",
+        "heard_at",
+        "phase",
+    )
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self.phase = Phase.NEW
+        self.heard_at = broker.now
+        self._limit = broker.config.max_packet_bytes
+        self._reader = PacketReader(self._limit)
+        """For the CONNECT, and for packets that `_run` does not know."""
+        self._rest = b""
+        """What is not worked off: a packet that is not all there, or what waits for a decision or the next turn."""
+        self._turn_bytes = TURN_BYTES
+        """What is left of it."""
+        self._part_bytes = 0
+        """How much of the incomplete packet has been taken for a sign of life."""
+
+    def feed(self, data: bytes) -> None:
+        """What the client has sent. Never raises for what a client does: it closes the connection instead."""
+        self.broker.counters.bytes_received += len(data)
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        if not self.broker.dirty:  # The first of this turn.
+            self._turn_bytes = TURN_BYTES
+        at, size = 0, len(data)
+        try:
+            while at < size:
+                plain = self.phase is Phase.OPEN and not self._reader.buffered_bytes and not self.behind
+                at = self._run(data, at) if plain else self._piece(data, at)
+        except PacketError as error:
+            self._thrown_out(error)
+
+    def _thrown_out(self, error: PacketError) -> None:
+        """Close because of what the client sent."""
+        if self.phase is Phase.OPEN:
+            self.broker.counters.protocol_errors += 1
+        self.fail(error.reason, str(error))
+
+    @abstractmethod
+    def _open(self, first: int, body: memoryview) -> None:
+        """The first packet. Raises PacketError if it is no CONNECT, or none that may be let in."""
+
+    def _piece(self, data: bytes, at: int) -> int:
+        """The general way, for one packet or what there is of one; gives where the next begins."""
+        if self.phase is Phase.CLOSED:
+            return len(data)
+        if self.phase is Phase.DECIDING or self.behind:
+            # Packets may follow a CONNECT at once (5.0 §3.1.4).
+            self._rest = data[at:] if at else data
+            if self.phase is Phase.DECIDING and len(self._rest) > self._limit:
+                raise PacketError(Reason.PACKET_TOO_LARGE, "too much before the CONNACK")
+            return len(data)
+        end = at + (self._reader.lacking_bytes or HEADER_BYTES)
+        for first, body in self._reader.feed(data[at:end]):
+            self.heard_at = self.broker.now
+            self._part_bytes = 0
+            if self.phase is Phase.OPEN:
+                self._take_one(first, body)
+            else:
+                self._open(first, body)
+        self._heard_part(self._reader.buffered_bytes)
+        return end
+
+    def _take_one(self, first: int, body: memoryview) -> None:
+        counters = self.broker.counters
+        before = counters.publish_sent + counters.publish_dropped
+        self.take(first, body)
+        given = counters.publish_sent + counters.publish_dropped - before
+        self._turn_bytes -= given * (len(body) + DELIVERY_BYTES)
+        if self._turn_bytes <= 0 and self.phase is Phase.OPEN:
+            self._fall_behind()
+
+    def _fall_behind(self) -> None:
+        """This turn is full: the rest is for the next."""
+        self.behind = self.pausing = self.starved = True
+        self.wake()
+
+    def _heard_part(self, size_bytes: int) -> None:
+        """So much of an incomplete packet is there."""
+        if size_bytes - self._part_bytes >= PART_BYTES:
+            self.heard_at = self.broker.now
+            self._part_bytes = size_bytes
+
+    def go_on(self) -> None:
+        super().go_on()
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Work off what the last turn had no room for, as far as this one has."""
+        if self.behind:
+            self.behind = False
+            self._turn_bytes = TURN_BYTES
+            self.feed(b"")
+            self.see_whether_to_pause()
+
+    def _run(self, data: bytes, at: int) -> int:
+        """The way of most bytes: whole packets of up to 16 kB, plain publications without another function call.
+
+        What it does not know (long packets, odd lengths) goes to `_piece`, as what the turn has no room for does.
+        """
+        size, limit = len(data), self._limit - 3
+        broker = self.broker
+        counters = broker.counters
+        view = memoryview(data)
+        plain_end = self.plain_in
+        left, begin = self._turn_bytes, at
+        whole = False
+        while at + 1 < size and left > 0:
+            length = data[at + 1]
+            start = at + 2
+            if length >= 0x80:
+                if start >= size:
+                    break
+                if not 0 < data[start] < 0x80:
+                    whole = True
+                    break
+                length = length & 0x7F | data[start] << 7
+                start += 1
+            end = start + length
+            if length > limit:
+                whole = True
+                break
+            if end > size:
+                break
+            first = data[at]
+            spent = self._plain(data, at, start, end) if first == 0x30 and plain_end else -1
+            if spent < 0:
+                before = counters.publish_sent + counters.publish_dropped
+                self.take(first, view[start:end])
+                if self.phase is not Phase.OPEN:
+                    return size
+                plain_end = self.plain_in
+                given = counters.publish_sent + counters.publish_dropped - before
+                spent = given * (end - at + DELIVERY_BYTES)
+            left -= spent
+            at = end
+        if at > begin:
+            self.heard_at = broker.now
+            self._part_bytes = 0
+            self._turn_bytes = left
+            if left <= 0:
+                self._fall_behind()
+        if at == size:
+            return size
+        if whole or left <= 0:
+            return self._piece(data, at)
+        self._rest = data[at:] if at else data
+        self._heard_part(len(self._rest))
+        return size
+
+    @property
+    def plain_in(self) -> bool:
+        """Whether its publications need no check of rights."""
+        return self.rights is ALL_RIGHTS
+
+    def _plain(self, data: bytes, at: int, start: int, end: int) -> int:
+        """A PUBLISH with QoS 0, not retained, without properties, to receivers that want nothing special.
+
+        Gives what it takes of the turn. Negative: it is not that, and nothing has been done.
+        """
+        broker = self.broker
+        after = start + 2 + (data[start] << 8 | data[start + 1]) if end - start > 2 else end + 1
+        v5 = self.v5
+        if after > end or (v5 and (after == end or data[after])):
+            return -1
+        if after == start + 2 or data[start + 2] == DOLLAR:
+            return -1
+        topic = data[start + 2 : after]
+        try:
+            plan = broker.plan(topic)
+        except UnicodeDecodeError:
+            return -1
+        if plan.slow or plan.groups or not broker.plain_ports:
+            return -1
+        counters = broker.counters
+        counters.publish_received += 1
+        counters.messages_received += 1
+        same = data[at:end]
+        other: bytes | None = None
+        dirty = broker.dirty
+        sent = 0
+        for session in plan.quick:
+            line = session.line
+            if line is None:
+                continue
+            if not line.plain:
+                session.deliver(Message(plan.topic, bytes(data[after + v5 : end])), 0, False, ())
+                continue
+            if line.v5 == v5:
+                line.out.append(same)
+            else:
+                if other is None:
+                    version = Version.V311 if v5 else Version.V5
+                    other = encode_publish(version, topic, data[after + v5 : end])
+                line.out.append(other)
+            sent += 1
+            if not line.dirty:
+                line.dirty = True
+                dirty.append(line)
+        counters.publish_sent += sent
+        counters.messages_sent += sent
+        return len(plan.quick) * (end - at + DELIVERY_BYTES)

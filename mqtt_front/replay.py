@@ -1,0 +1,89 @@
+"""Retained messages on their way to one client, for what it has subscribed: some in each turn, no more than it takes.
+
+Owns which filters are still to be served and how far it is with the first. A server with a million retained messages
+must neither stand still while one client subscribes to `#`, nor drop those that its outbox has no room for. What the
+client has not been sent when its connection ends, it is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from mqtt_front.acl import ALL_RIGHTS
+from mqtt_front.broker import Broker
+from mqtt_front.message import Message
+from mqtt_front.receivers import Receiver
+from mqtt_front.session import Session
+
+STEPS_A_TURN: Final = 500
+"""Places in the tree of topics that are looked at in one turn, for one client: less than a millisecond."""
+
+
+class Replay:
+    """`add` filters, then call `advance` in each turn until it is `finished`."""
+
+    __slots__ = ("_broker", "_most_queued", "_session", "_steps", "_waiting", "finished")
+
+    def __init__(self, broker: Broker, session: Session) -> None:
+        self._broker = broker
+        self._session = session
+        self._most_queued = broker.config.max_queued // 2
+        """The other half is for what is published meanwhile."""
+        self._waiting: dict[str, None] = {}
+        self._steps = self._all_steps()
+        self.finished = False
+
+    def add(self, topic_filter: str) -> None:
+        """Send what the filter matches, after what it was told before; once, if it is told twice before it began."""
+        self._waiting[topic_filter] = None
+        self.finished = False
+
+    def drop(self, topic_filter: str) -> None:
+        """The client has unsubscribed. So there are no more filters here than subscriptions."""
+        self._waiting.pop(topic_filter, None)
+
+    def advance(self) -> bool:
+        """Send what may be sent in this turn. Whether there would be more to do in the next; if not, an
+        acknowledgement or the end of a blockade may change that.
+        """
+        for _ in range(STEPS_A_TURN):
+            if not self._has_room():
+                return False
+            if not next(self._steps):
+                self.finished = True
+                return False
+        return True
+
+    def _has_room(self) -> bool:
+        session = self._session
+        quota = session.line.quota if session.line is not None else 0
+        if not quota:
+            return False
+        queued = len(session.queue)
+        return queued < self._most_queued or (not queued and len(session.inflight) < quota)
+
+    def _all_steps(self) -> Iterator[bool]:
+        """Each looks at one place in the tree, and sends the message there, if any. False: there are no more now."""
+        retained = self._broker.retained
+        while True:
+            while not self._waiting:
+                yield False
+            topic_filter = next(iter(self._waiting))
+            del self._waiting[topic_filter]
+            for topic in retained.walk(topic_filter):
+                if topic is not None:
+                    receiver = self._broker.router.filters(self._session).get(topic_filter)
+                    if receiver is None:
+                        break
+                    message = retained.get(topic, self._broker.now)
+                    if message is not None:
+                        self._send(receiver, message)
+                yield True
+
+    def _send(self, receiver: Receiver[Session], message: Message) -> None:
+        session = self._session
+        if receiver.no_local and message.origin == session.client_id:  # [MQTT-3.8.3-3]
+            return
+        if session.rights is ALL_RIGHTS or session.rights.may_read(message.topic):
+            session.deliver(message, min(message.qos, receiver.qos), True, receiver.subscription_ids)

@@ -1,0 +1,64 @@
+"""What a front does at its start with what the last one has left on the disk. Before any client connects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from mqtt_front.acl import Rights
+from mqtt_front.broker import Broker
+from mqtt_front.errors import PacketError
+from mqtt_front.session import Session
+from mqtt_front.store import SavedSession, Store
+
+log = structlog.get_logger("front")
+
+RightsOf = Callable[[str | None, str], Rights]
+"""The rights of a user (None: anonymous) with a client id, by the rules of now."""
+
+
+def restore(broker: Broker, store: Store, rights_of: RightsOf) -> None:
+    """Fill an empty broker, and let it write to the store from now on. Raises StoreError for what cannot be read."""
+    broker.journal = store
+    retained = 0
+    for message in store.retained_messages():
+        if message.expired(broker.now) or not broker.retained.set(message):
+            store.unretained(message.topic)
+        else:
+            retained += 1
+    subscriptions = 0
+    connected = []
+    for saved in store.saved():
+        session = Session(saved.client_id, broker.config, rights_of(saved.user, saved.client_id), broker.counters)
+        session.user, session.expiry_s = saved.user, saved.expiry_s
+        session.will, session.will_at, session.expires_at = saved.will, saved.will_at, saved.expires_at
+        session.restore(saved.queue, saved.inflight, saved.incoming)
+        broker.adopt(session)
+        subscriptions += _subscribe(broker, session, saved)
+        if session.will_at is None and session.expires_at is None:
+            connected.append(session)
+    for session in connected:  # Now that all are there who may want its will.
+        broker.gone(session, will=True)
+    broker.tick()
+    store.commit()
+    if broker.sessions or retained:
+        log.info("restored", sessions=len(broker.sessions), subscriptions=subscriptions, retained=retained)
+
+
+def _subscribe(broker: Broker, session: Session, saved: SavedSession) -> int:
+    count = 0
+    for subscription, identifier in saved.subscriptions:
+        try:
+            _, first = broker.subscribe(session, subscription, identifier)
+        except PacketError as error:
+            session.journal.unsubscribed(session, subscription.filter)
+            log.warning("a subscription was given up", filter=subscription.filter, why=str(error))
+            continue
+        count += 1
+        if first:
+            broker.announce(subscription.filter, _nobody_waits)
+    return count
+
+
+def _nobody_waits() -> None: ...

@@ -1,0 +1,106 @@
+"""The socket of a client, without one: when it writes, when it closes, and when it stops to read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mqtt_front.client_protocol import ClientProtocol
+from mqtt_front.codec import encode
+from mqtt_front.config import FrontConfig
+from mqtt_front.front import Front
+from mqtt_front.packets import Connect, Pingreq, Version
+
+
+class Transport(asyncio.Transport):
+    """Notes what is asked of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.written: list[bytes] = []
+        self.waiting_bytes = 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.calls.append(f"high {high}")
+
+    def is_closing(self) -> bool:
+        return "close" in self.calls or "abort" in self.calls
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def get_write_buffer_size(self) -> int:
+        return self.waiting_bytes
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("abort", "close", "pause_reading", "resume_reading"):
+            return lambda: self.calls.append(name)
+        return super().__getattribute__(name)
+
+
+class Line:
+    def __init__(self, **config: int) -> None:
+        self.front = Front(FrontConfig(sys_interval_s=0, **config))  # type: ignore[arg-type]
+        self.transport = Transport()
+        self.client = ClientProtocol(self.front, anonymous=True)
+        self.client.connection_made(self.transport)
+
+    def connect(self) -> None:
+        self.client.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
+
+
+@pytest.fixture
+async def line() -> Line:
+    return Line()
+
+
+async def test_what_one_turn_gathers_is_one_write(line: Line) -> None:
+    line.connect()
+    line.client.data_received(encode(Version.V5, Pingreq()) * 3)
+    assert line.transport.written == []
+    line.front._flush()
+    (written,) = line.transport.written
+    assert written.endswith(b"\xd0\0" * 3)
+    await line.front.stop()
+
+
+async def test_nothing_is_written_to_who_is_gone(line: Line) -> None:
+    line.connect()
+    line.transport.calls.append("close")
+    line.front._flush()
+    assert line.transport.written == []
+    assert line.client.connection.out == []
+    await line.front.stop()
+
+
+async def test_one_too_many_is_aborted_and_not_known() -> None:
+    line = Line(max_connections=1)
+    other, transport = ClientProtocol(line.front, anonymous=True), Transport()
+    other.connection_made(transport)
+    assert transport.calls == ["abort"]
+    assert len(line.front.clients) == 1
+    await line.front.stop()
+
+
+async def test_a_fast_publisher_is_not_read_from_for_a_while(line: Line) -> None:
+    line.connect()
+    connection = line.client.connection
+    for pausing in (True, False):
+        connection.pausing = pausing
+        connection.wake()
+        line.front._flush()
+    assert line.transport.calls[1:] == ["pause_reading", "resume_reading"]
+    await line.front.stop()
+
+
+async def test_who_lets_too_much_gather_is_cut_off() -> None:
+    line = Line(max_buffer_bytes=1000)
+    line.connect()
+    line.transport.waiting_bytes = 2001
+    line.front._flush()
+    assert line.transport.calls == ["high 1000", "abort"]
+    assert line.client.connection.closing
+    await line.front.stop()

@@ -1,0 +1,82 @@
+"""Plans for plain messages: whom they name, and when a new one is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqtt_front import plans
+from mqtt_front.acl import ALL_RIGHTS, NO_RIGHTS, Rights
+from mqtt_front.config import FrontConfig
+from mqtt_front.errors import PacketError
+from mqtt_front.plans import LONGEST_TOPIC, Plan, Plans
+from mqtt_front.router import Router
+from mqtt_front.session import Session
+
+
+def a_session(name: str, rights: Rights = ALL_RIGHTS) -> Session:
+    return Session(name, FrontConfig(), rights)
+
+
+@pytest.fixture
+def router() -> Router[Session]:
+    return Router()
+
+
+def names(plan: Plan) -> tuple[list[str], list[str], int]:
+    quick = [session.client_id for session in plan.quick]
+    return quick, [receiver.session.client_id for receiver in plan.slow], len(plan.groups)
+
+
+def test_who_wants_nothing_special_is_quick(router: Router[Session]) -> None:
+    router.subscribe(a_session("plain"), "a/#", 2)
+    router.subscribe(a_session("no-local"), "a/b", 0, no_local=True)
+    router.subscribe(a_session("with an identifier"), "+/b", 0, subscription_id=3)
+    router.subscribe(a_session("with rights", NO_RIGHTS), "a/b", 0)
+    router.subscribe(a_session("shared"), "$share/g/a/b", 0)
+    quick, slow, groups = names(Plans(router).of(b"a/b"))
+    assert quick == ["plain"]
+    assert sorted(slow) == ["no-local", "with an identifier", "with rights"]
+    assert groups == 1
+
+
+def test_a_plan_holds_until_a_subscription_changes(router: Router[Session]) -> None:
+    made = Plans(router)
+    session = a_session("c")
+    plan = made.of(b"a")
+    router.subscribe(session, "b", 0)
+    assert made.of(b"a") is plan
+    router.subscribe(session, "a", 0)
+    assert names(made.of(b"a")) == (["c"], [], 0)
+    router.unsubscribe(session, "a")
+    assert names(made.of(b"a")) == ([], [], 0)
+
+
+def test_other_rights_make_other_plans(router: Router[Session]) -> None:
+    made = Plans(router)
+    session = a_session("c")
+    router.subscribe(session, "a", 0)
+    assert made.of(b"a").quick == [session]
+    session.rights = NO_RIGHTS
+    made.forget()
+    assert names(made.of(b"a")) == ([], ["c"], 0)
+
+
+@pytest.mark.parametrize("topic", [b"", b"a/#", b"+", b"a\0", b"\xff"])
+def test_what_is_no_topic_has_no_plan(router: Router[Session], topic: bytes) -> None:
+    with pytest.raises((PacketError, UnicodeDecodeError)):
+        Plans(router).of(topic)
+
+
+def test_long_topics_are_not_remembered(router: Router[Session]) -> None:
+    made = Plans(router)
+    for length, same in ((LONGEST_TOPIC, True), (LONGEST_TOPIC + 1, False)):
+        topic = b"x" * length
+        assert (made.of(topic) is made.of(topic)) is same
+
+
+def test_so_many_and_no_more(router: Router[Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "MAX_PLANS", 10)
+    made = Plans(router)
+    for number in range(25):
+        made.of(b"%d" % number)
+        assert len(made._plans) <= 10
