@@ -48,6 +48,8 @@ class Broker:
         self.counters = FrontCounters()
         self.dirty: list[Line] = []
         """Connections with something in their outboxes; the shell empties it at the end of a turn."""
+        self.turn = 0
+        """Counts the turns of the event loop; by the shell."""
         self.encoded: Encoded | None = None
         """Of the message that is being given out."""
         self.plain_ports = ports is None

@@ -128,6 +128,7 @@ class Front:
         self._flushing = False
         broker = self.broker
         broker.encoded = None
+        broker.turn += 1
         if not self._committed():
             return
         dirty, broker.dirty = broker.dirty, []

@@ -54,6 +54,7 @@ class Reading(Conversation):
         "_part_bytes",
         "_reader",
         "_rest",
+        "_turn",
         "_turn_bytes",
         "heard_at",
         "phase",
@@ -68,8 +69,9 @@ class Reading(Conversation):
         """For the CONNECT, and for packets that `_run` does not know."""
         self._rest = b""
         """What is not worked off: a packet that is not all there, or what waits for a decision or the next turn."""
+        self._turn = broker.turn
         self._turn_bytes = TURN_BYTES
-        """What is left of it."""
+        """What is left of it in this turn."""
         self._part_bytes = 0
         """How much of the incomplete packet has been taken for a sign of life."""
 
@@ -78,8 +80,8 @@ class Reading(Conversation):
         self.broker.counters.bytes_received += len(data)
         if self._rest:
             data, self._rest = self._rest + data, b""
-        if not self.broker.dirty:  # The first of this turn.
-            self._turn_bytes = TURN_BYTES
+        if self._turn != self.broker.turn:
+            self._turn, self._turn_bytes = self.broker.turn, TURN_BYTES
         at, size = 0, len(data)
         try:
             while at < size:
@@ -147,7 +149,7 @@ class Reading(Conversation):
         """Work off what the last turn had no room for, as far as this one has."""
         if self.behind:
             self.behind = False
-            self._turn_bytes = TURN_BYTES
+            self._turn = -1
             self.feed(b"")
             self.see_whether_to_pause()
 

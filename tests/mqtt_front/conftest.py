@@ -114,6 +114,7 @@ class World:
         """What the shell does at the end of a turn: bring the bytes to the clients."""
         broker = self.broker
         broker.encoded = None
+        broker.turn += 1
         broker.journal.commit()
         dirty, broker.dirty = broker.dirty, []
         for line in dirty:
