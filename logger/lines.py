@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Final, TextIO
+from typing import Final, TextIO, cast
 
 import structlog
 from structlog.typing import Processor
+
+from logger.patience import Impatient, waits
 
 LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
@@ -31,9 +33,12 @@ class _IntoStructlog(logging.Handler):
 def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:
     """Send log lines from `level` on (a key of LEVELS) to `stream`, by default stderr. To be called once, first.
 
-    A line below the level costs one call of an empty method. Colour appears only on a terminal.
+    A line below the level costs one call of an empty method. Colour appears only on a terminal. Who reads a pipe is not
+    waited for.
     """
     stream = sys.stderr if stream is None else stream
+    if waits(stream):
+        stream = cast("TextIO", Impatient(stream))
     structlog.configure(
         processors=_processors(as_json=as_json, colors=stream.isatty()),
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
+from typing import Final
 
 from overlay.errors import OverlayError
 from overlay.handshake import MAX_RING_CHARS
@@ -13,6 +15,9 @@ from overlay.messages import MAX_HOST
 from overlay.timing import LAN, Timing
 
 Address = tuple[str, int]
+
+_ZERO: Final = re.compile(r"0+(\.0+){0,3}")
+"""0.0.0.0 in the short forms that the system's resolver takes."""
 
 
 def show(address: Address) -> str:
@@ -24,9 +29,11 @@ def show(address: Address) -> str:
 def is_wildcard(host: str) -> bool:
     """Whether a host stands for all addresses of this machine, which nobody can dial."""
     try:
-        return ip_address(host).is_unspecified
+        address = ip_address(host)
     except ValueError:
-        return False
+        return _ZERO.fullmatch(host) is not None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return (mapped or address).is_unspecified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,10 @@ def test_a_listen_host_too_long_to_be_advertised_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("host", "verdict"),
-    [("0.0.0.0", True), ("::", True), ("0:0::0", True), ("127.0.0.1", False), ("::1", False), ("name", False)],
+    [
+        *(("0.0.0.0", True), ("::", True), ("0:0::0", True), ("0", True), ("0.0", True), ("::ffff:0.0.0.0", True)),
+        *(("127.0.0.1", False), ("::1", False), ("name", False), ("::ffff:127.0.0.1", False), ("0.0.0.0.0", False)),
+    ],
 )
 def test_wildcards(host: str, verdict: bool) -> None:
     assert is_wildcard(host) is verdict
