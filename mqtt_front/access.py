@@ -28,6 +28,10 @@ class Decision:
     entry: Entry | None = None
     """The line of the password file that proved who it is; None for an anonymous client."""
 
+    def refused(self) -> Decision:
+        """In its place: not authorized."""
+        return _refused(Reason.NOT_AUTHORIZED, self.client_id)
+
     @property
     def user_name(self) -> str | None:
         """The proven one. A session belongs to it: a client with another one must not resume it."""
@@ -141,10 +145,14 @@ class Access:
             return _refused(Reason.NOT_AUTHORIZED, decision.client_id)
         return rules.admit(entry, decision.client_id)
 
+    def knows(self, user_name: str | None) -> bool:
+        """Whether there is such a user; everybody is who has no name."""
+        passwords = self._rules.passwords
+        return user_name is None or (passwords is not None and passwords.entry(user_name) is not None)
+
     def rights_of(self, user_name: str | None, client_id: str) -> Rights:
         """Those of a session whose client is away; a user who is not known any more has none."""
         rules = self._rules
-        if user_name is None:
-            return rules.admit(None, client_id).rights
-        entry = None if rules.passwords is None else rules.passwords.entry(user_name)
-        return NO_RIGHTS if entry is None else rules.admit(entry, client_id).rights
+        if not self.knows(user_name):
+            return NO_RIGHTS
+        return ALL_RIGHTS if rules.acl is None else rules.acl.rights(user_name, client_id)

@@ -6,7 +6,8 @@ Knows clients by their sessions and connections, and the rest of the world by `P
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from functools import partial
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
@@ -52,8 +53,8 @@ class Broker:
         """Counts the turns of the event loop; by the shell."""
         self.encoded: Encoded | None = None
         """Of the message that is being given out."""
-        self.plain_ports = ports is None
-        """Whether a plain message need not be told to the ports."""
+        self.alone = ports is None
+        """Whether nobody is to be told of what is published."""
         self._plans = Plans(self.router)
         self.plan = self._plans.of
         """Whom a plain message to a topic goes to. Raises PacketError."""
@@ -250,16 +251,29 @@ class Broker:
                 self.journal.retained(message)
             else:
                 self.counters.not_retained += 1
-        self.ports.published(message, self.distribute(message), done)
+        give = self.distribute_plain if self.ports.serves_groups else self.distribute
+        self.ports.published(message, give(message), done)
 
     def distribute(self, message: Message) -> int:
         """Give a message to the clients here that want it; how many that are."""
-        receivers = self.router.receivers(message.topic)
-        count = 0
-        for receiver in receivers.each:
-            count += self._give(receiver, message)
-        for group in receivers.groups:
+        count = self.distribute_plain(message)
+        for group in self.router.receivers(message.topic).groups:
             count += self._give_one_of(group, message)
+        return count
+
+    def distribute_plain(self, message: Message) -> int:
+        """The same without shared subscriptions."""
+        count = 0
+        for receiver in self.router.receivers(message.topic).each:
+            count += self._give(receiver, message)
+        return count
+
+    def distribute_shared(self, message: Message, shared_filters: Container[str]) -> int:
+        """Give a message to one member of each of these groups, named by filters such as `$share/name/a/b`."""
+        count = 0
+        for group in self.router.receivers(message.topic).groups:
+            if f"$share/{group.name}/{group.filter}" in shared_filters:
+                count += self._give_one_of(group, message)
         return count
 
     def _give(self, receiver: Receiver[Session], message: Message) -> int:
@@ -271,13 +285,20 @@ class Broker:
         if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
             return 0
         retain = message.retain and receiver.retain_as_published
+        if session.queue.expiry <= self.now:
+            session.drop_expired(self.now)
         session.deliver(message, min(message.qos, receiver.qos), retain, receiver.subscription_ids)
         return 1
 
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
-        """To who reads, rather than to who does not at the moment, rather than to who is away."""
-        member = group.next_member(_reads) or group.next_member(_connected) or group.next_member(_anybody)
-        return self._give(member, message) if member is not None else 0
+        """To who takes it at once, rather than to who does not at the moment, rather than to who is away."""
+        room = partial(_has_room, message)
+        choices = (_ready, partial(_here_with_room, message), room, _anybody) if message.qos else (_reads, _anybody)
+        for available in choices:
+            member = group.next_member(available)
+            if member is not None:
+                return self._give(member, message)
+        return 0
 
 
 def _concerns_others(topic_filter: str) -> bool:
@@ -286,12 +307,21 @@ def _concerns_others(topic_filter: str) -> bool:
     return not is_of_the_server(shared[1] if shared else topic_filter)
 
 
+def _ready(session: Session) -> bool:
+    line = session.line
+    return line is not None and not session.queue and len(session.inflight) < line.quota
+
+
+def _has_room(message: Message, session: Session) -> bool:
+    return session.has_room_for(message)
+
+
 def _reads(session: Session) -> bool:
     return session.line is not None and session.line.reads
 
 
-def _connected(session: Session) -> bool:
-    return session.line is not None
+def _here_with_room(message: Message, session: Session) -> bool:
+    return session.line is not None and session.has_room_for(message)
 
 
 def _anybody(session: Session) -> bool:

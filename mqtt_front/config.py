@@ -19,11 +19,13 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "connect_timeout_s": (0, _LONG_S),
     "max_packet_bytes": (100, MAX_VARINT + 5),
     "max_queued": (0, _MANY),
+    "max_queued_bytes": (0, _MANY),
     "max_inflight": (1, 65535),
     "receive_maximum": (1, 65535),
     "max_buffer_bytes": (1000, _MANY),
     "max_subscriptions": (1, _MANY),
     "max_retained": (0, _MANY),
+    "max_retained_bytes": (0, _MANY),
     "max_session_expiry_s": (0, NEVER_EXPIRES_S),
     "session_expiry_3_s": (0, NEVER_EXPIRES_S),
     "max_sessions": (1, _MANY),
@@ -46,6 +48,8 @@ class FrontConfig:
     """A larger packet closes its client. The protocol allows 256 MB, which a peer at the edge cannot spare."""
     max_queued: int = 1000
     """Messages with QoS 1 or 2 that wait for one client; more are dropped."""
+    max_queued_bytes: int = 16 << 20
+    """Bytes of their payloads; more are dropped. A single message may always wait."""
     max_inflight: int = 100
     """Messages sent to one client and not yet acknowledged; a client of 5.0 may ask for fewer."""
     receive_maximum: int = 1000
@@ -56,6 +60,8 @@ class FrontConfig:
     """Filters of one session; more are refused with "quota exceeded"."""
     max_retained: int = 1_000_000
     """Retained messages; a further topic is not retained, and counted."""
+    max_retained_bytes: int = 256 << 20
+    """Bytes of their payloads; what would be more is not retained, and counted."""
     max_session_expiry_s: int = NEVER_EXPIRES_S
     """Sessions of gone clients are kept no longer; a client of 5.0 is told when it asked for more."""
     session_expiry_3_s: int = NEVER_EXPIRES_S

@@ -70,7 +70,7 @@ class Front:
 
         The store is closed by `stop`. Raises FrontError for what cannot be read.
         """
-        restore(self.broker, store, self.access.rights_of)
+        restore(self.broker, store, self.access)
 
     async def listen(self, listen: Listen) -> tuple[str, int]:
         """Begin to accept clients; the address says which port it is. Raises FrontError with one clear line."""
@@ -193,11 +193,17 @@ class Front:
                 continue
             decision = connection.decision = self.access.renew(connection.decision)
             if decision.reason is not Reason.SUCCESS:
+                connection.session.rights = decision.rights  # none, so that its will is not published
                 connection.fail(decision.reason, "the rules have changed")
                 gone += 1
                 continue
             connection.rights = decision.rights
             broker.restrict(connection.session, decision.rights)
+        for session in list(broker.sessions.values()):
+            if session.line is None:
+                session.rights = self.access.rights_of(session.user, session.client_id)
+                if not self.access.knows(session.user):
+                    broker.end(session)
         self.turn()
         return gone
 
@@ -209,7 +215,7 @@ class Front:
         arguments = (connect.user_name, connect.password, client_id, connection.anonymous_allowed)
         decision = self.access.at_once(*arguments)
         if decision is not None:
-            connection.admitted(decision)
+            self._admit(connection, decision)
             return
         if self._verifying.full:
             connection.fail(Reason.SERVER_BUSY, "too many passwords wait to be verified")
@@ -228,8 +234,16 @@ class Front:
         else:
             decision = done.result()
             if decision is not None:
-                connection.admitted(self.access.renew(decision))
+                self._admit(connection, self.access.renew(decision))
         self.turn()
+
+
+    def _admit(self, connection: Connection, decision: Decision) -> None:
+        """A session of a user is his: who only knows its id does not get it, and does not end it either."""
+        session = self.broker.sessions.get(connection.client_id)
+        if session is not None and session.user not in (None, decision.user_name):
+            decision = decision.refused()
+        connection.admitted(decision)
 
 
 def _is_undecided(connection: Connection) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 if TYPE_CHECKING:
     from mqtt_front.message import Message
     from mqtt_front.packets import Subscription
-    from mqtt_front.session import Delivery, Session
+    from mqtt_front.session import Session
+    from mqtt_front.waiting import Delivery
 
 
 class Journal(Protocol):

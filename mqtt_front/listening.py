@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -55,10 +56,18 @@ async def accept_clients(
             ssl_handshake_timeout=handshake_timeout_s if listen.tls else None,
             ssl_shutdown_timeout=LINGER_S if listen.tls else None,
         )
-    except (OSError, OverflowError) as error:
-        number = getattr(error, "errno", None)  # its own text says the address once more
-        reason = os.strerror(number) if number and number > 0 else str(error)
-        raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {reason}") from None
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {_reason(error)}") from None
+
+
+def _reason(error: OSError | OverflowError | UnicodeError) -> str:
+    """Without the address, which the texts of some errors say once more."""
+    if isinstance(error, UnicodeError):
+        return "this cannot be the name of a host"
+    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
+        return error.strerror or "no such host"
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if number and number > 0 else str(error)
 
 
 def address_of(server: asyncio.Server) -> tuple[str, int]:

@@ -14,7 +14,10 @@ LONGEST_V31_ID: Final = 23
 """Characters in a client id of MQTT 3.1, of which there must be one at least."""
 
 
-_NEAREST: Final = {Reason.SERVER_SHUTTING_DOWN: Reason.SERVER_UNAVAILABLE}
+_NEAREST: Final = {
+    Reason.SERVER_SHUTTING_DOWN: Reason.SERVER_UNAVAILABLE,
+    Reason.MAXIMUM_CONNECT_TIME: Reason.SERVER_BUSY,
+}
 """Reasons that only a DISCONNECT may have, and what a CONNACK says instead."""
 
 

@@ -15,7 +15,7 @@ from mqtt_front.encoded import Encoded
 from mqtt_front.packets import Kind, Version
 from mqtt_front.properties import delivery_properties
 from mqtt_front.reasons import Reason
-from mqtt_front.session import Delivery
+from mqtt_front.waiting import Delivery
 
 ENDLESS: Final = 1 << 62
 

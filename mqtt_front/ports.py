@@ -17,8 +17,16 @@ Done = Callable[[Reason], None]
 class Ports(Protocol):
     """What the layer above is told. Each `done` is to be called once, now or later."""
 
+    @property
+    def serves_groups(self) -> bool:
+        """Whether it says which shared subscriptions get a message here: then the front gives what its clients publish
+        to none by itself."""
+
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
+
+    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
+        """As `published`, of a message with QoS 0 that is not retained and has no properties: the way of most."""
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         """The first subscription of a client here to this filter: SUBACK waits for `done`."""
@@ -30,9 +38,13 @@ class Ports(Protocol):
 class Alone:
     """The ports of a front that is all there is."""
 
+    serves_groups = False
+
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         if done is not None:
             done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
+
+    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None: ...
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         done()

@@ -230,7 +230,7 @@ class Reading(Conversation):
             plan = broker.plan(topic)
         except UnicodeDecodeError:
             return -1
-        if plan.slow or plan.groups or not broker.plain_ports:
+        if plan.slow or (plan.groups and not broker.ports.serves_groups):
             return -1
         counters = broker.counters
         counters.publish_received += 1
@@ -259,4 +259,6 @@ class Reading(Conversation):
                 dirty.append(line)
         counters.publish_sent += sent
         counters.messages_sent += sent
+        if not broker.alone:
+            broker.ports.plain_published(plan.topic, data[after + v5 : end], sent)
         return len(plan.quick) * (end - at + DELIVERY_BYTES)

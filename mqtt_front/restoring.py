@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import structlog
 
-from mqtt_front.acl import Rights
+from mqtt_front.access import Access
 from mqtt_front.broker import Broker
 from mqtt_front.errors import PacketError
 from mqtt_front.session import Session
@@ -14,11 +12,8 @@ from mqtt_front.store import SavedSession, Store
 
 log = structlog.get_logger("front")
 
-RightsOf = Callable[[str | None, str], Rights]
-"""The rights of a user (None: anonymous) with a client id, by the rules of now."""
 
-
-def restore(broker: Broker, store: Store, rights_of: RightsOf) -> None:
+def restore(broker: Broker, store: Store, access: Access) -> None:
     """Fill an empty broker, and let it write to the store from now on. Raises StoreError for what cannot be read."""
     broker.journal = store
     retained = 0
@@ -30,11 +25,14 @@ def restore(broker: Broker, store: Store, rights_of: RightsOf) -> None:
     subscriptions = 0
     connected = []
     for saved in store.saved():
-        session = Session(saved.client_id, broker.config, rights_of(saved.user, saved.client_id), broker.counters)
+        session = Session(saved.client_id, broker.config, access.rights_of(saved.user, saved.client_id), broker.counters)
         session.user, session.expiry_s = saved.user, saved.expiry_s
         session.will, session.will_at, session.expires_at = saved.will, saved.will_at, saved.expires_at
         session.restore(saved.queue, saved.inflight, saved.incoming)
         broker.adopt(session)
+        if not access.knows(session.user):
+            broker.end(session)
+            continue
         subscriptions += _subscribe(broker, session, saved)
         if session.will_at is None and session.expires_at is None:
             connected.append(session)

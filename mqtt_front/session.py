@@ -6,7 +6,6 @@ messages it gets is the router's business, how packets look the codec's.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -17,6 +16,7 @@ from mqtt_front.journal import NO_JOURNAL, Journal
 from mqtt_front.message import Message
 from mqtt_front.packets import Kind, Will
 from mqtt_front.reasons import Reason
+from mqtt_front.waiting import Delivery, Waiting
 
 PACKET_IDS: Final = 65535
 
@@ -43,21 +43,6 @@ class Line(Protocol):
     def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
     def fail(self, reason: Reason, text: str) -> None:
         """Close it, telling the client why."""
-
-
-class Delivery:
-    """One message for one client, with what this client is told about it."""
-
-    __slots__ = ("ids", "message", "packet_id", "qos", "received", "retain")
-
-    def __init__(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
-        self.message = message
-        self.qos = qos
-        self.retain = retain
-        self.ids = ids
-        self.packet_id = 0
-        self.received = False
-        """QoS 2: the client has it, and is to be told that the identifier is free again."""
 
 
 class Session:
@@ -105,7 +90,7 @@ class Session:
         self.will_at: float | None = None
         """When the will of a client that has gone is to be published."""
         self.inflight: dict[int, Delivery] = {}
-        self.queue: deque[Delivery] = deque()
+        self.queue = Waiting()
         self.incoming: set[int] = set()
         """Identifiers of QoS 2 messages received from the client and not yet released by it."""
         self.unsettled: dict[int, list[Callable[[Reason], None]]] = {}
@@ -129,13 +114,23 @@ class Session:
         delivery = Delivery(message, qos, retain, ids)
         if line is not None and not self.queue and not self._again and len(self.inflight) < line.quota:
             return self._send(line, delivery)
-        if len(self.queue) >= self._config.max_queued:
+        if not self.has_room_for(message):
             self.dropped += 1
             self._counters.publish_dropped += 1
             return False
         self.queue.append(delivery)
         self.journal.queued(self, delivery)
         return True
+
+    def has_room_for(self, message: Message) -> bool:
+        """Whether one more message may wait."""
+        return self.queue.has_room_for(message, self._config.max_queued, self._config.max_queued_bytes)
+
+    def drop_expired(self, now: float) -> None:
+        """Make room in the queue."""
+        for delivery in self.queue.take_expired(now):
+            self._counters.expired_messages += 1
+            self.journal.done(self, delivery)
 
     def _send(self, line: Line, delivery: Delivery) -> bool:
         delivery.packet_id = self._free_id()
@@ -248,7 +243,8 @@ class Session:
 
     def restore(self, queue: list[Delivery], inflight: list[Delivery], incoming: list[int]) -> None:
         """What the journal had of a session that no client is connected to yet."""
-        self.queue.extend(queue)
+        for delivery in queue:
+            self.queue.append(delivery)
         self.inflight = {delivery.packet_id: delivery for delivery in inflight}
         self.incoming.update(incoming)
 

@@ -10,14 +10,15 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from mqtt_front.errors import FrontError
 from mqtt_front.message import Message
 from mqtt_front.packets import Subscription, Will
-from mqtt_front.session import Delivery, Session
+from mqtt_front.session import Session
+from mqtt_front.waiting import Delivery
 
 VERSION: Final = 1
 """Of the tables; a file of another version is refused, not guessed at."""
@@ -40,8 +41,13 @@ CREATE TABLE retained (topic TEXT PRIMARY KEY, message BLOB) WITHOUT ROWID;
 LOG_BYTES: Final = 16 << 20
 """What the write-ahead log is cut to after a burst."""
 
-Row = tuple[Any, ...]
-"""What SQLite gives: of the types that were put in, which the tables do not tell Python."""
+_Flag = Literal[0, 1]
+_Qos = Literal[0, 1, 2]
+_PacketId = Annotated[int, msgspec.Meta(ge=0, le=0xFFFF)]
+_SESSION: Final = tuple[str, Annotated[int, msgspec.Meta(ge=1)], float | None, str | None, bytes | None, float | None]
+_SUBSCRIPTION: Final = tuple[str, _Qos, _Flag, _Flag, int | None]
+_DELIVERY: Final = tuple[int, str, int, Literal[1, 2], _Flag, bytes, Literal[0, 1, 2], _PacketId]
+"""The rows of the tables."""
 
 T = TypeVar("T")
 
@@ -86,9 +92,10 @@ class Store:
             path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
             self._database = sqlite3.connect(path, isolation_level=None)
             self._open()
+            self._drop_orphans()
             self._next_delivery = self._highest("deliveries") + 1
             self._next_message = self._highest("messages") + 1
-        except (sqlite3.Error, OSError) as error:
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise StoreError(f"cannot use {path}: {getattr(error, 'strerror', None) or error}") from None
 
     def _open(self) -> None:
@@ -102,6 +109,11 @@ class Store:
             self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
         elif version != VERSION:
             raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
+
+    def _drop_orphans(self) -> None:
+        """What belongs to nothing can only be there after a file was mended by hand."""
+        self._database.execute("DELETE FROM deliveries WHERE client NOT IN (SELECT client FROM sessions)")
+        self._database.execute("DELETE FROM messages WHERE id NOT IN (SELECT message FROM deliveries)")
 
     def _highest(self, table: str) -> int:
         row = self._database.execute(f"SELECT max(id) FROM {table}").fetchone()  # noqa: S608 - a constant
@@ -242,17 +254,16 @@ class Store:
 
     # What was there
 
-    def retained_messages(self) -> Iterator[Message]:
+    def retained_messages(self) -> list[Message]:
         """Raises StoreError for what cannot be read."""
-        for (raw,) in self._rows("SELECT message FROM retained"):
-            yield self._unpack(raw)
+        return [self._unpack(raw) for (raw,) in self._rows(tuple[bytes], "SELECT message FROM retained")]
 
     def saved(self) -> Iterator[SavedSession]:
         """All sessions; their deliveries are known to this store from then on. Raises StoreError."""
-        rows = self._rows("SELECT client, expiry_s, expires_at, user, will, will_at FROM sessions")
         deliveries = self._deliveries()
-        for client, expiry_s, expires_at, user, will, will_at in rows:
+        for client, expiry_s, expires_at, user, will, will_at in self._rows(_SESSION, "SELECT * FROM sessions"):
             found = deliveries.get(client, [])
+            incoming = self._rows(tuple[_PacketId], "SELECT packet_id FROM incoming WHERE client = ?", client)
             yield SavedSession(
                 client_id=client,
                 expiry_s=expiry_s,
@@ -263,24 +274,26 @@ class Store:
                 subscriptions=self._subscriptions(client),
                 queue=[delivery for delivery in found if not delivery.packet_id],
                 inflight=[delivery for delivery in found if delivery.packet_id],
-                incoming=[row[0] for row in self._rows("SELECT packet_id FROM incoming WHERE client = ?", client)],
+                incoming=[packet_id for (packet_id,) in incoming],
             )
 
     def _subscriptions(self, client: str) -> list[tuple[Subscription, int | None]]:
         query = "SELECT filter, qos, no_local, as_published, identifier FROM subscriptions WHERE client = ?"
         return [
             (Subscription(name, qos, bool(no_local), bool(as_published)), identifier)
-            for name, qos, no_local, as_published, identifier in self._rows(query, client)
+            for name, qos, no_local, as_published, identifier in self._rows(_SUBSCRIPTION, query, client)
         ]
 
     def _deliveries(self) -> dict[str, list[Delivery]]:
         """Of each client, in the order in which they were queued or sent; one message is one object again."""
-        messages = {row: self._unpack(raw) for row, raw in self._rows("SELECT id, message FROM messages")}
+        rows = self._rows(tuple[int, bytes], "SELECT id, message FROM messages")
+        messages = {row: self._unpack(raw) for row, raw in rows}
         self._uses = dict.fromkeys(messages, 0)
         found: dict[str, list[Delivery]] = {}
-        for row, client, message, qos, retain, ids, state, packet_id in self._rows(
-            "SELECT id, client, message, qos, retain, identifiers, state, packet_id FROM deliveries ORDER BY id"
-        ):
+        query = "SELECT * FROM deliveries ORDER BY id"
+        for row, client, message, qos, retain, ids, state, packet_id in self._rows(_DELIVERY, query):
+            if message not in messages:
+                raise StoreError(f"{self._path} is damaged: a message is missing")
             delivery = Delivery(messages[message], qos, bool(retain), self._decoded(ids, tuple[int, ...]))
             delivery.packet_id = packet_id
             delivery.received = state == RECEIVED
@@ -295,12 +308,14 @@ class Store:
         except msgspec.DecodeError as error:
             raise StoreError(f"{self._path} is damaged: {error}") from None
 
-    def _rows(self, query: str, *values: object) -> list[Row]:
+    def _rows(self, kind: type[T], query: str, *values: object) -> list[T]:
         try:
             with closing(self._database.execute(query, values)) as cursor:
-                return cursor.fetchall()
-        except sqlite3.Error as error:
+                return msgspec.convert(cursor.fetchall(), list[kind])  # type: ignore[valid-type]
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise StoreError(f"cannot read {self._path}: {error}") from None
+        except msgspec.ValidationError as error:
+            raise StoreError(f"{self._path} is damaged: {error}") from None
 
 
 def _with_expiry(message: Message, expires_at: float | None) -> Message:

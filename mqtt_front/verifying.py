@@ -11,8 +11,8 @@ from mqtt_front.access import Access, Decision
 
 VERIFIERS: Final = 2
 """Threads: more would take the core from the event loop."""
-MAX_WAITING: Final = 1000
-"""Clients whose passwords wait. More than that would be given up before their turn comes."""
+MAX_WAITING: Final = 200
+"""Clients whose passwords wait: some seconds' worth. More would be given up for slowness before their turn comes."""
 
 Arguments = tuple[str | None, bytes | None, str, bool]
 

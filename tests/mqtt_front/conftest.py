@@ -45,6 +45,8 @@ P = TypeVar("P")
 class SlowPorts:
     """A layer above that answers when the test says so."""
 
+    serves_groups = False
+
     def __init__(self) -> None:
         self.messages: list[tuple[Message, int]] = []
         self.dones: list[Done | None] = []
@@ -55,16 +57,30 @@ class SlowPorts:
         self.messages.append((message, receivers_here))
         self.dones.append(done)
 
+    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
+        self.published(Message(topic, payload), receivers_here, None)
+
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         self.added.append((topic_filter, done))
 
     def filter_removed(self, topic_filter: str) -> None:
         self.removed.append(topic_filter)
 
+    @property
+    def payloads(self) -> list[tuple[bytes, int]]:
+        return [(message.payload, here) for message, here in self.messages]
+
     def settle(self, place: int, reason: Reason = Reason.SUCCESS) -> None:
         done = self.dones[place]
         assert done is not None
         done(reason)
+
+
+class QuickPorts(SlowPorts):
+    """A layer above in which every filter is in force at once."""
+
+    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+        done()
 
 
 class World:
@@ -290,6 +306,11 @@ def make_world() -> type[World]:
 @pytest.fixture
 def world() -> World:
     return World()
+
+
+@pytest.fixture
+def quick_ports() -> QuickPorts:
+    return QuickPorts()
 
 
 @pytest.fixture

@@ -463,3 +463,64 @@ async def test_too_many_passwords_at_a_time(bench: Bench, monkeypatch: pytest.Mo
         client.send(Connect(version, "c", True, 0, None, "ann", b"secret"))
         assert (await client.next(Connack)).reason is reason
         assert await client.closed()
+
+
+# Sessions of users
+
+
+def users(*names: str) -> str:
+    return "".join(new_entry(name, b"secret", b"s" * 16, Cost(14, 8, 1)).line + "\n" for name in names)
+
+
+async def log_in(bench: Bench, user: str, client_id: str = "c", **fields: object) -> Client:
+    lasting = {"session_expiry_s": 1000}
+    return await bench.connect(client_id, user_name=user, password=b"secret", properties=lasting, **fields)
+
+
+async def test_a_session_of_a_user_is_his(bench: Bench) -> None:
+    front = await bench.start(access=Access.from_texts(users("ann", "bob"), None))
+    await log_in(bench, "ann")
+    session = front.broker.sessions["c"]
+    for user in (None, "bob"):
+        client = await bench.dial()
+        client.send(Connect(V5, "c", True, 0, None, user, None if user is None else b"secret"))
+        assert (await client.next(Connack)).reason is Reason.NOT_AUTHORIZED
+    assert front.broker.sessions["c"] is session
+    assert session.line is not None
+
+
+async def test_nothing_is_left_of_a_user_who_is_no_more(bench: Bench) -> None:
+    access = Access.from_texts(users("ann", "bob"), None)
+    front = await bench.start(access=access)
+    watcher = await bench.connect("watcher")
+    await watcher.subscribe("#")
+    will = Will("will", b"gone", 0, False)
+    here = await log_in(bench, "ann", "here", will=will)
+    late = Will("will", b"gone", 0, False, Properties(will_delay_s=5))
+    away, other = await log_in(bench, "ann", "away", will=late), await log_in(bench, "bob", "other", will=late)
+    for client in (away, other):
+        client.writer.transport.abort()
+    await until(lambda: len(front.clients) == 2)
+    access.reload(users("bob"), None)
+    assert front.renew_rights() == 1
+    assert (await here.next(Disconnect)).reason is Reason.NOT_AUTHORIZED
+    assert sorted(front.broker.sessions) == ["other", "watcher"]
+    bench.sweep(6.0)
+    assert (await watcher.next(Publish)).payload == b"gone"
+    watcher.send(Pingreq())
+    await watcher.next(Pingresp)
+
+
+async def test_rights_that_are_lost_while_away(bench: Bench) -> None:
+    access = Access.from_texts(None, "topic readwrite #\n")
+    front = await bench.start(access=access)
+    client = await bench.connect("c", properties={"session_expiry_s": 1000})
+    await client.subscribe("a", 1)
+    client.send(Disconnect())
+    await until(lambda: not front.clients)
+    access.reload(None, "topic readwrite b\n")
+    front.renew_rights()
+    publisher = await bench.connect("p")
+    publisher.send(Publish("a", b"x", 1, packet_id=1))
+    await publisher.next(Puback)
+    assert not front.broker.sessions["c"].queue

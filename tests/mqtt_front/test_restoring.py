@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqtt_front.acl import ALL_RIGHTS, NO_RIGHTS
+from mqtt_front.access import Access
 from mqtt_front.config import FrontConfig
 from mqtt_front.message import Message
 from mqtt_front.packets import (
@@ -28,9 +28,11 @@ from mqtt_front.packets import (
     Version,
     Will,
 )
-from mqtt_front.restoring import RightsOf, restore
-from mqtt_front.session import Delivery, Session
+from mqtt_front.passwords import Cost, new_entry
+from mqtt_front.restoring import restore
+from mqtt_front.session import Session
 from mqtt_front.store import SavedSession, Store
+from mqtt_front.waiting import Delivery
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, SlowPorts, World
@@ -45,7 +47,7 @@ class Lives:
         self._make_world = make_world
         self._path = folder / "clients.sqlite"
         self._store: Store | None = None
-        self.rights_of: RightsOf = lambda user, client_id: ALL_RIGHTS
+        self.access = Access()
         self.config = FrontConfig()
 
     def begin(self, wall_s: float = 0.0, ports: SlowPorts | None = None) -> World:
@@ -53,7 +55,7 @@ class Lives:
         self.end()
         self._store = Store(self._path, wall_s)
         world = self._make_world(self.config, ports)
-        restore(world.broker, self._store, self.rights_of)
+        restore(world.broker, self._store, self.access)
         return world
 
     def end(self) -> None:
@@ -245,19 +247,32 @@ def test_the_will_of_a_client_that_the_crash_cut_off(lives: Lives) -> None:
 
 def test_a_user_has_the_rights_of_now(lives: Lives) -> None:
     world = lives.begin()
-    kept_subscriber(world).drop()
+    kept_subscriber(world, Subscription("t", 1), Subscription("u", 1)).drop()
     world.turn()
-    asked = []
-
-    def rights_of(user: str | None, client_id: str) -> object:
-        asked.append((user, client_id))
-        return NO_RIGHTS
-
-    lives.rights_of = rights_of  # type: ignore[assignment]
+    lives.access = Access.from_texts(None, "topic readwrite t\n")
     world = lives.begin()
-    assert asked == [(None, "c")]
+    for topic in ("t", "u"):
+        world.connect("p").publish(topic, b"x", 1)
+    assert [delivery.message.topic for delivery in world.session("c").queue] == ["t"]
+
+
+def test_the_session_of_a_user_who_is_no_more_has_ended(lives: Lives) -> None:
+    ann = new_entry("ann", b"secret", b"s" * 16, Cost(14, 8, 1)).line + "\n"
+    world = lives.begin()
+    kept_subscriber(world)
+    world.session("c").user = "ann"
+    world.session("c").will = Will("t", b"gone", 1, True)
+    world.session("c").journal.session(world.session("c"))
     world.connect("p").publish("t", b"x", 1)
-    assert not world.session("c").queue
+    world.turn()
+    lives.access = Access.from_texts(ann, None)
+    assert len(lives.begin().session("c").inflight) == 1
+    lives.access = Access.from_texts("", None)
+    world = lives.begin()
+    assert world.broker.sessions == {}
+    assert world.broker.router.statistics().subscriptions == 0
+    lives.access = Access.from_texts(ann, None)
+    assert lives.begin().broker.sessions == {}, "for good"
 
 
 def test_a_subscription_over_a_lowered_limit_is_given_up(lives: Lives) -> None:
@@ -402,7 +417,7 @@ def test_the_disk_has_what_the_memory_has(make_world: type[World], steps: list[t
         store = Store(folder / "clients.sqlite", 0.0)
         store._database.execute("PRAGMA synchronous = OFF")
         world = make_world()
-        restore(world.broker, store, lambda user, client_id: ALL_RIGHTS)
+        restore(world.broker, store, Access())
         play = Play(world)
         for step in (*PROLOGUE, *steps):
             play.do(step)

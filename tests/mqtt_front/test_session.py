@@ -23,7 +23,8 @@ from mqtt_front.packets import (
     Version,
 )
 from mqtt_front.reasons import Reason
-from mqtt_front.session import PACKET_IDS, Delivery, Session
+from mqtt_front.session import PACKET_IDS, Session
+from mqtt_front.waiting import Delivery
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, World

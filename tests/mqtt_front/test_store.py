@@ -12,8 +12,9 @@ from mqtt_front.acl import ALL_RIGHTS
 from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from mqtt_front.message import Message
 from mqtt_front.packets import Properties, Subscription, Will
-from mqtt_front.session import Delivery, Session
+from mqtt_front.session import Session
 from mqtt_front.store import SavedSession, Store, StoreError
+from mqtt_front.waiting import Delivery
 
 OFFSET_S = 1000.0
 """How far the wall clock is ahead of the clock of the process."""
@@ -242,6 +243,50 @@ def test_damaged_rows_are_named(store: Store, path: Path, table: str) -> None:
     store = Store(path, OFFSET_S)
     with pytest.raises(StoreError, match=r"clients\.sqlite is damaged"):
         list(store.saved() if table != "retained" else store.retained_messages())
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE sessions SET expiry_s = NULL",
+        "UPDATE sessions SET expires_at = 'soon'",
+        "UPDATE deliveries SET qos = 7",
+        "UPDATE deliveries SET packet_id = 70000",
+        "UPDATE deliveries SET state = 'sent'",
+        "UPDATE messages SET message = NULL",
+        "UPDATE messages SET message = 'text'",
+        "UPDATE subscriptions SET qos = 3",
+        "DELETE FROM messages",
+    ],
+)
+def test_values_that_cannot_be_are_named(store: Store, path: Path, damage: str) -> None:
+    session = a_session()
+    store.session(session)
+    store.subscribed(session, Subscription("a", 1), None)
+    store.queued(session, Delivery(Message("a", b"x", 1), 1, False, ()))
+    store.commit()
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute(damage)
+    database.close()
+    store = Store(path, OFFSET_S)
+    with pytest.raises(StoreError, match=r"clients\.sqlite is damaged: "):
+        list(store.saved())
+    store.close()
+
+
+def test_what_belongs_to_nothing_is_dropped(store: Store, path: Path) -> None:
+    session = a_session()
+    store.session(session)
+    store.queued(session, Delivery(Message("a", b"x", 1), 1, False, ()))
+    store.commit()
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute("DELETE FROM sessions")
+    database.close()
+    store = Store(path, OFFSET_S)
+    assert (count(store, "messages"), count(store, "deliveries")) == (0, 0)
     store.close()
 
 

@@ -1,0 +1,40 @@
+"""Plain messages from elsewhere, on the short way: those of QoS 0, not retained, without properties."""
+
+from __future__ import annotations
+
+from mqtt_front.broker import Broker
+from mqtt_front.codec_out import encode_publish
+from mqtt_front.message import Message
+from mqtt_front.packets import Version
+
+
+def give_plain(broker: Broker, topic: str, payload: bytes) -> int:
+    """Give one to the clients here that want it, without shared subscriptions; how many that are.
+
+    Raises PacketError for what is no topic.
+    """
+    raw = topic.encode()
+    plan = broker.plan(raw)
+    if plan.slow:
+        return broker.distribute_plain(Message(topic, payload))
+    packets: dict[bool, bytes] = {}
+    sent = 0
+    for session in plan.quick:
+        line = session.line
+        if line is None:
+            continue
+        if not line.plain:
+            session.deliver(Message(topic, payload), 0, False, ())
+            continue
+        packet = packets.get(line.v5)
+        if packet is None:
+            version = Version.V5 if line.v5 else Version.V311
+            packet = packets[line.v5] = encode_publish(version, raw, payload)
+        line.out.append(packet)
+        sent += 1
+        if not line.dirty:
+            line.dirty = True
+            broker.dirty.append(line)
+    broker.counters.publish_sent += sent
+    broker.counters.messages_sent += sent
+    return len(plan.quick)
