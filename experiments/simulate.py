@@ -18,11 +18,14 @@ from typing import Final
 
 import click
 
+from dispatching.algorithms import ALGORITHMS, Choice
 from experiments.scenarios.building import Progress
 from experiments.scenarios.churn import ChurnFigures, churn
 from experiments.scenarios.fail import detours, fail_at_once
 from experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
 from experiments.scenarios.join import StormFigures, join_at_once, join_storm
+from experiments.scenarios.pubsub import TROUBLES, pubsub
+from experiments.scenarios.pubsub_figures import Total
 from experiments.scenarios.split import split_and_heal
 from experiments.simulator.checks import InvariantBrokenError
 from overlay.leafset import HALF
@@ -299,3 +302,36 @@ def _must_be_perfect(report: Report, figures: ChurnFigures) -> None:
     lookups = figures.lookups
     report.must(not lookups.wrong, f"{lookups.wrong} lookups were delivered to a wrong peer")
     report.must(not lookups.lost, f"{lookups.lost} lookups were lost")
+
+
+@simulate.command("pubsub")
+@_options(100)
+@_timing_option
+@click.option("--seeds", default=1, type=click.IntRange(1), show_default=True, help="So many runs, from --seed on.")
+@click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each.")
+@click.option("--dispatch", type=click.Choice(list(ALGORITHMS)), default="direct", show_default=True)
+@click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
+@click.option("--trouble", type=click.Choice([one.name for one in TROUBLES]), help="By default the seed chooses.")
+def pubsub_command(
+    nodes: int,
+    seed: int,
+    as_json: bool,
+    timing: str,
+    seeds: int,
+    seconds: float,
+    dispatch: str,
+    fanout: int,
+    trouble: str | None,
+) -> None:
+    """Peers publish and subscribe while others join, crash and stop, messages get lost, and the network is split."""
+    report = Report(as_json)
+    total, choice = Total(), Choice(dispatch, fanout)
+    with _progress("publish and subscribe", as_json) as progress:
+        for number in range(seeds):
+            try:
+                total.add(pubsub(nodes, seed + number, timing, seconds, trouble, dispatch=choice))
+            except InvariantBrokenError as broken:
+                report.must(False, f"seed {seed + number}: {broken}")
+            progress((number + 1) / seeds)
+    report.add(f"{seeds} runs of {nodes} peers", asdict(total))
+    report.end()

@@ -47,10 +47,11 @@ SHELLS = {
     "mqtt_front.store",
     "mqtt_front.verifying",
     "mqtt_front.websocket",
+    "peer.pubsub.shell",
 }
 """The modules of the rooms with a core that do I/O, or know the clock or chance. All others there only think."""
 
-ROOMS_WITH_A_CORE = ("overlay.", "dispatching.", "mqtt_front.", "peer.pubsub.")
+ROOMS_WITH_A_CORE = ("overlay.", "dispatching.", "mqtt_front.", "peer.pubsub.", "peer.scribe.")
 
 CORES_ELSEWHERE = {
     "peer.application",

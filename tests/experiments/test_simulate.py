@@ -19,6 +19,7 @@ SMALL = {
     "fail": ["--nodes", "40", "--lookups", "50"],
     "split": ["--nodes", "20", "--apart", "10"],
     "churn": ["--nodes", "20", "--hours", "0.01", "--lan-hours", "0.01", "--median", "60"],
+    "pubsub": ["--nodes", "8", "--seconds", "5"],
 }
 
 
@@ -39,6 +40,7 @@ def figures_of(result: Result) -> dict[str, Any]:
         ("join", ["20 at once"]),
         ("fail", ["30% of 40 die at once", "10% dead and unrepaired"]),
         ("split", ["20 peers, apart for 10 s"]),
+        ("pubsub", ["1 runs of 8 peers"]),
         ("churn", [f"{name} lost in bursts" for name in ("wan, 0.01 h, 0%", "wan, 0.01 h, 5%", "lan, 0.01 h, 0%")]),
     ],
 )

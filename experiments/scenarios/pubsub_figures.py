@@ -1,0 +1,50 @@
+"""What a run of publish and subscribe amounts to, and several of them together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PubSubFigures:
+    """What happened in one run in which everything held."""
+
+    nodes: int
+    seed: int
+    trouble: str
+    messages: int
+    subscriptions: int
+    deliveries: int
+    joins: int
+    crashes: int
+    pauses: int
+    longest_suback_s: float
+    counters: dict[str, int]
+    digest: int
+    events: int
+    events_per_s: float
+
+
+@dataclass(slots=True)
+class Total:
+    """Of several runs."""
+
+    held: int = 0
+    """Runs in which everything held."""
+    messages: int = 0
+    subscriptions: int = 0
+    deliveries: int = 0
+    joins: int = 0
+    crashes: int = 0
+    pauses: int = 0
+    longest_suback_s: float = 0.0
+    events: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+
+    def add(self, figures: PubSubFigures) -> None:
+        self.held += 1
+        for name in ("messages", "subscriptions", "deliveries", "joins", "crashes", "pauses", "events"):
+            setattr(self, name, getattr(self, name) + getattr(figures, name))
+        self.longest_suback_s = max(self.longest_suback_s, figures.longest_suback_s)
+        for name, count in figures.counters.items():
+            self.counters[name] = self.counters.get(name, 0) + count

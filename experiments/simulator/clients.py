@@ -1,0 +1,95 @@
+"""The clients of a simulated peer, as its front would serve them: one client per filter, with what it got."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from mqtt_front.topics import matches
+from overlay.messages import Peer
+from peer.pubsub.places import inner_of, is_shared
+from peer.pubsub.wire import Publication
+
+if TYPE_CHECKING:
+    from experiments.simulator.pubsub_checks import PubSubChecks, Sent
+
+
+class Subscription:
+    """A client's subscription, and how often it got each message, by the messages' numbers."""
+
+    __slots__ = ("acked_at", "filter", "got", "inner", "live", "peer", "removed_at", "shared", "since")
+
+    def __init__(self, peer: Peer, topic_filter: str, now: float) -> None:
+        self.peer = peer
+        self.filter = topic_filter
+        self.inner = inner_of(topic_filter)
+        self.shared = is_shared(topic_filter)
+        self.since = now
+        self.acked_at: float | None = None
+        self.removed_at: float | None = None
+        self.got: Counter[int] = Counter()
+        self.live: set[int] = set()
+        """Retained messages that came live before SUBACK: they are not given again."""
+
+
+class SimulatedClients:
+    """What is behind the roles of one peer."""
+
+    __slots__ = ("_retained", "_told", "filters", "peer")
+
+    def __init__(self, peer: Peer, told: PubSubChecks) -> None:
+        self.peer = peer
+        self.filters: dict[str, Subscription] = {}
+        self._told = told
+        self._retained: dict[str, int] = {}
+
+    def subscribing(self, topic_filter: str, now: float) -> Subscription:
+        subscription = self.filters[topic_filter] = Subscription(self.peer, topic_filter, now)
+        self._told.subscriptions.append(subscription)
+        return subscription
+
+    def subscribed(self, subscription: Subscription, now: float) -> None:
+        """SUBACK, and what is retained."""
+        if self.filters.get(subscription.filter) is not subscription:
+            return
+        subscription.acked_at = now
+        self._told.acknowledged(subscription)
+        if subscription.shared:
+            return
+        for topic, number in self._retained.items():
+            if number not in subscription.live and matches(subscription.inner, topic):
+                self._told.got(subscription, number, live=False)
+
+    def unsubscribed(self, topic_filter: str, now: float) -> None:
+        self.filters.pop(topic_filter).removed_at = now
+
+    def published_here(self, sent: Sent) -> bool:
+        """A client here publishes: the others get it at once, but for shared filters."""
+        return self._give(sent.topic, sent.number, sent.retain)
+
+    def _give(self, topic: str, number: int, retain: bool) -> bool:
+        matched = False
+        for subscription in self.filters.values():
+            if not subscription.shared and matches(subscription.inner, topic):
+                matched = True
+                if retain and subscription.acked_at is None:
+                    subscription.live.add(number)
+                self._told.got(subscription, number, live=True)
+        return matched
+
+    # What the roles call
+
+    def deliver(self, publication: Publication) -> None:
+        number = int(publication.body)
+        if publication.plain:
+            self._give(publication.topic, number, publication.retain)
+        for name in publication.shared:
+            subscription = self.filters.get(name)
+            if subscription is not None:
+                self._told.got(subscription, number, live=True)
+
+    def retained(self, topic: str, body: bytes) -> None:
+        if body:
+            self._retained[topic] = int(body)
+        else:
+            self._retained.pop(topic, None)

@@ -1,0 +1,239 @@
+"""What must never happen to messages and subscriptions, whatever happens to the peers.
+
+At every step: nobody gets a message twice, or one of a publisher and topic before an earlier one; QoS 1 and 2 are done
+only when every subscriber of before the publication holds it; of a shared filter one member gets each message. When
+all is quiet: each subscriber that is still there has everything that was published after its SUBACK, and of each
+topic what was retained; each place has one coordinator, its shadows hold the same, and that is what the clients want.
+
+What a split, or the death of a whole set of coordinator and shadows, takes away is nobody's to give: a scenario says by
+`blur` for which time it does not demand that messages reach everybody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from experiments.simulator.checks import InvariantBrokenError
+from experiments.simulator.clients import Subscription
+from mqtt_front.reasons import Reason
+from mqtt_front.topics import matches
+from overlay.ids import Id, nearness
+from overlay.messages import Peer
+from peer.pubsub.messages import Kind
+from peer.pubsub.places import key_of_place, place_of
+
+if TYPE_CHECKING:
+    from experiments.simulator.pubsub import PubSubNode, PubSubWorld
+
+SHOWN: Final = 5
+
+
+class Sent:
+    """A message that some client published."""
+
+    __slots__ = ("at", "body", "done_at", "number", "publisher", "qos", "reason", "retain", "seq", "topic")
+
+    def __init__(self, number: int, publisher: Peer, topic: str, qos: int, retain: bool, at: float) -> None:
+        self.number = number
+        self.publisher = publisher
+        self.topic = topic
+        self.qos = qos
+        self.retain = retain
+        self.at = at
+        self.seq = 0
+        self.body = str(number).encode()
+        self.done_at: float | None = None
+        self.reason: Reason | None = None
+
+    def __str__(self) -> str:
+        kind = f"QoS {self.qos}{', retained' if self.retain else ''}"
+        return f"message {self.number} ({kind}) of {self.publisher} to {self.topic} at {self.at:.3f}"
+
+
+class PubSubChecks:
+    """The truth about messages and subscriptions, and comparisons with it."""
+
+    def __init__(self, world: PubSubWorld) -> None:
+        self._world = world
+        self.sent: list[Sent] = []
+        self.subscriptions: list[Subscription] = []
+        self.delivered = 0
+        self.latest_ack_s = 0.0
+        self._blurs: list[tuple[float, float]] = []
+        self._last: dict[tuple[int, int, str, str, bool], int] = {}
+        self._group_got: Counter[tuple[str, int]] = Counter()
+        self._crashed: dict[Peer, float] = {}
+
+    def blur(self, start: float, end: float) -> None:
+        """Between these times it is not demanded that messages reach everybody."""
+        self._blurs.append((start, end))
+
+    def _blurred(self, at: float) -> bool:
+        return any(start <= at <= end for start, end in self._blurs)
+
+    def crashed(self, node: PubSubNode) -> None:
+        self._crashed[node.peer] = self._world.now
+
+    def publishing(self, publisher: Peer, topic: str, qos: int, retain: bool, now: float) -> Sent:
+        sent = Sent(len(self.sent), publisher, topic, qos, retain, now)
+        self.sent.append(sent)
+        return sent
+
+    def acknowledged(self, subscription: Subscription) -> None:
+        assert subscription.acked_at is not None
+        if not self._blurred(subscription.acked_at):
+            self.latest_ack_s = max(self.latest_ack_s, subscription.acked_at - subscription.since)
+            self._held_by_all(subscription)
+
+    def _held_by_all(self, subscription: Subscription) -> None:
+        """The coordinator and its shadows, but for those that died since it was asked for, hold it."""
+        assert subscription.acked_at is not None
+        world, place = self._world, place_of(subscription.filter)
+        key = (Kind.ENTRY, subscription.filter, subscription.peer.id)
+        count = 0
+        for node in world.all_nodes():
+            holding = node.core.holdings.get(place) if node.alive else None
+            record = holding.book.get(key) if holding is not None else None
+            count += record is not None and not record.gone
+        died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
+        wanted = min(world.config.shadows + 1, len(world.nodes)) - died
+        if count < wanted:
+            raise InvariantBrokenError(f"SUBACK for {_named([subscription])}, held by {count} and not {wanted}")
+
+    # At every step
+
+    def got(self, subscription: Subscription, number: int, live: bool) -> None:
+        """A client gets a message."""
+        sent = self.sent[number]
+        self.delivered += 1
+        subscription.got[number] += 1
+        if subscription.got[number] > 1:
+            raise InvariantBrokenError(f"twice: {sent} to {subscription.peer}, {subscription.filter}")
+        if subscription.shared:
+            self._group_got[subscription.filter, number] += 1
+            if self._group_got[subscription.filter, number] > 1:
+                raise InvariantBrokenError(f"twice in a group: {sent} to {subscription.filter}")
+        if not matches(subscription.inner, sent.topic):
+            raise InvariantBrokenError(f"without a subscription: {sent} to {subscription.peer}")
+        if live and not subscription.shared:
+            key = (id(subscription), sent.publisher.id, str(sent.publisher.boot), sent.topic, sent.qos > 0)
+            if self._last.get(key, -1) > number:
+                raise InvariantBrokenError(
+                    f"order: {sent} to {subscription.peer}, {subscription.filter}, after number {self._last[key]}"
+                )
+            self._last[key] = number
+
+    def done(self, sent: Sent, reason: Reason, now: float) -> None:
+        """The publisher was told that all have it."""
+        if sent.done_at is not None:
+            raise InvariantBrokenError(f"done twice: {sent}")
+        sent.done_at, sent.reason = now, reason
+        if sent.qos and not self._blurred(sent.at):
+            missing = [one for one in self._owed(sent) if not one.got[sent.number]]
+            if missing:
+                raise InvariantBrokenError(f"done, but not held: {sent}, {reason.name}: {_named(missing)}")
+
+    def _owed(self, sent: Sent) -> Iterable[Subscription]:
+        """Who must have it, being there still."""
+        nodes = self._world.nodes
+        for one in self.subscriptions:
+            if one.shared or one.removed_at is not None or one.acked_at is None or one.acked_at > sent.at:
+                continue
+            if self._blurred(one.acked_at):
+                continue
+            node = nodes.get(one.peer.id)
+            if node is not None and node.alive and node.peer is one.peer and matches(one.inner, sent.topic):
+                yield one
+
+    # When all is quiet
+
+    def quiet(self, lossless: bool) -> None:
+        """Raises unless everything is as it should be in the end."""
+        self._all_reached(lossless)
+        self._all_retained()
+        self.settled()
+
+    def _all_reached(self, lossless: bool) -> None:
+        for sent in self.sent:
+            if self._blurred(sent.at) or (not sent.qos and not lossless):
+                continue
+            if not sent.qos and sent.done_at is not None and self._blurred(sent.done_at):
+                continue  # it waited for a list, and was sent only then
+            crashed_at = self._crashed.get(sent.publisher)
+            if crashed_at is not None and (sent.done_at is None or not sent.qos):
+                continue
+            if sent.done_at is None:
+                raise InvariantBrokenError(f"never done: {sent}")
+            missing = [one for one in self._owed(sent) if not one.got[sent.number]]
+            if missing:
+                raise InvariantBrokenError(f"not reached: {sent}, {sent.reason}: {_named(missing)}")
+
+    def _all_retained(self) -> None:
+        """Of each topic, whoever subscribed got the last message retained before its SUBACK, or a later one."""
+        by_topic: dict[str, list[Sent]] = defaultdict(list)
+        for sent in self.sent:
+            if sent.retain and sent.publisher not in self._crashed and not self._blurred(sent.at):
+                by_topic[sent.topic].append(sent)
+        for one in self.subscriptions:
+            node = self._world.nodes.get(one.peer.id)
+            if one.shared or one.acked_at is None or self._blurred(one.acked_at) or one.removed_at is not None:
+                continue
+            if node is None or not node.alive or node.peer is not one.peer:
+                continue
+            for topic, messages in by_topic.items():
+                before = [sent for sent in messages if sent.at < one.acked_at]
+                if not before or not matches(one.inner, topic):
+                    continue
+                last = before[-1]
+                if not any(one.got[sent.number] for sent in messages if sent.at >= last.at):
+                    others = [sent for sent in self.sent if sent.retain and sent.topic == topic and sent.at >= last.at]
+                    if not any(one.got[sent.number] for sent in others):
+                        raise InvariantBrokenError(f"retained and never seen: {last}: {_named([one])} {one.since:.3f}")
+
+    def settled(self) -> None:
+        """Each place has its true coordinator, the shadows hold the same, and it is what the clients want."""
+        world = self._world
+        live = {node.peer.id: node for node in world.peers()}
+        wanted: dict[str, set[tuple[str, Id]]] = defaultdict(set)
+        for node in live.values():
+            for name in node.clients.filters:
+                wanted[place_of(name)].add((name, node.peer.id))
+        held = {holding.place for node in live.values() for holding in node.core.holdings}
+        for place in sorted(held | set(wanted)):
+            key = key_of_place(place)
+            nearest = sorted(live, key=lambda point: nearness(key, point))[: world.config.shadows + 1]
+            books = [live[point].core.holdings.get(place) for point in nearest]
+            first = books[0]
+            entries = (
+                set()
+                if first is None
+                else {
+                    (record.name, record.peer.id)
+                    for record in first.book
+                    if record.kind is Kind.ENTRY and not record.gone and record.peer is not None
+                }
+            )
+            if entries != wanted[place]:
+                more, fewer = len(entries - wanted[place]), len(wanted[place] - entries)
+                raise InvariantBrokenError(f"not what is wanted: {place} has {more} too many and lacks {fewer}")
+            others = [
+                node.peer for point, node in live.items() if point not in nearest and node.core.holdings.get(place)
+            ]
+            if others:
+                raise InvariantBrokenError(f"held by others: {place} by {others[0]}")
+            if first is None:
+                continue
+            if not first.coordinates:
+                raise InvariantBrokenError(f"no coordinator: {place} at {live[nearest[0]].peer}")
+            for point, book in zip(nearest[1:], books[1:], strict=True):
+                present = frozenset() if book is None else book.present()
+                if present != first.present():
+                    peers = f"{live[point].peer} from {live[nearest[0]].peer}"
+                    raise InvariantBrokenError(f"shadow differs: {place}: {peers}: {present ^ first.present()}")
+
+
+def _named(subscriptions: list[Subscription]) -> str:
+    told = [f"{one.peer} {one.filter} acked {one.acked_at}" for one in subscriptions[:SHOWN]]
+    return f"{', '.join(told)}{' …' if len(subscriptions) > SHOWN else ''}"

@@ -1,0 +1,271 @@
+"""The roles of one peer, put together: calls of its clients and of the ring in, calls to both out.
+
+Plain calls; no socket, task, clock or random number in here or below. Set `now` before each call, and call `tick` when
+`deadline` has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mqtt_front.ports import Done
+from mqtt_front.topics import matches
+from overlay.errors import ProtocolError
+from overlay.ids import Id
+from overlay.messages import Peer
+from peer.pubsub.config import PubSubConfig
+from peer.pubsub.coordinator import Coordinator
+from peer.pubsub.holdings import Holdings
+from peer.pubsub.inlets import Inlets
+from peer.pubsub.keeping import Keeping
+from peer.pubsub.messages import (
+    Control,
+    Copied,
+    Copy,
+    Drop,
+    Elsewhere,
+    Fetch,
+    Fetched,
+    Gather,
+    Held,
+    Known,
+    List,
+    Note,
+    Noted,
+    Nudge,
+    Renewed,
+    Retain,
+    Retained,
+    Sub,
+    SubAck,
+    SubReq,
+    Taken,
+    UpSub,
+)
+from peer.pubsub.outlets import Outlets
+from peer.pubsub.publisher import Publisher
+from peer.pubsub.registrations import RENEWALS as LIST_RENEWALS
+from peer.pubsub.registrations import Registrations
+from peer.pubsub.relaying import Relaying
+from peer.pubsub.replication import Replication
+from peer.pubsub.state import Clients, Counters, Overlay, State
+from peer.pubsub.subscriber import RENEWALS as ENTRY_RENEWALS
+from peer.pubsub.subscriber import Subscriber
+from peer.pubsub.succession import Succession
+from peer.pubsub.wire import Publication, decode
+
+SWEEP_S = 10.0
+
+
+class PubSub:
+    """One per peer."""
+
+    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig) -> None:
+        self._state = state = State(overlay, clients, config)
+        self.holdings = Holdings(state)
+        self._replication = Replication(state, self.holdings)
+        self._succession = Succession(state, self.holdings, self._replication)
+        self._coordinator = Coordinator(state, self.holdings, self._replication, self._succession)
+        self._keeping = Keeping(state)
+        self.subscriber = Subscriber(state, self._keeping)
+        self._registrations = Registrations(state)
+        self._outlets = Outlets(state)
+        self._inlets = Inlets(state, self._give)
+        self._relaying = Relaying(state)
+        self.publisher = Publisher(state, self._registrations, self._outlets, self._relaying)
+        self._handlers = self._handlers_of_roles()
+        self._succession.answer = self._handle
+        self.subscriber.in_force_soon = self._keep_unsettled
+        self.publisher.settled = self._keep_settled
+        self.acknowledges_later = False
+        """Whether `acknowledge` is called by the shell, once the clients' messages are safe."""
+        self._inside = False
+        self._started = False
+
+    @property
+    def counters(self) -> Counters:
+        return self._state.counters
+
+    @property
+    def now(self) -> float:
+        return self._state.now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        self._state.now = now
+
+    # Calls of the clients
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        qos: int,
+        matched: bool = False,
+        retain: bool = False,
+        clears: bool = False,
+        done: Done | None = None,
+    ) -> int:
+        """Send a message to whoever subscribes elsewhere, and to one member of each shared filter anywhere.
+
+        `matched` says whether somebody here has it already. `done` is called once: when all hold it, with QoS 1 and 2;
+        when it is sent, with QoS 0. Returns its sequence number.
+        """
+        state = self._state
+        state.counters.published += 1
+        state.seq += 1
+        stamp = self.publisher.stamp() if retain else 0
+        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears)
+        if retain and self.subscriber.wants(topic):
+            self._keeping.live(state.me.id, one)
+        self._do(lambda: self.publisher.publish(one, matched, done))
+        return one.seq
+
+    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """The clients here want a filter. After `done`, all that is published anywhere arrives, and what is retained is
+        here."""
+        self._do(lambda: self.subscriber.add(topic_filter, done))
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        self._do(lambda: self.subscriber.remove(topic_filter))
+
+    # Calls of the ring
+
+    def receive(self, sender: Peer, payload: bytes) -> None:
+        """From another peer, directly or routed."""
+        try:
+            message = decode(payload)
+        except ProtocolError:
+            self._state.counters.unreadable += 1
+            return
+        if isinstance(message, Publication):
+            origin = sender if message.relay is None else self._relaying.pass_on(message)
+            self._do(lambda: self._inlets.take(origin, message))
+        elif self._inside:
+            self._state.local.append((sender, message))
+        else:
+            self._do(lambda: self._handle(sender, message))
+
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
+        self._do(lambda: self.holdings.owners_changed(key, owners))
+
+    def activity_changed(self, active: bool) -> None:
+        """This peer may have missed anything while it did not serve: what it coordinated it gathers again."""
+        if not active:
+            for holding in self.holdings:
+                holding.end()
+        elif not self._started:
+            self._started = True
+            self._do(self._start)
+        self._do(self._succession.review_all)
+
+    # Acknowledgements
+
+    @property
+    def owes(self) -> bool:
+        """Whether others wait to be told that their messages are here."""
+        return self._inlets.owes
+
+    def acknowledge(self) -> None:
+        self._inlets.acknowledge()
+
+    # Time
+
+    def tick(self) -> None:
+        self._do(lambda: self._state.agenda.run(self._state.now))
+
+    def deadline(self) -> float:
+        return self._state.agenda.deadline()
+
+    def _start(self) -> None:
+        config = self._state.config
+        self._every(config.lease_s / LIST_RENEWALS, self._registrations.renew)
+        self._every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
+        self._every(SWEEP_S, self.publisher.sweep)
+        self._every(config.note_s / 8, self._coordinator.tick)
+
+    def _every(self, period_s: float, then: Callable[[], None]) -> None:
+        def again() -> None:
+            self._state.after(period_s, again)
+            then()
+
+        self._state.after(period_s, again)
+
+    # The roles
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """Call a role, and then the roles of this peer for whom that was."""
+        if self._inside:
+            call()
+            return
+        self._inside = True
+        try:
+            call()
+            local = self._state.local
+            while local:
+                self._handle(*local.popleft())
+            if not self.acknowledges_later:
+                self._inlets.acknowledge()
+        finally:
+            self._inside = False
+
+    def _handle(self, sender: Peer, message: Control) -> None:
+        self._handlers[type(message)](sender, message)
+
+    def _give(self, origin: Peer, publication: Publication) -> None:
+        """A message for the clients here."""
+        state = self._state
+        if publication.plain and not self.subscriber.wants(publication.topic):
+            state.counters.unwanted += 1
+            if not publication.shared:
+                return
+        if publication.retain:
+            if self._keeping.repeats(origin.id, publication):
+                state.counters.duplicates += 1
+                return
+            if self.subscriber.wants(publication.topic):
+                self._keeping.live(origin.id, publication)
+        state.counters.received += 1
+        state.clients.deliver(publication)
+
+    def _keep_unsettled(self, topic_filter: str) -> None:
+        """What the clients here published before somebody here subscribed, and nobody else may have as yet."""
+        for publication in self.publisher.unsettled.values():
+            if matches(topic_filter, publication.topic):
+                self._keeping.live(self._state.me.id, publication)
+
+    def _keep_settled(self, publication: Publication) -> None:
+        """And what got to its coordinator after somebody here began to ask for it."""
+        if self.subscriber.wants(publication.topic):
+            self._keeping.live(self._state.me.id, publication)
+
+    def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
+        self.subscriber.elsewhere(message)
+        self._registrations.elsewhere(message)
+        self.publisher.elsewhere(message)
+
+    def _handlers_of_roles(self) -> dict[type, Callable[..., None]]:
+        coordinator, replication, succession = self._coordinator, self._replication, self._succession
+        return {
+            Sub: coordinator.sub,
+            SubAck: self.subscriber.acknowledged,
+            Elsewhere: self._elsewhere,
+            SubReq: coordinator.sub_req,
+            List: self._registrations.told,
+            Renewed: self._registrations.renewed,
+            Known: replication.known,
+            Drop: coordinator.drop,
+            Copy: replication.copy,
+            Copied: replication.copied,
+            Gather: succession.gathered,
+            UpSub: succession.told,
+            Taken: succession.taken,
+            Nudge: succession.nudged,
+            Retain: coordinator.retain,
+            Retained: self.publisher.retained,
+            Note: coordinator.note,
+            Noted: coordinator.noted,
+            Fetch: coordinator.fetch,
+            Fetched: self.subscriber.fetched,
+            Held: self._outlets.held,
+        }

@@ -1,0 +1,108 @@
+"""Messages from other peers: each given out once, in order, and acknowledged when its clients have it.
+
+Per publisher a few numbers suffice for QoS 1 and 2, as they are numbered for this peer alone. QoS 0 is given out if it
+is later than the last one of its publisher and topic: what was overtaken, or comes twice, is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from overlay.ids import Id
+from overlay.messages import Peer
+from peer.pubsub.messages import Held
+from peer.pubsub.state import State
+from peer.pubsub.wire import Publication
+
+Give = Callable[[Peer, Publication], None]
+
+
+class Inlet:
+    """From one life of one publisher."""
+
+    __slots__ = ("ahead", "boot", "due", "next")
+
+    def __init__(self, boot: int, first: int) -> None:
+        self.boot = boot
+        self.next = first
+        self.ahead: dict[int, Publication] = {}
+        self.due = False
+
+
+class Inlets:
+    """One per core. After each turn call `acknowledge`."""
+
+    __slots__ = ("_due", "_give", "_inlets", "_orders", "_state")
+
+    def __init__(self, state: State, give: Give) -> None:
+        self._state = state
+        self._give = give
+        self._inlets: dict[Id, Inlet] = {}
+        self._orders: dict[tuple[Id, str], tuple[int, int]] = {}
+        self._due: dict[Id, Peer] = {}
+
+    def __len__(self) -> int:
+        return len(self._inlets)
+
+    def take(self, origin: Peer, publication: Publication) -> None:
+        if publication.qos:
+            self._numbered(origin, publication)
+        else:
+            self._unnumbered(origin, publication)
+
+    def _unnumbered(self, origin: Peer, publication: Publication) -> None:
+        orders, key = self._orders, (origin.id, publication.topic)
+        tag = (publication.boot, publication.seq)
+        last = orders.pop(key, None)
+        if last is not None and last >= tag:
+            orders[key] = last
+            self._state.counters.duplicates += 1
+            return
+        orders[key] = tag
+        if len(orders) > self._state.config.max_orders:
+            del orders[next(iter(orders))]
+        self._give(origin, publication)
+
+    def _numbered(self, origin: Peer, publication: Publication) -> None:
+        inlet = self._inlets.get(origin.id)
+        if inlet is None or publication.boot > inlet.boot:
+            inlet = self._inlets[origin.id] = Inlet(publication.boot, publication.base)
+        elif publication.boot < inlet.boot:
+            return
+        self._due[origin.id] = origin
+        if publication.base > inlet.next:
+            self._skip(origin, inlet, publication.base)
+        if publication.number < inlet.next or publication.number in inlet.ahead:
+            self._state.counters.duplicates += 1
+        elif publication.number == inlet.next:
+            inlet.next += 1
+            self._give(origin, publication)
+            self._drain(origin, inlet)
+        elif len(inlet.ahead) < self._state.config.max_ahead:
+            inlet.ahead[publication.number] = publication
+
+    def _skip(self, origin: Peer, inlet: Inlet, base: int) -> None:
+        """The publisher has given up what is below: give out what there is of it."""
+        for number in sorted(number for number in inlet.ahead if number < base):
+            self._give(origin, inlet.ahead.pop(number))
+        inlet.next = base
+        self._drain(origin, inlet)
+
+    def _drain(self, origin: Peer, inlet: Inlet) -> None:
+        while inlet.next in inlet.ahead:
+            publication = inlet.ahead.pop(inlet.next)
+            inlet.next += 1
+            self._give(origin, publication)
+
+    @property
+    def owes(self) -> bool:
+        return bool(self._due)
+
+    def acknowledge(self) -> None:
+        """Tell each publisher that was heard what its clients have here."""
+        if not self._due:
+            return
+        due, self._due = self._due, {}
+        for point, origin in due.items():
+            inlet = self._inlets[point]
+            self._state.send(origin, Held(inlet.boot, inlet.next - 1, tuple(sorted(inlet.ahead))))

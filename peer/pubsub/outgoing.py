@@ -1,0 +1,72 @@
+"""What a publisher has on its hands: messages, the topics they go to, and retained ones on their way to be stored."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+
+from dispatching.algorithms import Choice
+from mqtt_front.ports import Done
+from mqtt_front.reasons import Reason
+from overlay.messages import Peer
+from peer.pubsub.messages import Record
+from peer.pubsub.registrations import Registration
+from peer.pubsub.wire import Publication
+
+
+class Outgoing:
+    """A message of the clients here, until everybody has it who should."""
+
+    __slots__ = ("at", "done", "matched", "missing", "publication")
+
+    def __init__(self, publication: Publication, matched: bool, done: Done | None, at: float) -> None:
+        self.publication = publication
+        self.matched = matched
+        """Whether anybody subscribes to it, here or elsewhere."""
+        self.done = done
+        self.at = at
+        self.missing = 1
+        """Who has not got it yet; one more while it is being given out."""
+
+    def got(self) -> None:
+        self.missing -= 1
+        if not self.missing and self.done is not None:
+            done, self.done = self.done, None
+            done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
+
+
+class Topic:
+    """A topic that is published to from here. `peers` and `groups` are its plan; None until it is made."""
+
+    __slots__ = ("choice", "groups", "lists", "name", "peers", "queue", "used_at", "valid_until")
+
+    def __init__(self, name: str, lists: tuple[Registration, ...], choice: Choice, now: float) -> None:
+        self.name = name
+        self.lists = lists
+        self.peers: tuple[Peer, ...] | None = None
+        self.groups: tuple[tuple[str, tuple[Peer, ...]], ...] = ()
+        self.choice = choice
+        self.valid_until = -inf
+        self.queue: deque[Outgoing] = deque()
+        self.used_at = now
+
+
+class Store:
+    """A retained message on its way to its coordinator."""
+
+    __slots__ = ("lists", "outgoing", "record", "seq", "wait_s")
+
+    def __init__(self, record: Record, lists: tuple[Registration, ...], seq: int, outgoing: Outgoing) -> None:
+        self.record = record
+        self.lists = lists
+        self.seq = seq
+        self.outgoing = outgoing
+        self.wait_s = 0.0
+
+
+def addressed(publication: Publication, plain: bool, shared: tuple[str, ...]) -> Publication:
+    one = publication
+    return Publication(
+        one.boot, one.seq, one.qos, one.topic, one.body, one.retain, one.stamp,
+        plain=plain, shared=shared, clears=one.clears,
+    )  # fmt: skip

@@ -1,0 +1,294 @@
+"""The publisher: finds out who subscribes, and sends to all of them (the MQTT2EdgePeer thesis, algorithms 2.1 and 2.2).
+
+A topic's plan is made when a list changes, not for each message. A message for which a list is missing, or cannot be
+trusted, waits here, and those after it to the same topic wait behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from dispatching.algorithms import choose
+from mqtt_front.ports import Done
+from mqtt_front.reasons import Reason
+from mqtt_front.topics import matches
+from overlay.ids import Id
+from overlay.messages import Peer
+from peer.pubsub.keeping import stamp_of
+from peer.pubsub.messages import Elsewhere, Kind, Record, Retain, Retained
+from peer.pubsub.outgoing import Outgoing, Store, Topic, addressed
+from peer.pubsub.outlets import Outlets
+from peer.pubsub.places import inner_of, is_shared, is_wild, key_of_place, places_of
+from peer.pubsub.registrations import Registration, Registrations
+from peer.pubsub.relaying import Relaying
+from peer.pubsub.state import State
+from peer.pubsub.wire import Leaf, Publication, encode, tail_of
+
+__all__ = ["Outgoing", "Publisher"]
+
+DIRECT: Final = "direct"
+MOST_TURNS: Final = 10_000
+"""Shared filters of which it is remembered whose turn it is."""
+
+
+class Publisher:
+    """One per core."""
+
+    __slots__ = (
+        "_outlets",
+        "_registrations",
+        "_relaying",
+        "_state",
+        "_stores",
+        "_topics",
+        "_turns",
+        "clock_us",
+        "settled",
+        "unsettled",
+    )
+
+    def __init__(self, state: State, registrations: Registrations, outlets: Outlets, relaying: Relaying) -> None:
+        self._state = state
+        self._registrations = registrations
+        self._outlets = outlets
+        self._relaying = relaying
+        self._topics: dict[str, Topic] = {}
+        self._turns: dict[str, int] = {}
+        self._stores: dict[tuple[str, tuple[int, int]], Store] = {}
+        self.unsettled: dict[int, Publication] = {}
+        """Retained messages not at their coordinator yet: who subscribes here meanwhile finds them nowhere else."""
+        self.settled: Callable[[Publication], None] = lambda publication: None
+        """Called for each of them when that has changed."""
+        self.clock_us: Callable[[], int] = lambda: int(state.now * 1e6)
+        """The time of the world, for the order of retained messages."""
+        registrations.changed = self._changed
+        registrations.trusted = self._trusted
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
+        state, name = self._state, publication.topic
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._open(name)
+        topic.used_at = state.now
+        outgoing = Outgoing(publication, matched, done, state.now)
+        if publication.qos and state.waiting_bytes >= state.config.max_waiting_bytes:
+            self._refuse(outgoing)
+            return
+        if publication.retain:
+            self.unsettled[publication.seq] = publication
+        if not topic.queue and self._ready(topic):
+            self._dispatch(topic, outgoing)
+        else:
+            self._hold(topic, outgoing)
+
+    def _open(self, name: str) -> Topic:
+        lists = tuple([self._registrations.of(place, name) for place in places_of(name)])
+        config = self._state.config
+        choice = choose(config.rules, lambda rule: matches(rule, name), config.dispatch)
+        topic = self._topics[name] = Topic(name, lists, choice, self._state.now)
+        return topic
+
+    def _ready(self, topic: Topic) -> bool:
+        """Whether all its lists can be trusted; those that cannot are asked for."""
+        now = self._state.now
+        if topic.valid_until > now:
+            return True
+        topic.valid_until = min(one.until for one in topic.lists)
+        if topic.valid_until > now:
+            return True
+        for one in topic.lists:
+            if one.until <= now:
+                self._registrations.ensure(one)
+        return False
+
+    def _hold(self, topic: Topic, outgoing: Outgoing) -> None:
+        state = self._state
+        size = len(outgoing.publication.body)
+        if state.waiting_bytes + size > state.config.max_waiting_bytes:
+            self._refuse(outgoing)
+            return
+        state.waiting_bytes += size
+        topic.queue.append(outgoing)
+
+    def _refuse(self, outgoing: Outgoing) -> None:
+        self.unsettled.pop(outgoing.publication.seq, None)
+        if outgoing.publication.qos:
+            self._state.counters.refused += 1
+        else:
+            self._state.counters.dropped += 1
+        if outgoing.done is not None:
+            outgoing.done(Reason.QUOTA_EXCEEDED)
+
+    def _changed(self, one: Registration) -> None:
+        for name in one.users:
+            topic = self._topics.get(name)
+            if topic is not None:
+                topic.peers = None
+        for point in self._outlets.peers():
+            if not self._registrations.lists(point):
+                self._outlets.give_up(point)
+
+    def _trusted(self, one: Registration) -> None:
+        for name in list(one.users):
+            topic = self._topics.get(name)
+            if topic is not None and topic.queue:
+                self._flush(topic)
+
+    def _flush(self, topic: Topic) -> None:
+        while topic.queue and self._ready(topic):
+            outgoing = topic.queue.popleft()
+            self._state.waiting_bytes -= len(outgoing.publication.body)
+            self._dispatch(topic, outgoing)
+
+    # Giving out
+
+    def _plan(self, topic: Topic) -> tuple[Peer, ...]:
+        """Who gets it: each peer once, and of each shared filter one peer at a time."""
+        plain: dict[Id, Peer] = {}
+        groups: dict[str, dict[Id, Peer]] = {}
+        for one in topic.lists:
+            wild = is_wild(one.place)
+            for record in one.entries.values():
+                if record.peer is None or (wild and not matches(inner_of(record.name), topic.name)):
+                    continue
+                if is_shared(record.name):
+                    groups.setdefault(record.name, {})[record.peer.id] = record.peer
+                else:
+                    plain[record.peer.id] = record.peer
+        plain.pop(self._state.me.id, None)
+        topic.peers = tuple([plain[point] for point in sorted(plain)])
+        topic.groups = tuple(
+            [(name, tuple([peers[point] for point in sorted(peers)])) for name, peers in sorted(groups.items())]
+        )
+        return topic.peers
+
+    def _dispatch(self, topic: Topic, outgoing: Outgoing) -> None:
+        peers = topic.peers if topic.peers is not None else self._plan(topic)
+        publication = outgoing.publication
+        if peers or topic.groups:
+            outgoing.matched = True
+        if publication.retain:
+            self._retain(topic, outgoing)
+        if topic.groups:
+            self._dispatch_shared(topic, peers, outgoing)
+        elif topic.choice.name != DIRECT and len(peers) > topic.choice.fanout:
+            self._dispatch_tree(topic, peers, outgoing)
+        elif not publication.qos:
+            if peers:
+                send, payload = self._state.overlay.send, encode(publication)
+                for peer in peers:
+                    if not send(peer, payload):
+                        self._state.counters.dropped += 1
+        else:
+            tail = tail_of(publication)
+            outgoing.missing += len(peers)
+            for peer in peers:
+                self._outlets.push(peer, publication, tail, outgoing.got)
+        outgoing.got()
+
+    def _dispatch_tree(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> None:
+        """As above, with the help of the subscribers."""
+        publication, choice = outgoing.publication, topic.choice
+        tail = tail_of(publication)
+        if publication.qos:
+            outgoing.missing += len(peers)
+            enlisted = [self._outlets.enlist(peer, publication, tail, outgoing.got) for peer in peers]
+            leaves = [leaf for leaf in enlisted if leaf is not None]
+        else:
+            leaves = [Leaf(peer, 0, 0) for peer in peers]
+        self._relaying.begin(publication, tail, leaves, choice.name, choice.fanout)
+
+    def _dispatch_shared(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> None:
+        """As above, and one peer of each group in turn serves one of its members."""
+        served: dict[Id, tuple[Peer, list[str]]] = {peer.id: (peer, []) for peer in peers}
+        plain = set(served)
+        for name, members in topic.groups:
+            turn = self._turns[name] = self._turns.get(name, self._state.me.id % len(members)) + 1
+            peer = members[turn % len(members)]
+            served.setdefault(peer.id, (peer, []))[1].append(name)
+        tail = tail_of(outgoing.publication)
+        for point, (peer, names) in served.items():
+            publication = addressed(outgoing.publication, point in plain, tuple(names))
+            if point == self._state.me.id:
+                self._state.clients.deliver(publication)
+            elif publication.qos:
+                outgoing.missing += 1
+                self._outlets.push(peer, publication, tail, outgoing.got)
+            elif not self._state.overlay.send(peer, encode(publication)):
+                self._state.counters.dropped += 1
+
+    # Retained messages
+
+    def stamp(self) -> int:
+        return self._state.tick_clock(self.clock_us())
+
+    def _retain(self, topic: Topic, outgoing: Outgoing) -> None:
+        """Bring it to the coordinator of its topic, until it is there."""
+        publication = outgoing.publication
+        number = stamp_of(publication.stamp, self._state.me.id)
+        record = Record(
+            Kind.RETAINED, topic.name, None, number, publication.clears, publication.qos > 0, publication.body
+        )
+        outgoing.missing += 1
+        store = self._stores[topic.name, number] = Store(record, topic.lists, publication.seq, outgoing)
+        for one in topic.lists:
+            one.stores.add(publication.seq)
+        self._state.ask(topic.lists[0].coordinator, key_of_place(topic.name), Retain(record))
+        self._store_later(store)
+
+    def _store_later(self, store: Store) -> None:
+        store.wait_s = min(self._state.config.slow_retry_s, 2 * store.wait_s or self._state.config.retry_s)
+        self._state.after(store.wait_s, partial(self._store_again, store))
+
+    def _store_again(self, store: Store) -> None:
+        record = store.record
+        if self._stores.get((record.name, record.number)) is not store:
+            return
+        if store.outgoing.at + self._state.config.give_up_s < self._state.now:
+            self._state.counters.not_retained += 1
+            self._stored(store)
+            return
+        self._state.route(key_of_place(record.name), Retain(record))
+        self._store_later(store)
+
+    def retained(self, sender: Peer, message: Retained) -> None:
+        self._state.clock = max(self._state.clock, message.clock)
+        store = self._stores.get((message.topic, message.number))
+        if store is not None:
+            self._stored(store)
+
+    def _stored(self, store: Store) -> None:
+        del self._stores[store.record.name, store.record.number]
+        publication = self.unsettled.pop(store.seq, None)
+        if publication is not None:
+            self.settled(publication)
+        for one in store.lists:
+            self._registrations.stored(one, store.seq)
+        store.outgoing.got()
+
+    def elsewhere(self, message: Elsewhere) -> None:
+        for store in list(self._stores.values()):
+            if store.record.name in message.places:
+                self._state.route(key_of_place(store.record.name), Retain(store.record))
+
+    # Time
+
+    def sweep(self) -> None:
+        """Forget topics that are not published to any more, and what waited too long. To be called now and then."""
+        state, config = self._state, self._state.config
+        if len(self._turns) > MOST_TURNS:
+            self._turns.clear()
+        for topic in list(self._topics.values()):
+            while topic.queue and topic.queue[0].at + config.give_up_s < state.now:
+                outgoing = topic.queue.popleft()
+                state.waiting_bytes -= len(outgoing.publication.body)
+                self._refuse(outgoing)
+            busy = topic.queue or any(one.stores for one in topic.lists)
+            if not busy and topic.used_at + config.idle_s < state.now and not len(self._outlets):
+                del self._topics[topic.name]
+                self._registrations.release(topic.name, topic.lists)

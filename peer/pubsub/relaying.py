@@ -1,0 +1,57 @@
+"""Messages through trees: what the publisher sends first, and what each receiver passes on, by a plan of `dispatching`.
+
+A part travels with the message, with the numbers that it bears for each peer of the part. A peer that cannot be sent to
+is bypassed: the next of its part takes its place (`dispatching.plan.bypass`). With QoS 1 and 2 whoever missed it for
+another reason is sent it directly later, by its publisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from dispatching import direct
+from dispatching.algorithms import ALGORITHMS
+from dispatching.plan import Hop, bypass
+from overlay.ids import key_of
+from overlay.messages import Peer
+from peer.pubsub.state import State
+from peer.pubsub.wire import Leaf, Publication, Relay, head_of, tail_of
+
+
+class Relaying:
+    """One per core."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def begin(self, publication: Publication, tail: bytes, leaves: list[Leaf], name: str, fanout: int) -> None:
+        """The publisher's sends. The leaves are sorted by id; the tree is turned by the topic."""
+        me = self._state.me
+        hops = ALGORITHMS[name].first_hops(me.id, leaves, fanout, key_of(publication.topic))
+        self._send(hops, publication, tail, Relay(me, name, fanout, ()))
+
+    def pass_on(self, publication: Publication) -> Peer:
+        """A receiver's sends, of every copy that comes. Returns where the message is from."""
+        relay = publication.relay
+        assert relay is not None, "only messages that came through a tree are passed on"
+        if relay.part:
+            planner = ALGORITHMS.get(relay.name, direct)
+            self._send(planner.next_hops(relay.part, relay.fanout), publication, tail_of(publication), relay)
+        return relay.origin
+
+    def _send(self, hops: Iterable[Hop[Leaf]], publication: Publication, tail: bytes, relay: Relay) -> None:
+        state = self._state
+        for first in hops:
+            hop: Hop[Leaf] | None = first
+            while hop is not None:
+                leaf = hop.to
+                onward = Relay(relay.origin, relay.name, relay.fanout, hop.part)
+                head = head_of(replace(publication, number=leaf.number, base=leaf.base, relay=onward))
+                if state.overlay.send(leaf.peer, head + tail):
+                    break
+                state.counters.bypassed += 1
+                hop = bypass(hop)

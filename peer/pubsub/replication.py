@@ -1,0 +1,216 @@
+"""A coordinator keeps its followers up to date: the shadows with copies of its book, the publishers with its entries.
+
+A follower is told what changed since what it was told last, and again from what it acknowledged when it is silent. Who
+waits (a SUBACK, say) waits for all of them: for shadows until the ring says they are gone, for publishers as long as
+they can trust a list that is older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+from typing import Final
+
+from overlay.messages import Peer
+from peer.pubsub.holding import Follower, Holding, Role, Waiter
+from peer.pubsub.holdings import Holdings
+from peer.pubsub.messages import Copied, Copy, Kind, Known, List, Record
+from peer.pubsub.state import State
+
+MOST_DOUBLINGS: Final = 6
+
+
+class Replication:
+    """One per core. `superseded` is called when a holding turns out to have a coordinator of a higher reign."""
+
+    __slots__ = ("_holdings", "_state", "superseded")
+
+    def __init__(self, state: State, holdings: Holdings) -> None:
+        self._state = state
+        self._holdings = holdings
+        self.superseded: Callable[[Holding], None] = lambda holding: None
+
+    # The coordinator's side
+
+    def take(self, holding: Holding, record: Record) -> bool:
+        """Merge a record into the book of a place, and say what that means for leases; whether it was news."""
+        return holding.take(record, self._state.now, self._state.config)
+
+    def followed_by(self, holding: Holding, shadows: tuple[Peer, ...]) -> None:
+        """These are the shadows from now on; one that was before goes on from where it is."""
+        known = holding.shadows
+        holding.shadows = {}
+        for peer in shadows:
+            follower = known.get(peer.id)
+            same = follower is not None and follower.peer.boot == peer.boot
+            holding.shadows[peer.id] = follower if same and follower is not None else Follower(peer)
+        self.spread(holding)
+
+    def spread(self, holding: Holding) -> None:
+        """Tell each follower what it has not been told, and whoever waited for nothing else."""
+        if not holding.coordinates:
+            return
+        position, listed = holding.book.position, holding.book.listed
+        for shadow in holding.shadows.values():
+            if shadow.sent < position:
+                self._copy(holding, shadow, shadow.sent)
+        for publisher in holding.publishers.values():
+            if publisher.sent < listed:
+                self._tell(holding, publisher, publisher.sent)
+        self.settle(holding)
+
+    def _copy(self, holding: Holding, shadow: Follower, since: int) -> None:
+        book = holding.book
+        message = Copy(holding.place, holding.reign, since, book.position, tuple(book.since(since)))
+        self._sent(holding, shadow)
+        self._state.send(shadow.peer, message)
+
+    def _tell(self, holding: Holding, publisher: Follower, since: int) -> None:
+        self._sent(holding, publisher)
+        self._state.send(publisher.peer, self.list_for(holding, since, None))
+
+    def list_for(self, holding: Holding, since: int, asked_at: float | None) -> List:
+        book = holding.book
+        changes = [record for record in book.since(since) if record.kind is Kind.ENTRY]
+        entries = tuple([record for record in changes if since or not record.gone])
+        return List(holding.place, holding.reign, since, book.position, entries, asked_at, self._state.clock)
+
+    def _sent(self, holding: Holding, follower: Follower) -> None:
+        follower.sent = holding.book.position
+        self.expect(holding, follower)
+
+    def expect(self, holding: Holding, follower: Follower) -> None:
+        """It was told: tell it again if it does not answer."""
+        config = self._state.config
+        wait_s = min(config.slow_retry_s, config.retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
+        follower.retry_at = self._state.now + wait_s
+        if not holding.retrying:
+            holding.retrying = True
+            self._state.after(wait_s, lambda: self._retry(holding))
+
+    def _retry(self, holding: Holding) -> None:
+        """Tell those again who were told and stayed silent."""
+        holding.retrying = False
+        if not holding.coordinates:
+            return
+        now, next_at = self._state.now, inf
+        position, listed = holding.book.position, holding.book.listed
+        for followers, wanted, tell in (
+            (holding.shadows, position, self._copy),
+            (holding.publishers, listed, self._tell),
+        ):
+            for follower in followers.values():
+                if follower.acked < wanted:
+                    if follower.retry_at <= now:
+                        follower.tries += 1
+                        tell(holding, follower, follower.acked)
+                    next_at = min(next_at, follower.retry_at)
+        self.settle(holding)
+        if next_at < inf and not holding.retrying:
+            holding.retrying = True
+            self._state.after(max(0.0, next_at - now), lambda: self._retry(holding))
+
+    def wait(self, holding: Holding, key: object, waiter: Waiter) -> None:
+        """Do something when all have it; what had the same key before is forgotten."""
+        holding.waiters[key] = waiter
+        self.settle(holding)
+        if key in holding.waiters and waiter.deadline < inf:
+            self._state.after(waiter.deadline - self._state.now, lambda: self.settle(holding))
+
+    def settle(self, holding: Holding) -> None:
+        """See who has waited enough."""
+        if not holding.waiters:
+            return
+        copied = self.copied_up_to(holding)
+        known = min((publisher.acked for publisher in holding.publishers.values()), default=inf)
+        now = self._state.now
+        for key, waiter in list(holding.waiters.items()):
+            if waiter.position > copied or holding.waiters.get(key) is not waiter:
+                continue
+            if waiter.listed and waiter.position > known:
+                if now < waiter.deadline:
+                    continue
+                self._state.counters.silent_publishers += 1
+            del holding.waiters[key]
+            waiter.then()
+
+    def copied_up_to(self, holding: Holding) -> float:
+        """The position that all shadows have."""
+        return min((shadow.acked for shadow in holding.shadows.values()), default=inf)
+
+    def known(self, sender: Peer, message: Known) -> None:
+        """A publisher uses a list."""
+        holding = self._holdings.get(message.place)
+        if holding is None or not holding.coordinates or holding.reign != message.reign:
+            return
+        publisher = holding.publishers.get(sender.id)
+        if publisher is not None and publisher.peer.boot == sender.boot:
+            self._heard(publisher, message.position)
+            self.settle(holding)
+
+    def copied(self, sender: Peer, message: Copied) -> None:
+        """A shadow has something, or knows better."""
+        holding = self._holdings.get(message.place)
+        if holding is None or not holding.coordinates or message.reign < holding.reign:
+            return
+        if message.reign > holding.reign:
+            self._state.counters.superseded += 1
+            holding.reign = message.reign
+            self.superseded(holding)
+            return
+        shadow = holding.shadows.get(sender.id)
+        if shadow is None:
+            return
+        for record in message.extra:
+            self.take(holding, record)
+        if message.missing:
+            shadow.acked = shadow.sent = message.position
+        else:
+            self._heard(shadow, message.position)
+        self.spread(holding)
+
+    def _heard(self, follower: Follower, position: int) -> None:
+        follower.tries = 0
+        follower.acked = max(follower.acked, position)
+
+    # The shadow's side
+
+    def copy(self, sender: Peer, message: Copy) -> None:
+        """Be a copy of the coordinator's book. What only this peer holds goes back with the answer."""
+        holding = self._holdings.get(message.place)
+        if holding is None:
+            holding = self._holdings.open(message.place)
+        if message.reign < holding.reign:
+            self._state.send(sender, Copied(message.place, holding.reign, 0, False, ()))
+            return
+        if holding.role is not Role.HOLDER:
+            holding.reign = message.reign
+            self.superseded(holding)
+        same = message.reign == holding.reign
+        missing, extra = False, []
+        if message.since == 0 and not (same and holding.synced):
+            extra = self._become(holding, message)
+        elif not same or message.since > holding.synced:
+            missing = True
+        else:
+            for record in message.records:
+                self.take(holding, record)
+            holding.synced = max(holding.synced, message.position)
+        holding.reign = message.reign
+        position = holding.synced if same or not missing else 0
+        if missing and not same:
+            holding.synced = 0
+        self._state.send(sender, Copied(message.place, message.reign, position, missing, tuple(extra)))
+
+    def _become(self, holding: Holding, message: Copy) -> list[Record]:
+        told = {record.key: record for record in message.records}
+        extra = []
+        for record in holding.book:
+            known = told.get(record.key)
+            if (known is None and not record.gone) or (known is not None and known.rank() < record.rank()):
+                extra.append(record)
+        merged = {**told, **{record.key: record for record in extra}}
+        holding.book.replace(merged.values(), message.position)
+        holding.gone_at = {record.key: self._state.now for record in merged.values() if record.gone}
+        holding.synced = message.position
+        return extra

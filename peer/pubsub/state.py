@@ -1,0 +1,139 @@
+"""What the roles of one peer share: who it is, the ring below, the time, what is due, and what it counts."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Protocol
+
+from overlay.agenda import Agenda
+from overlay.ids import Id
+from overlay.messages import Peer
+from peer.pubsub.config import PubSubConfig
+from peer.pubsub.messages import Control
+from peer.pubsub.wire import Publication, encode_control
+
+
+class Overlay(Protocol):
+    """The ring as the roles see it."""
+
+    @property
+    def me(self) -> Peer: ...
+    @property
+    def active(self) -> bool: ...
+    def send(self, peer: Peer, payload: bytes) -> bool:
+        """To a peer whose address is known, once. False: nothing was queued."""
+
+    def route(self, key: Id, payload: bytes) -> bool:
+        """To the owner of a key. False: try later."""
+
+    def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
+        """The peers nearest to a key; from now on `owners_changed` is called with others."""
+
+    def unwatch(self, key: Id) -> None: ...
+
+
+class Clients(Protocol):
+    """Those whom messages of other peers are for."""
+
+    def deliver(self, publication: Publication) -> None:
+        """Give it to the clients here: those of plain filters if it is `plain`, and one of each group in `shared`."""
+
+    def retained(self, topic: str, body: bytes) -> None:
+        """What is retained of a topic, for those who subscribe from now on; empty: nothing any more."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened here since the start; each only grows."""
+
+    published: int = 0
+    received: int = 0
+    """Messages of other peers given to the clients here."""
+    duplicates: int = 0
+    """Messages that came a second time, or after one they should have come before, and were not given out."""
+    unwanted: int = 0
+    """Messages that no filter here asked for."""
+    dropped: int = 0
+    """QoS 0 to other peers that found no room, and QoS 0 that waited too long for a list."""
+    refused: int = 0
+    """QoS 1 and 2 refused for want of room."""
+    bypassed: int = 0
+    """Sends in a tree that found no room; the next in the tree took the place."""
+    resent: int = 0
+    """QoS 1 and 2 sent again for want of an acknowledgement."""
+    given_up: int = 0
+    """QoS 1 and 2 to a peer that are not retried any more: its lease ran out, or it never acknowledged."""
+    silent_publishers: int = 0
+    """Subscriptions that came into force without the word of a publisher, whose lease was void by then."""
+    leases_lost: int = 0
+    """Filters of ours that the coordinator had dropped, because it did not hear from us."""
+    expired: int = 0
+    """Entries of others dropped here because they were not renewed."""
+    reigns: int = 0
+    """Places that this peer became the coordinator of."""
+    superseded: int = 0
+    """Reigns ended by hearing of a higher one."""
+    handed_over: int = 0
+    """Places forgotten after others had taken all of it."""
+    unreadable: int = 0
+    """Payloads that could not be decoded."""
+    not_retained: int = 0
+    """Retained messages given up before their coordinator had them."""
+
+    def as_dict(self) -> dict[str, int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class State:
+    """One per core."""
+
+    __slots__ = ("agenda", "clients", "clock", "config", "counters", "local", "now", "overlay", "seq", "waiting_bytes")
+
+    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig) -> None:
+        self.overlay = overlay
+        self.clients = clients
+        self.config = config
+        self.counters = Counters()
+        self.agenda = Agenda()
+        self.now = 0.0
+        self.seq = 0
+        """Of the message published last."""
+        self.clock = 0
+        """Above all numbers of retained messages seen so far: a hybrid logical clock (Kulkarni et al. 2014)."""
+        self.waiting_bytes = 0
+        self.local: deque[tuple[Peer, Control]] = deque()
+        """What the roles of this peer say to each other."""
+
+    @property
+    def me(self) -> Peer:
+        return self.overlay.me
+
+    def send(self, peer: Peer, message: Control) -> None:
+        if peer.id == self.overlay.me.id:
+            self.local.append((self.overlay.me, message))
+        else:
+            self.overlay.send(peer, encode_control(message))
+
+    def route(self, key: Id, message: Control) -> None:
+        self.overlay.route(key, encode_control(message))
+
+    def ask(self, known: Peer | None, key: Id, message: Control) -> None:
+        """To the coordinator if it is known, otherwise to whoever owns the key."""
+        if known is None:
+            self.route(key, message)
+        else:
+            self.send(known, message)
+
+    def after(self, delay_s: float, then: Callable[[], None]) -> None:
+        self.agenda.at(self.now + delay_s, _call, then)
+
+    def tick_clock(self, time_us: int) -> int:
+        self.clock = max(self.clock + 1, time_us)
+        return self.clock
+
+
+def _call(_: float, then: object) -> None:
+    assert callable(then)
+    then()

@@ -1,0 +1,51 @@
+"""Publish and subscribe with everything that can go wrong, in small."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatching.algorithms import Choice
+from experiments.scenarios import pubsub as scenario
+from experiments.scenarios.pubsub import TROUBLES, PubSubScene, pubsub
+from experiments.simulator.checks import InvariantBrokenError
+from experiments.simulator.pubsub_checks import PubSubChecks
+
+
+@pytest.mark.parametrize("trouble", [one.name for one in TROUBLES])
+def test_everything_holds(trouble: str) -> None:
+    figures = pubsub(16, 3, span_s=20.0, trouble=trouble)
+    assert figures.trouble == trouble
+    assert figures.messages > 300
+    assert figures.deliveries > figures.messages
+    assert figures.counters["received"] > 0
+
+
+def test_everything_holds_in_trees() -> None:
+    figures = pubsub(24, 4, span_s=20.0, dispatch=Choice("guided", 2))
+    assert figures.trouble == "all"
+    assert figures.counters["received"] > 0
+
+
+def test_the_seed_decides() -> None:
+    one, same, other = (pubsub(8, seed, span_s=5.0, trouble="loss") for seed in (1, 1, 2))
+    assert one.digest == same.digest
+    assert one.digest != other.digest
+
+
+def test_a_failure_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(checks: PubSubChecks, lossless: bool) -> None:
+        raise InvariantBrokenError("broken")
+
+    monkeypatch.setattr(PubSubChecks, "quiet", fail)
+    with pytest.raises(InvariantBrokenError) as caught:
+        pubsub(8, 6, span_s=5.0)
+    assert caught.value.__notes__ == ["seed 6, trouble calm"]
+
+
+def test_no_more_fail_at_once_than_a_place_survives() -> None:
+    churn = next(one for one in TROUBLES if one.name == "churn")
+    scene = PubSubScene(24, 1, "lan", churn, scenario.DIRECT)
+    scene.world.run(1.0)
+    for _ in range(5):
+        scene._crash()
+    assert 1 <= scene.crashes <= scene.world.config.shadows

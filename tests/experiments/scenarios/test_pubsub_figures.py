@@ -1,0 +1,15 @@
+"""Several runs together."""
+
+from __future__ import annotations
+
+from experiments.scenarios.pubsub import pubsub
+from experiments.scenarios.pubsub_figures import Total
+
+
+def test_totals() -> None:
+    total = Total()
+    figures = pubsub(8, 1, span_s=5.0, trouble="calm")
+    total.add(figures)
+    total.add(figures)
+    assert (total.held, total.messages) == (2, 2 * figures.messages)
+    assert total.counters["published"] == 2 * figures.counters["published"]

@@ -1,0 +1,152 @@
+"""Each check finds what it is there to find."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.scenarios.building import settled_ring
+from experiments.simulator.checks import InvariantBrokenError
+from experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from mqtt_front.reasons import Reason
+from overlay.timing import LAN
+from peer.pubsub.config import LAN as ROLES
+from peer.pubsub.messages import Kind, Record
+from peer.pubsub.places import place_of
+
+
+class Story:
+    """A ring in which one peer has subscribed and another publishes."""
+
+    def __init__(self, topic_filter: str = "a") -> None:
+        self.world = PubSubWorld(1, LAN, config=ROLES)
+        settled_ring(self.world, 8)
+        self.one, self.two = self.world.peers()[:2]
+        self.world.subscribe(self.one, topic_filter)
+        self.world.run(1.0)
+        self.subscription = self.one.clients.filters[topic_filter]
+        self.told = self.world.told
+
+    def quiet(self) -> None:
+        self.told.quiet(lossless=True)
+
+    def holders(self) -> list[PubSubNode]:
+        place = place_of(self.subscription.filter)
+        return [node for node in self.world.peers() if node.core.holdings.get(place) is not None]
+
+
+@pytest.fixture
+def story() -> Story:
+    return Story()
+
+
+def test_all_is_well(story: Story) -> None:
+    story.world.publish(story.two, "a", 1, retain=True)
+    story.world.run(2.0)
+    story.quiet()
+    assert story.told.latest_ack_s > 0
+
+
+def test_twice(story: Story) -> None:
+    sent = story.told.publishing(story.two.peer, "a", 1, False, 1.0)
+    story.told.got(story.subscription, sent.number, live=True)
+    with pytest.raises(InvariantBrokenError, match="twice"):
+        story.told.got(story.subscription, sent.number, live=False)
+
+
+def test_twice_in_a_group() -> None:
+    story = Story("$share/g/a")
+    story.world.subscribe(story.two, "$share/g/a")
+    sent = story.told.publishing(story.two.peer, "a", 1, False, 1.0)
+    story.told.got(story.subscription, sent.number, live=True)
+    with pytest.raises(InvariantBrokenError, match="group"):
+        story.told.got(story.two.clients.filters["$share/g/a"], sent.number, live=True)
+
+
+def test_order(story: Story) -> None:
+    first, second = (story.told.publishing(story.two.peer, "a", 1, False, 1.0) for _ in range(2))
+    story.told.got(story.subscription, second.number, live=True)
+    with pytest.raises(InvariantBrokenError, match="order"):
+        story.told.got(story.subscription, first.number, live=True)
+
+
+def test_without_a_subscription(story: Story) -> None:
+    sent = story.told.publishing(story.two.peer, "b", 1, False, 1.0)
+    with pytest.raises(InvariantBrokenError, match="without"):
+        story.told.got(story.subscription, sent.number, live=True)
+
+
+def test_done_but_not_held(story: Story) -> None:
+    sent = story.told.publishing(story.two.peer, "a", 1, False, 1.5)
+    with pytest.raises(InvariantBrokenError, match="not held"):
+        story.told.done(sent, Reason.SUCCESS, 1.6)
+
+
+def test_done_twice(story: Story) -> None:
+    sent = story.told.publishing(story.two.peer, "b", 1, False, 1.0)
+    story.told.done(sent, Reason.SUCCESS, 1.0)
+    with pytest.raises(InvariantBrokenError, match="done twice"):
+        story.told.done(sent, Reason.SUCCESS, 1.0)
+
+
+def test_never_done_and_not_reached(story: Story) -> None:
+    sent = story.told.publishing(story.two.peer, "a", 0, False, 1.5)
+    with pytest.raises(InvariantBrokenError, match="never done"):
+        story.quiet()
+    story.told.done(sent, Reason.SUCCESS, 1.5)
+    with pytest.raises(InvariantBrokenError, match="not reached"):
+        story.quiet()
+    story.told.quiet(lossless=False)
+    story.told.blur(1.0, 2.0)
+    story.quiet()
+
+
+def test_what_the_dead_published_need_not_arrive(story: Story) -> None:
+    story.told.publishing(story.two.peer, "a", 1, True, 1.5)
+    story.told.crashed(story.two)
+    story.quiet()
+
+
+def test_retained_and_never_seen(story: Story) -> None:
+    sent = story.told.publishing(story.two.peer, "a", 1, True, 0.0)
+    story.told.done(sent, Reason.SUCCESS, 0.0)
+    with pytest.raises(InvariantBrokenError, match="retained"):
+        story.quiet()
+
+
+def test_what_is_held_is_not_what_is_wanted(story: Story) -> None:
+    del story.one.clients.filters["a"]
+    with pytest.raises(InvariantBrokenError, match="not what is wanted"):
+        story.told.settled()
+
+
+def test_a_shadow_that_differs(story: Story) -> None:
+    shadow = next(node for node in story.holders() if not node.core.holdings.open("a").coordinates)
+    record = Record(Kind.RETAINED, "a", None, (1, 1), False)
+    shadow.core.holdings.open("a").book.put(record)
+    with pytest.raises(InvariantBrokenError, match="shadow differs"):
+        story.told.settled()
+
+
+def test_no_coordinator(story: Story) -> None:
+    coordinator = next(node for node in story.holders() if node.core.holdings.open("a").coordinates)
+    coordinator.core.holdings.open("a").end()
+    with pytest.raises(InvariantBrokenError, match="no coordinator"):
+        story.told.settled()
+
+
+def test_held_by_others(story: Story) -> None:
+    other = next(node for node in story.world.peers() if node not in story.holders())
+    other.core.holdings.open("a")
+    with pytest.raises(InvariantBrokenError, match="held by others"):
+        story.told.settled()
+
+
+def test_suback_before_the_shadows_hold_it(story: Story) -> None:
+    for node in story.holders()[:2]:
+        holding = node.core.holdings.open("a")
+        holding.book.forget((Kind.ENTRY, "a", story.one.peer.id))
+    with pytest.raises(InvariantBrokenError, match="held by 1"):
+        story.told.acknowledged(story.subscription)
+    for node in story.holders()[:2]:
+        story.told.crashed(node)
+    story.told.acknowledged(story.subscription)

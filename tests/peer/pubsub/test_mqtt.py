@@ -1,0 +1,34 @@
+"""The front's message inside a publication."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mqtt_front.message import Message
+from overlay.errors import ProtocolError
+from peer.pubsub.mqtt import PLAIN_HEAD, decode_body, encode_body
+
+
+@given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
+def test_a_message_survives_and_its_time_goes_on(
+    payload: bytes, properties: bytes, qos: int, expiry_s: int | None
+) -> None:
+    expires_at = None if expiry_s is None else 100.0 + expiry_s
+    message = Message("t", payload, qos, True, properties, expires_at, "client")
+    got = decode_body("t", encode_body(message, 100.0), None, True, 500.0)
+    assert (got.payload, got.properties, got.qos, got.retain) == (payload, properties, qos, True)
+    assert got.expires_at == (None if expiry_s is None else 500.0 + expiry_s)
+    assert got.origin == "", "who published it is nobody's business elsewhere"
+    assert decode_body("t", encode_body(message, 0.0), 0, False, 0.0).qos == 0
+
+
+def test_the_head_of_plain_messages() -> None:
+    assert encode_body(Message("t", b"x"), 0.0) == PLAIN_HEAD + b"x"
+
+
+@pytest.mark.parametrize("body", [b"", b"\0" * 9, b"\3" + b"\0" * 9, b"\0\0\0\0\0\0\0\0\0\5"])
+def test_garbage_is_refused(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_body("t", body, None, False, 0.0)

@@ -1,0 +1,36 @@
+"""A message is done when everybody has it, and the publisher is told once what became of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from mqtt_front.reasons import Reason
+from peer.pubsub.outgoing import Outgoing, addressed
+from peer.pubsub.wire import Publication
+
+ONE = Publication(1, 2, 1, "a", b"x", True, 7)
+
+
+@pytest.mark.parametrize(("matched", "reason"), [(True, Reason.SUCCESS), (False, Reason.NO_MATCHING_SUBSCRIBERS)])
+def test_it_is_done_when_nobody_is_missing(matched: bool, reason: Reason) -> None:
+    told: list[Reason] = []
+    outgoing = Outgoing(ONE, matched, told.append, 0.0)
+    outgoing.missing += 2
+    for _ in range(2):
+        outgoing.got()
+        assert told == []
+    outgoing.got()
+    assert told == [reason]
+    outgoing.got()
+    assert told == [reason]
+
+
+def test_nobody_need_be_told() -> None:
+    Outgoing(ONE, True, None, 0.0).got()
+
+
+def test_a_copy_says_whom_it_is_for() -> None:
+    copy = addressed(ONE, False, ("$share/g/a",))
+    assert (copy.plain, copy.shared) == (False, ("$share/g/a",))
+    assert (copy.seq, copy.body, copy.retain, copy.stamp) == (ONE.seq, ONE.body, ONE.retain, ONE.stamp)
+    assert ONE.plain

@@ -1,0 +1,116 @@
+"""Messages to others: sent, sent again, and done when they are held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from overlay.ids import Id
+from overlay.messages import Peer
+from peer.pubsub.config import LAN
+from peer.pubsub.messages import Held
+from peer.pubsub.outlets import Outlets
+from peer.pubsub.state import State
+from peer.pubsub.wire import Publication, decode, tail_of
+
+TO = Peer(Id(9), "h", 1, 1)
+
+
+class Way:
+    """An outlet, and what it sent."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.outlets = Outlets(state)
+        self.held: list[int] = []
+
+    def push(self, *bodies: int) -> None:
+        for body in bodies:
+            one = Publication(1, body, 1, "t", str(body).encode())
+            self.outlets.push(TO, one, tail_of(one), lambda body=body: self.held.append(body))  # type: ignore[misc]
+
+    def sent(self) -> list[tuple[int, int]]:
+        """Numbers and bases since the last call."""
+        queue = self.state.overlay.net.queue  # type: ignore[attr-defined]
+        messages = [decode(payload) for _, _, payload in queue]
+        queue.clear()
+        return [(one.number, one.base) for one in messages if isinstance(one, Publication)]
+
+    def wait(self, span_s: float) -> None:
+        self.state.now += span_s
+        self.state.agenda.run(self.state.now)
+
+
+def test_numbers_and_acknowledgements(state: State) -> None:
+    way = Way(state)
+    way.push(10, 11, 12)
+    assert way.sent() == [(1, 1), (2, 1), (3, 1)]
+    assert (way.outlets.waiting, way.outlets.peers()) == (3, [9])
+    way.outlets.held(TO, Held(1, 2, ()))
+    assert way.held == [10, 11]
+    way.push(13)
+    assert way.sent() == [(4, 3)]
+    way.outlets.held(TO, Held(1, 4, ()))
+    assert way.held == [10, 11, 12, 13]
+    assert (len(way.outlets), state.waiting_bytes) == (0, 0)
+    way.push(14)
+    assert way.sent() == [(5, 5)], "the numbers go on"
+
+
+def test_what_is_missing_is_sent_again_and_no_more(state: State) -> None:
+    way = Way(state)
+    way.push(10, 11, 12)
+    way.sent()
+    way.outlets.held(TO, Held(1, 0, (2,)))
+    assert way.held == [], "it is not with the clients yet"
+    way.wait(LAN.retry_s)
+    assert way.sent() == [(1, 1), (3, 1)]
+    assert state.counters.resent == 2
+    way.outlets.held(TO, Held(1, 3, ()))
+    way.wait(100)
+    assert way.sent() == []
+
+
+def test_the_acknowledgement_of_an_earlier_life_is_none(state: State) -> None:
+    way = Way(state)
+    way.push(10)
+    way.outlets.held(TO, Held(0, 1, ()))
+    assert way.held == []
+
+
+def test_no_more_than_the_window_is_on_its_way(state: State) -> None:
+    state.config = replace(LAN, window=2)
+    way = Way(state)
+    way.push(10, 11, 12)
+    assert way.sent() == [(1, 1), (2, 1)]
+    way.outlets.held(TO, Held(1, 1, ()))
+    assert way.sent() == [(3, 2)]
+
+
+def test_who_is_given_up_is_not_waited_for(state: State) -> None:
+    way = Way(state)
+    way.push(10, 11)
+    way.outlets.give_up(TO.id)
+    assert way.held == [10, 11]
+    assert state.counters.given_up == 2
+    way.outlets.give_up(TO.id)
+    way.push(12)
+    assert way.sent()[-1] == (3, 3)
+    for _ in range(100):
+        way.wait(1.0)
+    assert way.held == [10, 11, 12], "nothing is retried for ever"
+    assert len(way.outlets) == 0
+
+
+def test_others_may_send_it(state: State) -> None:
+    way = Way(state)
+    one = Publication(1, 1, 1, "t", b"1")
+    leaf = way.outlets.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
+    assert leaf is not None
+    assert (leaf.peer, leaf.number, leaf.base) == (TO, 1, 1)
+    assert way.sent() == []
+    way.wait(LAN.retry_s)
+    assert way.sent() == [(1, 1)], "who did not get it is sent it directly"
+    assert way.outlets.enlist(TO, one, tail_of(one), lambda: way.held.append(2)) is None
+    assert way.sent() == [(2, 1)], "who is behind gets the next from us too"
+    way.outlets.held(TO, Held(1, 2, ()))
+    assert way.held == [1, 2]

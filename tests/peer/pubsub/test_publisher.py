@@ -1,0 +1,152 @@
+"""Publishing: to everybody who subscribes, in order, with QoS 1 and 2 done when all hold it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mqtt_front.reasons import Reason
+from overlay.messages import Peer
+from peer.pubsub.config import LAN
+from peer.pubsub.messages import Control, Held, Retain
+from peer.pubsub.wire import Publication
+from tests.peer.pubsub.conftest import Net
+
+
+def test_filters_of_all_places_count_once(net: Net) -> None:
+    publisher, one, two = net.others("a/b")[:3]
+    one.subscribe("a/b", "a/+", "#", "+/b")
+    two.subscribe("other", "a/+/c")
+    net.run(0.5)
+    publisher.publish("a/b", b"1", qos=0)
+    publisher.publish("a/b", b"2", qos=2)
+    net.run(0.5)
+    assert one.got == [("a/b", b"1"), ("a/b", b"2")]
+    assert two.got == []
+    assert publisher.reasons == [Reason.SUCCESS, Reason.SUCCESS]
+
+
+def test_nobody_subscribes(net: Net) -> None:
+    publisher = net.others("a")[0]
+    publisher.publish("a")
+    net.run(0.5)
+    assert publisher.reasons == [Reason.NO_MATCHING_SUBSCRIBERS]
+    publisher.core.publish("a", b"x", 1, matched=True, done=publisher.reasons.append)
+    assert publisher.reasons[1] is Reason.SUCCESS
+
+
+def test_it_is_done_when_it_is_held(net: Net) -> None:
+    publisher, one, two = net.others("a")[:3]
+    one.subscribe("a")
+    two.subscribe("a")
+    net.run(0.5)
+    net.lost = lambda sender, receiver, message: sender == two.me and isinstance(message, Held)
+    publisher.publish("a")
+    net.run(2.0)
+    assert publisher.reasons == []
+    net.lost = lambda sender, receiver, message: False
+    net.run(2.0)
+    assert publisher.reasons == [Reason.SUCCESS]
+    assert len(one.got) == len(two.got) == 1
+    assert two.core.counters.duplicates > 0
+
+
+def test_order_is_kept_over_retries(net: Net) -> None:
+    publisher, one = net.others("a")[:2]
+    one.subscribe("a")
+    net.run(0.5)
+    publisher.publish("a", b"0")
+    net.run(0.1)
+    net.lost = lambda sender, receiver, message: isinstance(message, Publication) and message.body == b"1"
+    for number in range(1, 5):
+        publisher.publish("a", str(number).encode())
+    net.run(0.1)
+    assert len(one.got) == 1
+    net.lost = lambda sender, receiver, message: False
+    net.run(2.0)
+    assert [body for _, body in one.got] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_one_member_of_a_group_gets_each_message(net: Net) -> None:
+    publisher, *members = net.others("a")[:4]
+    for member in (*members, publisher):
+        member.subscribe("$share/g/a")
+    members[0].subscribe("a")
+    net.run(0.5)
+    for number in range(8):
+        publisher.publish("a", str(number).encode(), qos=number % 3)
+    net.run(0.5)
+    shared = [one for member in (*members, publisher) for one in member.publications if one.shared]
+    assert sorted(one.body for one in shared) == sorted(str(number).encode() for number in range(8))
+    assert all(one.shared == ("$share/g/a",) for one in shared)
+    assert {len([one for one in member.publications if one.shared]) for member in (*members, publisher)} == {2}
+    assert sum(one.plain for one in members[0].publications) == 8
+    assert not any(one.plain for member in (*members[1:], publisher) for one in member.publications)
+
+
+def test_what_waits_is_bounded() -> None:
+    net = Net(replace(LAN, max_waiting_bytes=10))
+    for number in range(8):
+        net.add((number << 125) + 5)
+    publisher = net.others("a")[0]
+    for qos in (1, 1, 0):
+        publisher.publish("a", b"123456", qos=qos)
+    assert publisher.reasons == [Reason.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED]
+    counters = publisher.core.counters
+    assert (counters.refused, counters.dropped) == (1, 1)
+    net.run(1.0)
+    assert publisher.reasons[2] is Reason.NO_MATCHING_SUBSCRIBERS
+    publisher.publish("a", b"123456")
+    assert len(publisher.reasons) == 4, "there is room again"
+
+
+def test_what_waits_too_long_is_given_up(net: Net) -> None:
+    publisher = net.others("a")[0]
+    net.lost = lambda sender, receiver, message: sender == publisher.me
+    publisher.publish("a", retain=True)
+    net.run(net.config.give_up_s + 30)
+    assert publisher.reasons == [Reason.QUOTA_EXCEEDED]
+    assert not publisher.core.publisher.unsettled
+
+
+def test_what_finds_no_room_is_dropped_or_sent_again(net: Net) -> None:
+    publisher, one = net.others("a")[:2]
+    one.subscribe("a")
+    publisher.publish("a")
+    net.run(0.5)
+    publisher.full = True
+    publisher.publish("a", b"0", qos=0)
+    publisher.publish("a", b"1", qos=1)
+    net.run(0.1)
+    publisher.full = False
+    net.run(2.0)
+    assert one.got == [("a", b"x"), ("a", b"1")]
+    assert publisher.core.counters.dropped == 1
+
+
+def test_a_retained_message_is_brought_until_it_is_stored(net: Net) -> None:
+    publisher, late = net.others("a")[:2]
+
+    def lost(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
+        return isinstance(message, Retain)
+
+    net.lost = lost
+    publisher.publish("a", b"old", retain=True)
+    publisher.publish("a", b"new", retain=True)
+    net.run(2.0)
+    assert publisher.reasons == []
+    net.lost = lambda sender, receiver, message: False
+    net.run(3.0)
+    assert len(publisher.reasons) == 2
+    late.subscribe("a")
+    net.run(1.0)
+    assert late.kept == {"a": b"new"}
+
+
+def test_who_subscribes_where_it_was_published_gets_it_too(net: Net) -> None:
+    publisher = net.others("a")[0]
+    publisher.publish("a", b"kept", retain=True)
+    done = publisher.subscribe("a")
+    net.run(1.0)
+    assert done == ["a"]
+    assert publisher.kept == {"a": b"kept"}
+    assert publisher.got == []

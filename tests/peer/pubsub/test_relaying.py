@@ -1,0 +1,79 @@
+"""Trees: everybody once, nobody more sends than allowed, and around those that take nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from dispatching.algorithms import Choice
+from peer.pubsub.config import LAN
+from peer.pubsub.wire import Publication
+from tests.peer.pubsub.conftest import Net
+
+FANOUT = 2
+
+
+@pytest.fixture
+def woods() -> Net:
+    net = Net(replace(LAN, dispatch=Choice("guided", FANOUT), rules=(("flat/#", Choice("direct")),)))
+    for number in range(16):
+        net.add((number << 124) + 5)
+    for member in net.members.values():
+        member.subscribe("a", "flat/a")
+    net.run(1.0)
+    return net
+
+
+def _sends(net: Net) -> Counter[int]:
+    return Counter(sender.id for sender, _, message in net.seen if isinstance(message, Publication))
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_everybody_once_and_nobody_overworked(woods: Net, qos: int) -> None:
+    publisher = next(iter(woods.members.values()))
+    publisher.publish("a", qos=qos)
+    woods.run(2.0)
+    assert all(len(member.got) == (member is not publisher) for member in woods.members.values())
+    assert max(_sends(woods).values()) == FANOUT
+    assert sum(_sends(woods).values()) == len(woods.members) - 1
+    assert len(publisher.reasons) == 1
+
+
+def test_a_rule_chooses_by_topic(woods: Net) -> None:
+    publisher = next(iter(woods.members.values()))
+    publisher.publish("flat/a")
+    woods.run(1.0)
+    assert set(_sends(woods)) == {publisher.me.id}
+
+
+def test_who_takes_nothing_is_gone_around(woods: Net) -> None:
+    publisher, *others = woods.members.values()
+    publisher.publish("a", b"1")
+    woods.run(1.0)
+    first = next(to for sender, to, one in woods.seen if isinstance(one, Publication) and sender == publisher.me)
+    relay, send = woods.members[first.id], publisher.send
+    assert _sends(woods)[first.id], "it has a part of the tree behind it"
+    publisher.send = lambda peer, payload: peer != first and send(peer, payload)  # type: ignore[method-assign]
+    publisher.publish("a", b"2", qos=0)
+    woods.run(0.1)
+    missed = [member for member in others if ("a", b"2") not in member.got]
+    assert missed == [relay]
+    assert sum(member.core.counters.bypassed for member in woods.members.values()) == 1
+
+
+def test_what_is_lost_in_a_tree_is_sent_directly(woods: Net) -> None:
+    publisher, *others = woods.members.values()
+    publisher.publish("a", b"1")
+    woods.run(1.0)
+    relay = next(member for member in others if _sends(woods)[member.me.id])
+    woods.lost = lambda sender, receiver, message: receiver == relay.me and isinstance(message, Publication)
+    publisher.publish("a", b"2")
+    publisher.publish("a", b"3")
+    woods.run(2.0)
+    assert all(member.got[-2:] == [("a", b"2"), ("a", b"3")] for member in others if member is not relay)
+    woods.lost = lambda sender, receiver, message: False
+    woods.run(4.0)
+    assert relay.got == [("a", b"1"), ("a", b"2"), ("a", b"3")]
+    assert len(publisher.reasons) == 3

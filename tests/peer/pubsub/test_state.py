@@ -1,0 +1,33 @@
+"""What the roles share."""
+
+from __future__ import annotations
+
+from overlay.ids import Id
+from peer.pubsub.messages import Fetch
+from peer.pubsub.state import Counters, State
+
+
+def test_what_a_peer_tells_itself_needs_no_network(state: State) -> None:
+    state.send(state.me, Fetch("a"))
+    assert list(state.local) == [(state.me, Fetch("a"))]
+    state.ask(state.me, Id(1), Fetch("b"))
+    assert len(state.local) == 2
+
+
+def test_the_clock_of_retained_messages_never_goes_back(state: State) -> None:
+    assert [state.tick_clock(at) for at in (5, 5, 3, 100)] == [5, 6, 7, 100]
+    state.clock = 1000
+    assert state.tick_clock(200) == 1001
+
+
+def test_what_is_due(state: State) -> None:
+    done: list[str] = []
+    state.after(2.0, lambda: done.append("later"))
+    state.after(1.0, lambda: done.append("sooner"))
+    assert state.agenda.deadline() == 1.0
+    state.agenda.run(5.0)
+    assert done == ["sooner", "later"]
+
+
+def test_counters_by_name() -> None:
+    assert Counters(dropped=3).as_dict()["dropped"] == 3

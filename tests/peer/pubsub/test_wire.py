@@ -1,0 +1,74 @@
+"""Every message survives the way, and what is no message is refused in one way only."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from overlay.errors import ProtocolError
+from overlay.ids import Id
+from overlay.messages import Peer
+from peer.pubsub.messages import Held, Kind, Record, Reign, Retain, Sub, Wanted
+from peer.pubsub.messages import SubReq as Ask
+from peer.pubsub.wire import Leaf, Publication, Relay, decode, encode, encode_control, head_of, tail_of
+
+PEER = Peer(Id(1 << 127), "10.0.0.1", 4883, 7)
+count = st.integers(0, (1 << 63) - 1)
+relays = st.builds(
+    Relay,
+    st.just(PEER),
+    st.just("guided"),
+    st.integers(1, 9),
+    st.lists(st.builds(Leaf, st.just(PEER), count, count), max_size=3).map(tuple),
+)
+
+
+@given(
+    st.integers(0, 2), st.text(min_size=1, max_size=9), st.binary(max_size=9), st.booleans(), st.booleans(),
+    st.lists(st.text(max_size=5), max_size=2).map(tuple), st.none() | relays, count, st.booleans(),
+)  # fmt: skip
+def test_publications_survive(
+    qos: int,
+    topic: str,
+    body: bytes,
+    retain: bool,
+    plain: bool,
+    shared: tuple[str, ...],
+    relay: Relay | None,
+    number: int,
+    clears: bool,
+) -> None:
+    one = Publication(3, number, qos, topic, body, retain, number if retain else 0, plain=plain, shared=shared)
+    one.relay, one.clears = relay, clears
+    one.number = one.base = number if qos else 0
+    assert decode(encode(one)) == one
+    assert head_of(one) + tail_of(one) == encode(one)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Sub((Record(Kind.ENTRY, "a/+", PEER, (7, 1), False),), True),
+        Ask((Wanted("#", Reign(3, PEER.id), 9), Wanted("a", None, 0)), 1.5),
+        Retain(Record(Kind.RETAINED, "a", None, (1, 2), True, body=b"\0")),
+        Held(7, 3, (5, 6)),
+    ],
+)
+def test_control_survives(message: Sub | Ask | Retain | Held) -> None:
+    assert decode(encode_control(message)) == message
+
+
+@given(st.binary(max_size=80), st.sampled_from([b"", b"P", b"C", b"P\x3f\x00\x01"]))
+def test_garbage_gives_only_the_protocol_error(garbage: bytes, start: bytes) -> None:
+    with contextlib.suppress(ProtocolError):
+        decode(start + garbage)
+
+
+def test_what_ends_early_is_refused() -> None:
+    whole = encode(Publication(1, 2, 1, "topic", b"", True, 5, shared=("$share/g/f",)))
+    for end in range(len(whole)):
+        with pytest.raises(ProtocolError):
+            decode(whole[:end])
