@@ -1,26 +1,28 @@
-"""`ringmq bench …`: RingMQ's front against other MQTT servers, each alone on one core, taking turns in one run.
+"""`ringmq bench …`: RingMQ against other MQTT servers, each on one core, taking turns in one run.
 
 Ends with exit status 0 whether goals are reached or not, since that depends on the machine: what is missed is said.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Final
 
 import click
 
-from experiments.benchmarks import crowd, goals
+from experiments.benchmarks import crowd, goals, passage, sides
 from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.comparison import Method, compare
+from experiments.benchmarks.comparison import Method, Result, compare
 from experiments.benchmarks.load import Load
-from experiments.benchmarks.patterns import PATTERNS
+from experiments.benchmarks.patterns import PATTERNS, RING_PATTERNS
 from experiments.benchmarks.report import Report
 from experiments.benchmarks.servers import COMMANDS, cores, pinned, running, why_not
 
 DEFAULT: Final = Method()
 REFERENCE: Final = "mosquitto"
+RING_REFERENCE: Final = "bridged"
 """Latency is compared at half of its limit."""
 
 
@@ -29,32 +31,62 @@ def bench() -> None:
     """Compare RingMQ with other MQTT servers on this machine."""
 
 
-def _names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
-    names = value.split(",")
-    unknown = [name for name in names if name not in COMMANDS]
-    if unknown:
-        raise click.BadParameter(f"no server {unknown[0]!r}: there are {', '.join(COMMANDS)}")
+def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Reads a list of names with commas between them."""
+
+    def names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
+        found = value.split(",")
+        for name in found:
+            if name not in known:
+                raise click.BadParameter(f"no {what} {name!r}: there are {', '.join(known)}")
+        return found
+
     return names
+
+
+def _measuring(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say how long and how often is measured, and how that is shown."""
+    for option in (
+        click.option("--verbose", is_flag=True, help="Tell every measurement."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print all figures as JSON, the tables on standard error."
+        ),
+        click.option("--quick", is_flag=True, help="Halve the last doubling instead of dividing it into 20."),
+        click.option(
+            "--repeats",
+            default=DEFAULT.repeats,
+            show_default=True,
+            type=click.IntRange(1, 100),
+            help="Searches for each limit.",
+        ),
+        click.option(
+            "--seconds",
+            default=DEFAULT.span_s,
+            show_default=True,
+            type=click.FloatRange(0.05, 600),
+            help="Of one measurement.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _method(seconds: float, repeats: int, quick: bool) -> Method:
+    return Method(span_s=seconds, warm_s=min(DEFAULT.warm_s, seconds), repeats=repeats, quick=quick)
 
 
 @bench.command()
 @click.option("--pattern", type=click.Choice([*PATTERNS, "all"]), help="[default: all, unless --idle or --filters]")
+@_measuring
 @click.option(
-    "--seconds", default=DEFAULT.span_s, show_default=True, type=click.FloatRange(0.05, 600), help="Of one measurement."
-)
-@click.option(
-    "--repeats",
-    default=DEFAULT.repeats,
+    "--servers",
+    default=",".join(COMMANDS),
     show_default=True,
-    type=click.IntRange(1, 100),
-    help="Searches for each limit.",
+    callback=_among(COMMANDS, "server"),
+    help="In this order.",
 )
-@click.option("--servers", default=",".join(COMMANDS), show_default=True, callback=_names, help="In this order.")
-@click.option("--quick", is_flag=True, help="Halve the last doubling instead of dividing it into 20.")
 @click.option("--idle", type=click.IntRange(1), help="Memory and connect time with so many idle clients.")
 @click.option("--filters", type=click.IntRange(1), help="Publish cost with so many other filters.")
-@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, the tables on standard error.")
-@click.option("--verbose", is_flag=True, help="Tell every measurement.")
 def front(
     pattern: str | None,
     seconds: float,
@@ -68,12 +100,12 @@ def front(
 ) -> None:
     """The front alone: throughput at the limit, loss, latency at half of the limit, what a crowd costs."""
     report = Report(as_json, verbose)
-    method = Method(span_s=seconds, warm_s=min(DEFAULT.warm_s, seconds), repeats=repeats, quick=quick)
+    method = _method(seconds, repeats, quick)
     if pattern is None:
         pattern = "" if idle or filters else "all"
     chosen = [name for name in PATTERNS if pattern in (name, "all")]
     try:
-        available = _available(servers, report)
+        available = _available(servers, report, why_not)
         server_core, load_core = cores()
         with pinned(load_core):
             if chosen:
@@ -87,7 +119,59 @@ def front(
     report.end()
 
 
-def _available(names: list[str], report: Report) -> list[str]:
+@bench.command()
+@click.option("--pattern", default="all", show_default=True, type=click.Choice([*RING_PATTERNS, "all"]))
+@_measuring
+@click.option(
+    "--sides",
+    "chosen",
+    default=",".join(sides.SIDES),
+    show_default=True,
+    callback=_among(sides.SIDES, "side"),
+    help="In this order.",
+)
+def ring(
+    pattern: str, chosen: list[str], seconds: float, repeats: int, quick: bool, as_json: bool, verbose: bool
+) -> None:
+    """A ring of peers against Mosquittos joined by bridges, and one Mosquitto alone.
+
+    All servers of a side share one core, the load generator has another: five have no more processor than one.
+    Nothing is measured before messages have come from each server to each, once.
+
+    \b
+    ringmq     peers of one ring
+    bridged    Mosquittos in a star: each but the first has a bridge to it
+    nodelay    the same, with TCP_NODELAY: faster to deliver, slower at the limit
+    mosquitto  one, which all clients are at
+
+    \b
+    two-1to10  publishers at one server, subscribers at the other: 5 topics of 10 and 10
+    two-1to1   likewise, 50 topics of 1 and 1
+    five-B     of each of 5 topics two publishers and two subscribers at each server
+    five-C     each server has a topic of its own, 10 publishers and 10 subscribers
+    five-D     8 and 8 of a topic at one server, 1 and 1 at each of two others
+
+    B, C and D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
+    """
+    report = Report(as_json, verbose)
+    method = _method(seconds, repeats, quick)
+    results = {}
+    try:
+        available = _available(chosen, report, sides.why_not)
+        server_core, load_core = cores()
+        with pinned(load_core):
+            for name in [one for one in RING_PATTERNS if pattern in (one, "all")]:
+                results[name] = _ring_pattern(report, name, available, method, server_core)
+                report.judge(goals.of_ring(name, results[name]))
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        if results:
+            report.add_patterns(results)
+    report.end()
+
+
+def _available(names: list[str], report: Report, why_not: Callable[[str], str | None]) -> list[str]:
     missing = {name: why for name in names if (why := why_not(name))}
     for name, why in missing.items():
         report.say(f"without {name}: {why}")
@@ -103,11 +187,28 @@ def _patterns(report: Report, names: list[str], servers: list[str], method: Meth
         pattern = PATTERNS[name]
         with ExitStack() as stack:
             started = [stack.enter_context(running(server, core)) for server in servers]
-            loads = {one.name: stack.enter_context(Load(one.address, one.pid, pattern)) for one in started}
+            loads = {one.name: stack.enter_context(Load([one], pattern)) for one in started}
             reference = REFERENCE if REFERENCE in loads else servers[0]
             results = compare(pattern, loads, method, reference, report.measured)
         report.add_pattern(name, results)
         report.judge(goals.of_pattern(name, results))
+
+
+def _ring_pattern(report: Report, name: str, chosen: list[str], method: Method, core: int) -> dict[str, Result]:
+    """One pattern, all sides in turns, with new processes."""
+    report.say(f"{name}: {', '.join(chosen)}")
+    pattern = RING_PATTERNS[name]
+    with ExitStack() as stack:
+        loads = {}
+        for side in chosen:
+            try:
+                servers = stack.enter_context(sides.joined(side, pattern.servers, core))
+                passage.check([server.address for server in servers])
+            except BenchError as error:
+                raise BenchError(f"{side}: {error}") from None
+            loads[side] = stack.enter_context(Load(servers, pattern))
+        reference = RING_REFERENCE if RING_REFERENCE in loads else chosen[0]
+        return compare(pattern, loads, method, reference, report.measured)
 
 
 def _idle(report: Report, servers: list[str], count: int, core: int) -> None:

@@ -54,6 +54,11 @@ class Figures:
         """Deliveries for a second of the server's processor time."""
         return self.egress_hz / self.server_cpu if self.server_cpu else float("nan")
 
+    @property
+    def cpu_s_per_million(self) -> float:
+        """Of the server's processor time, for a million deliveries."""
+        return 1e6 * self.server_cpu / self.egress_hz if self.egress_hz else float("nan")
+
     def percentile_s(self, percent: float) -> float:
         rank = min(len(self.latencies_s) - 1, int(len(self.latencies_s) * percent / 100))
         return self.latencies_s[rank] if self.latencies_s else float("nan")

@@ -1,4 +1,4 @@
-"""What RingMQ's front is to reach against other servers, and whether it did: mostly ratios taken in one run."""
+"""What RingMQ is to reach against other servers, and whether it did: mostly ratios taken in one run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from experiments.benchmarks.comparison import Result
 from experiments.benchmarks.crowd import FilterFigures, IdleFigures
 
 EGRESS_RATIOS: Final = {"qos0-1to10": 2.0, "qos0-1to1": 1.0, "qos1-1to1": 0.7}
-"""Against Mosquitto's egress at its limit."""
+"""Of a front, against Mosquitto's egress at its limit."""
+RING_EGRESS_RATIOS: Final = {"two-1to10": 1.2, "two-1to1": 1.0}
+"""Of two peers, against the egress of bridged Mosquittos at their limit."""
+BRIDGED: Final = {"bridged": "bridged Mosquittos'", "nodelay": "bridged Mosquittos' with nodelay"}
 AMQTT_RATIO: Final = 10.0
 P99_RATIO: Final = 1.5
-"""Of the latency at half of Mosquitto's limit, against Mosquitto's."""
+"""Of the latency at half of Mosquitto's limit, or of bridged Mosquittos', against theirs."""
 IDLE_BYTES: Final = 20_000
 CONNECT_S: Final = 0.005
 FILTERS_RATIO: Final = 1.2
@@ -61,6 +64,21 @@ def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
     return verdicts
 
 
+def of_ring(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
+    """Of a ring against bridged Mosquittos. Patterns without a goal are only compared, in the table."""
+    ours = results.get("ringmq")
+    if ours is None or pattern not in RING_EGRESS_RATIOS:
+        return []
+    verdicts = []
+    for side, whose in BRIDGED.items():
+        theirs = results.get(side)
+        if theirs is not None and theirs.limits:
+            verdicts.append(_egress(f"{pattern} egress / {whose}", ours, theirs, RING_EGRESS_RATIOS[pattern]))
+        if theirs is not None and theirs.at_half:
+            verdicts.append(_p99(f"{pattern} p99 latency / {whose}", ours, theirs))
+    return verdicts
+
+
 def _egress(what: str, ours: Result, theirs: Result, goal: float) -> Verdict:
     ratios = [our.egress_hz / their.egress_hz for our, their in zip(ours.limits, theirs.limits, strict=False)] or [0.0]
     note = ""
@@ -74,9 +92,7 @@ def _egress(what: str, ours: Result, theirs: Result, goal: float) -> Verdict:
 
 def _p99(what: str, ours: Result, theirs: Result) -> Verdict:
     if not ours.at_half:
-        return Verdict(
-            what, float("inf"), P99_RATIO, False, note="RingMQ does not keep up at half of Mosquitto's limit"
-        )
+        return Verdict(what, float("inf"), P99_RATIO, False, note="RingMQ does not keep up at half of their limit")
     pairs = zip(ours.at_half, theirs.at_half, strict=False)
     ratios = [our.percentile_s(99) / their.percentile_s(99) for our, their in pairs]
     value = ours.percentile_s(99) / theirs.percentile_s(99)

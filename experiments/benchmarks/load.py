@@ -1,7 +1,7 @@
 """The load generator: publishes at a rate, and measures what comes out.
 
 One thread that never sleeps while it measures: it sends what is due, in bursts of bounded length, and reads what has
-come. Latency is taken by a pair of clients of its own (the l-clients of §5.2), whose payload is the time of sending.
+come. Latency is taken by clients of its own (the l-clients of §5.2), whose payload is the time of sending.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import contextlib
 import gc
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, Self
 
-from experiments.benchmarks.clients import Address, BenchError, connected, subscribe
+from experiments.benchmarks.clients import BenchError, connected, subscribe
 from experiments.benchmarks.figures import Figures
 from experiments.benchmarks.patterns import PACKET_IDS, PAYLOAD_BYTES, Pattern
 from experiments.benchmarks.receiving import TIMESTAMP, Receiver
 from experiments.benchmarks.sending import Sender
-from experiments.benchmarks.usage import Usage
+from experiments.benchmarks.servers import Server
+from experiments.benchmarks.usage import Usage, busy_s
 from mqtt_front.codec import encode_publish
 from mqtt_front.packets import Version
 
@@ -29,7 +31,7 @@ LOOK_S: Final = 0.001
 """Between two such looks at the least. A server that writes once per packet works against a receiver that reads each
 packet as it comes, on another core: on one machine Mosquitto then does half of what it can. Probes are read at once."""
 PROBES_HZ: Final = 1000.0
-"""Messages of the pair that takes the latency."""
+"""Messages that come to the clients which take the latency, all together."""
 QUIET_S: Final = 1.0
 """When nothing has come for so long, nothing more will."""
 MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
@@ -47,44 +49,55 @@ class _Mark:
     received_bytes: int
     latencies: int
     server: Usage
+    busy_s: float
+    """Of the cores of the servers."""
     generator: Usage
 
 
 class Load:
-    """The clients of one pattern at one server. `measure` any number of times, then `close`."""
+    """The clients of one pattern at its servers, or all at one. `measure` any number of times, then `close`."""
 
-    def __init__(self, address: Address, pid: int, pattern: Pattern) -> None:
+    def __init__(self, servers: Sequence[Server], pattern: Pattern) -> None:
         self._pattern = pattern
-        self._pid = pid
+        self._servers = servers
+        self._pids = [server.pid for server in servers]
+        self._cores = {core for pid in self._pids for core in os.sched_getaffinity(pid)}
         self._receiver = Receiver()
         self._sockets: list[socket.socket] = []
         self._probe_head = encode_publish(Version.V311, b"bench/latency", bytes(PAYLOAD_BYTES))[:-PAYLOAD_BYTES]
         self._probe_tail = bytes(PAYLOAD_BYTES - TIMESTAMP.size)
+        self._probe_s = len(pattern.probed) / PROBES_HZ
         self._idle_s = self._blocked_s = 0.0
-        self._open(address, pattern)
+        self._open(pattern)
 
-    def _open(self, address: Address, pattern: Pattern) -> None:
+    def _open(self, pattern: Pattern) -> None:
         receiver = self._receiver
         for number in range(pattern.topics * pattern.subscribers):
-            client = self._client(address, f"sub-{number}", pattern.topic(number // pattern.subscribers))
+            topic, one = divmod(number, pattern.subscribers)
+            client = self._client(pattern.subscriber_at(topic, one), f"sub-{number}", pattern.topic(topic), pattern.qos)
             if pattern.qos:
                 receiver.acknowledge(client, pattern.packet_bytes, pattern.packet_bytes - PAYLOAD_BYTES - 2)
             else:
                 receiver.count(client)
-        prober = self._client(address, "probe-sub", "bench/latency")
-        receiver.time(prober, len(self._probe_head) + PAYLOAD_BYTES, len(self._probe_head))
-        self._prober = self._client(address, "probe-pub")
-        publishers = [self._client(address, f"pub-{number}") for number in range(pattern.all_publishers)]
+        for number, server in enumerate(pattern.probed):
+            prober = self._client(server, f"probe-sub-{number}", "bench/latency")
+            receiver.time(prober, len(self._probe_head) + PAYLOAD_BYTES, len(self._probe_head))
+        self._prober = self._client(pattern.prober_at, "probe-pub")
+        publishers = []
+        for number in range(pattern.all_publishers):
+            at = pattern.publisher_at(*divmod(number, pattern.publishers))
+            publishers.append(self._client(at, f"pub-{number}"))
         if pattern.qos:
             for publisher in publishers:
                 receiver.await_acknowledgements(publisher)
         self._sender = Sender(pattern, publishers)
 
-    def _client(self, address: Address, client_id: str, topic: str | None = None) -> socket.socket:
-        client = connected(address, client_id)
+    def _client(self, at: int, client_id: str, topic: str | None = None, qos: int = 0) -> socket.socket:
+        """A client at one of the servers of the pattern; where there is but one, at that."""
+        client = connected(self._servers[at % len(self._servers)].address, client_id)
         self._sockets.append(client)
         if topic is not None:
-            subscribe(client, topic, qos=self._pattern.qos if client_id != "probe-sub" else 0)
+            subscribe(client, topic, qos=qos)
         client.setblocking(False)
         return client
 
@@ -133,7 +146,7 @@ class Load:
                 sender.send(min(due, BURST))
             if now >= probe_at:
                 self._probe()
-                probe_at = max(probe_at + 1 / PROBES_HZ, now)
+                probe_at = max(probe_at + self._probe_s, now)
             came = receiver.look_at_probes()
             if now >= look_at:
                 came |= receiver.look()
@@ -159,7 +172,8 @@ class Load:
             self._sender.sent,
             self._receiver.received_bytes,
             len(self._receiver.latencies_s),
-            Usage.of(self._pid),
+            Usage.of(*self._pids),
+            busy_s(self._cores),
             Usage.of(os.getpid()),
         )
 
@@ -190,7 +204,16 @@ class Load:
             latencies_s=tuple(sorted(self._receiver.latencies_s[first.latencies : last.latencies])),
             server_cpu=server.cpu_s / span_s,
             generator_cpu=max(0.0, 1 - (self._idle_s + generator.waited_s) / span_s),
-            server_waited=server.waited_s / span_s,
+            server_waited=self._kept_waiting_s(server, last.busy_s - first.busy_s) / span_s,
             generator_waited=generator.waited_s / span_s,
             blocked=self._blocked_s / span_s,
         )
+
+    def _kept_waiting_s(self, server: Usage, cores_s: float) -> float:
+        """How long others kept the servers waiting, whose cores were busy for `cores_s`.
+
+        Several servers on one core wait for each other, too: others had no more of it than the servers had not.
+        """
+        if len(self._pids) == 1:
+            return server.waited_s
+        return min(server.waited_s, max(0.0, cores_s - server.cpu_s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from statistics import median
 from typing import Final
@@ -17,6 +17,7 @@ from experiments.benchmarks.goals import Verdict
 
 MUCH_WAITING: Final = 0.1
 """From here on the share that other processes had of the cores is worth a warning."""
+_FORM: Final = "{:>11}{:>12}{:>8}{:>8}{:>6}{:>6}{:>14}{:>9}{:>9}"
 
 
 class Report:
@@ -37,9 +38,22 @@ class Report:
             self.say(f"  {name:<10}{line(figures)}")
 
     def add_pattern(self, pattern: str, results: Mapping[str, Result]) -> None:
-        self._figures[pattern] = {name: as_figures(result) for name, result in results.items()}
+        self._keep(pattern, results)
         click.echo(table(pattern, results), err=self._as_json)
-        disturbed = median([one.waited for result in results.values() for one in result.limits] or [0.0])
+        self._warn(results.values())
+
+    def add_patterns(self, patterns: Mapping[str, Mapping[str, Result]]) -> None:
+        """All in one table."""
+        for pattern, results in patterns.items():
+            self._keep(pattern, results)
+        click.echo(one_table(patterns), err=self._as_json)
+        self._warn([result for results in patterns.values() for result in results.values()])
+
+    def _keep(self, pattern: str, results: Mapping[str, Result]) -> None:
+        self._figures[pattern] = {name: as_figures(result) for name, result in results.items()}
+
+    def _warn(self, results: Iterable[Result]) -> None:
+        disturbed = median([one.waited for result in results for one in result.limits] or [0.0])
         if disturbed > MUCH_WAITING:
             self.say(f"other processes had {disturbed:.0%} of the cores: only the ratios are worth something")
 
@@ -72,27 +86,42 @@ def line(figures: Figures) -> str:
 
 def table(pattern: str, results: Mapping[str, Result]) -> str:
     """The results of one pattern: at the limit, then the latency at the same rate for all."""
-    heads = ("server", "ingress/s", "egress/s", "spread", "loss", "cpu", "gen.", "egress/cpu s", "p50 ms", "p99 ms")
-    form = "{:<12}{:>11}{:>12}{:>8}{:>8}{:>6}{:>6}{:>14}{:>9}{:>9}"
-    lines = [f"{pattern}", form.format(*heads)]
+    lines = [pattern, f"{'server':<12}{_heads('egress/cpu s')}"]
     for name, result in results.items():
-        limits = result.limits
-        if not limits:
-            lines.append(f"{name:<12} never kept up")
-            continue
-        egress = [one.egress_hz for one in limits]
-        cells = (
-            f"{median(one.ingress_hz for one in limits):.0f}",
-            f"{'>=' if result.lower_bound else ''}{median(egress):.0f}",
-            f"{(max(egress) - min(egress)) / median(egress):.0%}",
-            f"{median(one.loss for one in limits):.2%}",
-            f"{median(one.server_cpu for one in limits):.0%}",
-            f"{median(one.generator_cpu for one in limits):.0%}",
-            f"{median(one.egress_per_cpu_s for one in limits):.0f}",
-            *(f"{result.percentile_s(percent) * 1000:.2f}" for percent in (50, 99)),
-        )
-        lines.append(form.format(name, *cells))
+        costs = [one.egress_per_cpu_s for one in result.limits]
+        lines.append(f"{name:<12}{_cells(result, f'{median(costs):.0f}' if costs else '')}")
     return "\n".join(lines)
+
+
+def one_table(patterns: Mapping[str, Mapping[str, Result]]) -> str:
+    """The results of several patterns, with the processor time of all servers for a million deliveries."""
+    lines = [f"{'pattern':<12}{'servers':<12}{_heads('cpu s/million')}"]
+    for pattern, results in patterns.items():
+        for name, result in results.items():
+            costs = [one.cpu_s_per_million for one in result.limits]
+            lines.append(f"{pattern:<12}{name:<12}{_cells(result, f'{median(costs):.2f}' if costs else '')}")
+    return "\n".join(lines)
+
+
+def _heads(cost: str) -> str:
+    return _FORM.format("ingress/s", "egress/s", "spread", "loss", "cpu", "gen.", cost, "p50 ms", "p99 ms")
+
+
+def _cells(result: Result, cost: str) -> str:
+    limits = result.limits
+    if not limits:
+        return " never kept up"
+    egress = [one.egress_hz for one in limits]
+    return _FORM.format(
+        f"{median(one.ingress_hz for one in limits):.0f}",
+        f"{'>=' if result.lower_bound else ''}{median(egress):.0f}",
+        f"{(max(egress) - min(egress)) / median(egress):.0%}",
+        f"{median(one.loss for one in limits):.2%}",
+        f"{median(one.server_cpu for one in limits):.0%}",
+        f"{median(one.generator_cpu for one in limits):.0%}",
+        cost,
+        *(f"{result.percentile_s(percent) * 1000:.2f}" for percent in (50, 99)),
+    )
 
 
 def as_figures(result: Result) -> dict[str, object]:

@@ -79,17 +79,20 @@ def _ringmq(port: int, folder: Path) -> Sequence[str]:
     return sys.executable, "-m", "experiments.benchmarks.front_server", str(port)
 
 
+def mosquitto_command(file: Path, config: str) -> Sequence[str]:
+    """To start Mosquitto with this configuration, which is written to `file`."""
+    file.write_text(config, encoding="ascii")
+    return _mosquitto_binary() or "mosquitto", "-c", str(file)
+
+
 def _mosquitto(port: int, folder: Path) -> Sequence[str]:
-    return _mosquitto_binary() or "mosquitto", "-c", _written(folder / "mosquitto.conf", MOSQUITTO, port)
+    return mosquitto_command(folder / "mosquitto.conf", MOSQUITTO.format(port=port))
 
 
 def _amqtt(port: int, folder: Path) -> Sequence[str]:
-    return sys.executable, "-m", "amqtt.scripts.broker_script", "-c", _written(folder / "amqtt.yaml", AMQTT, port)
-
-
-def _written(file: Path, template: str, port: int) -> str:
-    file.write_text(template.format(port=port), encoding="ascii")
-    return str(file)
+    file = folder / "amqtt.yaml"
+    file.write_text(AMQTT.format(port=port), encoding="ascii")
+    return sys.executable, "-m", "amqtt.scripts.broker_script", "-c", str(file)
 
 
 def _mosquitto_binary() -> str | None:
@@ -117,21 +120,29 @@ def why_not(name: str) -> str | None:
 def running(name: str, core: int) -> Iterator[Server]:
     """The server, alone on a core for as long as the context lasts. Raises BenchError."""
     port = choose_ports(0, 1)[0]
-    with TemporaryDirectory(prefix="ringmq-bench-") as folder:
-        command = COMMANDS[name](port, Path(folder))
-        try:
-            process = subprocess.Popen(  # noqa: S603  # our own command lines
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-        except OSError as error:
-            raise BenchError(f"cannot start {name}: {error.strerror}") from None
-        server = Server(name, process, ("127.0.0.1", port))
-        try:
-            os.sched_setaffinity(process.pid, {core})
-            server.await_ready()
-            yield server
-        finally:
-            server.stop()
+    with (
+        TemporaryDirectory(prefix="ringmq-bench-") as folder,
+        started(name, COMMANDS[name](port, Path(folder)), port, core) as server,
+    ):
+        yield server
+
+
+@contextlib.contextmanager
+def started(name: str, command: Sequence[str], port: int, core: int) -> Iterator[Server]:
+    """The process of a command, on a core, once it accepts connections at the port. Raises BenchError."""
+    try:
+        process = subprocess.Popen(  # noqa: S603  # our own command lines
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise BenchError(f"cannot start {name}: {error.strerror}") from None
+    server = Server(name, process, ("127.0.0.1", port))
+    try:
+        os.sched_setaffinity(process.pid, {core})
+        server.await_ready()
+        yield server
+    finally:
+        server.stop()
 
 
 def cores() -> tuple[int, int]:

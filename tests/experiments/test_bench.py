@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from experiments import bench
-from experiments.benchmarks import crowd
+from experiments.benchmarks import crowd, passage, sides
+from experiments.benchmarks.servers import Server, running
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a benchmark needs two cores")
 
 
-def run(*options: str) -> Result:
-    return CliRunner().invoke(bench.bench, ["front", *options])
+def run(*options: str, command: str = "front") -> Result:
+    return CliRunner().invoke(bench.bench, [command, *options])
 
 
 def figures_of(result: Result) -> dict[str, Any]:
@@ -63,3 +66,39 @@ def test_no_server_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run("--servers", "mosquitto")
     assert result.exit_code == 1
     assert "no server is left" in result.output
+
+
+SHORT = ("--quick", "--seconds", "0.05", "--repeats", "1", "--json")
+
+
+@pytest.mark.skipif(sides.why_not("bridged") is not None, reason=str(sides.why_not("bridged")))
+def test_a_short_run_over_several_servers() -> None:
+    result = run(*SHORT, "--pattern", "two-1to1", "--sides", "bridged,mosquitto", command="ring")
+    figures = figures_of(result)
+    assert set(figures) == {"two-1to1", "goals"}
+    assert set(figures["two-1to1"]) == {"bridged", "mosquitto"}
+    assert figures["goals"] == []
+    for side in figures["two-1to1"].values():
+        for limit in side["at_limit"]:
+            assert limit["egress_hz"] == pytest.approx(limit["ingress_hz"], rel=0.5)
+    assert "cpu s/million" in result.stderr
+
+
+def test_peers_that_pass_no_messages_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def strangers(side: str, count: int, core: int) -> Iterator[list[Server]]:
+        with ExitStack() as stack:
+            yield [stack.enter_context(running("ringmq", core)) for _ in range(count)]
+
+    monkeypatch.setattr(sides, "joined", strangers)
+    monkeypatch.setattr(passage, "PASSAGE_S", 0.05)
+    monkeypatch.setattr(passage, "ROUND_S", 0.05)
+    result = run(*SHORT, "--pattern", "two-1to1", "--sides", "ringmq", command="ring")
+    assert result.exit_code == 1
+    assert "ringmq: no message came through: published at 127.0.0.1:" in result.output
+
+
+def test_an_unknown_side_is_told() -> None:
+    result = run("--sides", "ringmq,emqx", command="ring")
+    assert result.exit_code == 2
+    assert "no side 'emqx': there are ringmq, bridged, nodelay, mosquitto" in result.output

@@ -55,3 +55,5 @@ def test_who_had_to_wait_and_what_a_second_of_the_processor_gives(figures: Make)
     assert figures(server_waited=0.1, generator_waited=0.3).waited == 0.3
     assert figures(server_cpu=0.25).egress_per_cpu_s == 40_000
     assert math.isnan(figures(server_cpu=0.0).egress_per_cpu_s)
+    assert figures(server_cpu=0.25).cpu_s_per_million == 25
+    assert math.isnan(figures(egress_hz=0.0).cpu_s_per_million)

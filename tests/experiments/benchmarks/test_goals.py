@@ -7,7 +7,7 @@ from collections.abc import Callable
 from experiments.benchmarks.comparison import Result
 from experiments.benchmarks.crowd import FilterFigures, IdleFigures
 from experiments.benchmarks.figures import Figures
-from experiments.benchmarks.goals import Verdict, of_filters, of_idle, of_pattern
+from experiments.benchmarks.goals import Verdict, of_filters, of_idle, of_pattern, of_ring
 
 Make = Callable[..., Figures]
 
@@ -33,6 +33,22 @@ def test_the_goal_depends_on_the_pattern(figures: Make) -> None:
     results = {"ringmq": result(figures, [800], []), "mosquitto": result(figures, [1000], [])}
     reached = {name: of_pattern(name, results)[0].reached for name in ("qos0-1to10", "qos0-1to1", "qos1-1to1")}
     assert reached == {"qos0-1to10": False, "qos0-1to1": False, "qos1-1to1": True}
+
+
+def test_a_ring_against_bridges(figures: Make) -> None:
+    results = {
+        "ringmq": result(figures, [110], [0.001]),
+        "bridged": result(figures, [100], [0.001]),
+        "nodelay": result(figures, [50], []),
+        "mosquitto": result(figures, [1000], [0.001]),
+    }
+    reached = {name: [one.reached for one in of_ring(name, results)] for name in ("two-1to10", "two-1to1", "five-B")}
+    assert reached == {"two-1to10": [False, True, True], "two-1to1": [True, True, True], "five-B": []}
+    assert str(of_ring("two-1to10", results)[0]).startswith(
+        "MISSED: two-1to10 egress / bridged Mosquittos' 1.1 (1.10-1.10), goal >= 1.2"
+    )
+    assert of_ring("two-1to10", {"bridged": result(figures, [1], [1])}) == []
+    assert of_ring("two-1to10", {"ringmq": result(figures, [1], [1])}) == []
 
 
 def test_without_others_nothing_is_compared(figures: Make) -> None:

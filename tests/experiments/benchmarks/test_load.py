@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 
 import pytest
 
+from experiments.benchmarks import passage
 from experiments.benchmarks.clients import BenchError
 from experiments.benchmarks.load import Load
-from experiments.benchmarks.patterns import PATTERNS, Pattern
+from experiments.benchmarks.patterns import PATTERNS, RING_PATTERNS, Pattern
 from experiments.benchmarks.servers import Server, running
+from experiments.benchmarks.sides import joined, why_not
 
 SMALL = [
     Pattern("fan-out", topics=2, publishers=2, subscribers=3, qos=0),
@@ -20,7 +23,7 @@ SMALL = [
 
 @pytest.mark.parametrize("pattern", [*SMALL, PATTERNS["qos0-1to10"]], ids=lambda pattern: pattern.name)
 def test_a_low_rate_comes_through(ringmq: Server, pattern: Pattern) -> None:
-    with Load(ringmq.address, ringmq.pid, pattern) as load:
+    with Load([ringmq], pattern) as load:
         for _ in range(2):
             figures = load.measure(1000, 0.05, 0.2)
             assert figures.loss == 0
@@ -35,7 +38,7 @@ def test_a_low_rate_comes_through(ringmq: Server, pattern: Pattern) -> None:
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.name)
 def test_more_than_can_be_is_not_reached(ringmq: Server, pattern: Pattern) -> None:
-    with Load(ringmq.address, ringmq.pid, pattern) as load:
+    with Load([ringmq], pattern) as load:
         figures = load.measure(1e9, 0.0, 0.1)
     assert not figures.offer_reached
     assert not figures.keeps_up
@@ -43,8 +46,39 @@ def test_more_than_can_be_is_not_reached(ringmq: Server, pattern: Pattern) -> No
     assert not math.isnan(figures.percentile_s(99))
 
 
+@pytest.mark.parametrize("name", RING_PATTERNS)
+def test_a_pattern_of_several_servers_at_one(ringmq: Server, name: str) -> None:
+    with Load([ringmq], RING_PATTERNS[name]) as load:
+        figures = load.measure(1000, 0.05, 0.2)
+    assert figures.loss == 0
+    assert figures.latencies_s
+
+
+@pytest.mark.skipif(why_not("bridged") is not None, reason=str(why_not("bridged")))
+@pytest.mark.parametrize("name", RING_PATTERNS)
+def test_messages_come_once_over_bridges(name: str) -> None:
+    pattern = RING_PATTERNS[name]
+    with joined("bridged", pattern.servers, min(os.sched_getaffinity(0))) as servers:
+        passage.check([server.address for server in servers])
+        with Load(servers, pattern) as load:
+            figures = load.measure(500, 0.05, 0.2)
+    assert figures.loss == 0
+    assert figures.latencies_s
+    assert 0 <= figures.server_waited < 1.5
+
+
+def test_clients_are_at_the_servers_of_the_pattern(ringmq: Server) -> None:
+    with running("ringmq", min(os.sched_getaffinity(0))) as other:
+        with Load([ringmq, other], RING_PATTERNS["two-1to1"]) as load:
+            across = load.measure(500, 0.05, 0.1)
+        with Load([ringmq, other], replace(RING_PATTERNS["two-1to1"], subscriber_at=lambda topic, client: 0)) as load:
+            within = load.measure(500, 0.05, 0.1)
+    assert (across.loss, across.latencies_s) == (1, ())
+    assert within.loss == 0
+
+
 def test_a_server_that_dies_is_told() -> None:
     with running("ringmq", min(os.sched_getaffinity(0))) as server:
-        load = Load(server.address, server.pid, SMALL[0])
+        load = Load([server], SMALL[0])
     with load, pytest.raises(BenchError):
         load.measure(1000, 0.05, 0.1)

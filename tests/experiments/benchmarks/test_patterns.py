@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from experiments.benchmarks.patterns import PACKET_IDS, PATTERNS, PAYLOAD_BYTES, connect_packet, subscribe_packet
+from experiments.benchmarks.patterns import (
+    PACKET_IDS,
+    PATTERNS,
+    PAYLOAD_BYTES,
+    RING_PATTERNS,
+    At,
+    Pattern,
+    connect_packet,
+    subscribe_packet,
+)
 from mqtt_front.codec import decode
 from mqtt_front.packets import Connect, Packet, Publish, Subscribe, Version
 from mqtt_front.stream import PacketReader
@@ -15,9 +26,9 @@ def read(packet: bytes) -> Packet:
     return decode(Version.V311, first, body)
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize("name", [*PATTERNS, *RING_PATTERNS])
 def test_the_packets_of_a_pattern_are_publications_of_one_size(name: str) -> None:
-    pattern = PATTERNS[name]
+    pattern = {**PATTERNS, **RING_PATTERNS}[name]
     packets = [packet for topic in range(pattern.topics) for packet in pattern.packets(topic)]
     assert {len(packet) for packet in packets} == {pattern.packet_bytes}
     first = read(packets[0])
@@ -29,6 +40,34 @@ def test_the_patterns_are_those_of_the_paper_and_pairs() -> None:
     fan_out, pairs = PATTERNS["qos0-1to10"], PATTERNS["qos1-1to1"]
     assert (fan_out.all_publishers, fan_out.sp_ratio) == (50, 10)
     assert (pairs.all_publishers, pairs.sp_ratio) == (50, 1)
+
+
+def topics_at(pattern: Pattern, at: At, clients: int) -> list[list[int]]:
+    """For each server, how many clients of each topic are there; the largest first."""
+    places = Counter((at(topic, client), topic) for topic in range(pattern.topics) for client in range(clients))
+    assert {server for server, _ in places} <= set(range(pattern.servers))
+    return [
+        sorted((count for (where, _), count in places.items() if where == server), reverse=True)
+        for server in range(pattern.servers)
+    ]
+
+
+@pytest.mark.parametrize(("name", "topics"), [("five-B", [2] * 5), ("five-C", [10]), ("five-D", [8, 1, 1])])
+def test_five_servers_have_the_clients_that_the_paper_says(name: str, topics: list[int]) -> None:
+    pattern = RING_PATTERNS[name]
+    assert (pattern.topics, pattern.publishers, pattern.subscribers, pattern.qos) == (5, 10, 10, 0)
+    assert topics_at(pattern, pattern.publisher_at, pattern.publishers) == [topics] * 5
+    assert topics_at(pattern, pattern.subscriber_at, pattern.subscribers) == [topics] * 5
+    assert (pattern.prober_at, pattern.probed) == (4, (0, 1, 2, 3, 4))
+
+
+@pytest.mark.parametrize(("name", "sp_ratio"), [("two-1to10", 10), ("two-1to1", 1)])
+def test_publishers_are_at_one_of_two_servers_and_subscribers_at_the_other(name: str, sp_ratio: int) -> None:
+    pattern = RING_PATTERNS[name]
+    assert (pattern.sp_ratio, pattern.all_publishers) == (sp_ratio, 50)
+    assert topics_at(pattern, pattern.publisher_at, pattern.publishers)[1] == []
+    assert topics_at(pattern, pattern.subscriber_at, pattern.subscribers)[0] == []
+    assert (pattern.prober_at, pattern.probed) == (0, (1,))
 
 
 def test_a_publisher_with_qos_1_uses_its_ids_in_turn() -> None:

@@ -10,7 +10,7 @@ import pytest
 from experiments.benchmarks.comparison import Result
 from experiments.benchmarks.figures import Figures
 from experiments.benchmarks.goals import Verdict
-from experiments.benchmarks.report import Report, as_figures, line, table
+from experiments.benchmarks.report import Report, as_figures, line, one_table, table
 
 Make = Callable[..., Figures]
 
@@ -24,6 +24,16 @@ def test_a_table_has_a_line_for_each_server(figures: Make) -> None:
     assert lines[2].split() == ["ringmq", "1000", "10000", "20%", "0.00%", "50%", "50%", "20000", "51.00", "100.00"]
     assert lines[3] == "mosquitto    never kept up"
     assert ">=10000" in lines[4]
+
+
+def test_several_patterns_make_one_table(figures: Make) -> None:
+    found = Result([figures(server_cpu=cpu) for cpu in (0.01, 0.02, 0.03)], False, [figures()])
+    lines = one_table({"five-B": {"ringmq": found, "bridged": Result()}, "five-C": {"ringmq": found}}).split("\n")
+    assert lines[0].split()[:3] == ["pattern", "servers", "ingress/s"]
+    cells = ["1000", "10000", "0%", "0.00%", "2%", "50%", "2.00", "51.00", "100.00"]
+    assert lines[1].split() == ["five-B", "ringmq", *cells]
+    assert lines[2].split() == ["five-B", "bridged", "never", "kept", "up"]
+    assert lines[3].split() == ["five-C", "ringmq", *cells]
 
 
 def test_a_measurement_in_a_line(figures: Make) -> None:
@@ -41,12 +51,13 @@ def test_json_alone_is_the_output(figures: Make, capsys: pytest.CaptureFixture[s
     report = Report(as_json=True, verbose=True)
     report.measured("ringmq", figures())
     report.add_pattern("qos0-1to1", {"ringmq": Result([figures()])})
+    report.add_patterns({"five-B": {"ringmq": Result([figures()])}, "five-C": {}})
     report.add("idle", {"clients": 3})
     report.judge([Verdict("a", 1.0, 2.0, at_least=True)])
     report.end()
     output = capsys.readouterr()
     told = json.loads(output.out)
-    assert set(told) == {"qos0-1to1", "idle", "goals"}
+    assert set(told) == {"qos0-1to1", "five-B", "five-C", "idle", "goals"}
     assert told["goals"][0]["reached"] is False
     assert "MISSED: a" in output.err
 
