@@ -15,6 +15,8 @@ from mqtt_front.websocket import WebSocket
 
 LINGER_S: Final = 2.0
 """How long a connection that is closed may take to send its last bytes."""
+SHORTEST_HANDSHAKE_S: Final = 0.1
+"""No event loop takes 0, which `connect_timeout_s` may be."""
 BACKLOG: Final = 1024
 """Clients that may knock at one moment, as all of a site do after a restart."""
 
@@ -53,7 +55,7 @@ async def accept_clients(
             listen.port,
             ssl=listen.tls,
             backlog=BACKLOG,
-            ssl_handshake_timeout=handshake_timeout_s if listen.tls else None,
+            ssl_handshake_timeout=max(handshake_timeout_s, SHORTEST_HANDSHAKE_S) if listen.tls else None,
             ssl_shutdown_timeout=LINGER_S if listen.tls else None,
         )
     except (OSError, OverflowError, UnicodeError) as error:

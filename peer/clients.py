@@ -37,7 +37,7 @@ class ClientsError(PeerError):
 
 
 class Clients:
-    """Create inside a running event loop, `start`, and `stop` at the end."""
+    """Create inside a running event loop, `prepare`, `listen`, and `stop` at the end, in any case."""
 
     def __init__(self, config: PeerConfig, on_fault: Callable[[], None] | None = None) -> None:
         """`on_fault` is called when clients cannot be served any more; `fault` then says why."""
@@ -49,32 +49,48 @@ class Clients:
         self._certificates: Certificates | None = None
         self._front: Front | AmqttFront | None = None
 
-    async def start(self) -> dict[str, Address]:
-        """Serve clients from now on; returns where, by the names of the listeners. Raises PeerError, one clear line."""
+    def prepare(self) -> None:
+        """Read the files and take up what the data folder keeps; serve nobody yet. Raises PeerError, one clear line.
+
+        Of 100,000 sessions this takes seconds, in which the event loop stands still.
+        """
         config = self._config
         try:
             self._access.reload(*self._texts())
             if config.tls_cert is not None and config.tls_key is not None:
                 self._certificates = Certificates(config.tls_cert, config.tls_key, config.tls_ca)
-            self._front = front = self._amqtt_front() if config.front == "amqtt" else self._own_front()
-            listens = {name: self._listen(name, address) for name, address in config.listeners.items()}
+            if config.front == "amqtt":
+                self._front = self._amqtt_front()
+            else:
+                self._front = front = Front(config.limits, self._access)
+                self._restore(front)
+        except FrontError as error:
+            raise ClientsError(str(error)) from error
+
+    async def listen(self) -> dict[str, Address]:
+        """After `prepare`: serve clients from now on; returns where, by the listeners' names. Raises PeerError."""
+        front = self._front
+        assert front is not None, "`prepare` comes first"
+        listens = {name: self._listen(name, address) for name, address in self._config.listeners.items()}
+        try:
             return {name: await front.listen(listen) for name, listen in listens.items()}
         except FrontError as error:
             raise ClientsError(str(error)) from error
 
-    def _own_front(self) -> Front:
-        front = Front(access=self._access)
+    def _restore(self, front: Front) -> None:
         front.on_fault = self._on_fault
         if self._config.data is not None:
             front.restore(Store(self._config.data / STORE, time.time() - front.clock()))
-        return front
 
     def _amqtt_front(self) -> AmqttFront:
         if self._config.data is not None:
             log.warning("with the front amqtt nothing of the clients is kept in the data folder")
         settings = self._config.amqtt_settings
         return AmqttFront(
-            access=self._access, settings=_text(settings), settings_file=str(settings or "amqtt settings")
+            self._config.limits,
+            self._access,
+            settings=_text(settings),
+            settings_file=str(settings or "amqtt settings"),
         )
 
     @property

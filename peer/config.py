@@ -6,20 +6,20 @@ Reads the configuration file and is given the command line, which wins. Opens no
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from logger.lines import LEVELS
+from mqtt_front.config import RANGES, FrontConfig
 from overlay.config import Address, is_wildcard, show
 from overlay.handshake import MAX_RING_CHARS
 from overlay.timing import PRESETS
 from peer.addresses import is_host, parse_address
 from peer.errors import ConfigError
+from peer.toml_file import check_names, read_toml, shown
 
 MAX_DELAY_S: Final = 10.0
 """Longer than any network; past every timeout of the ring, which would only fall apart."""
@@ -28,13 +28,16 @@ MAX_SEEDS: Final = 64
 FRONTS: Final = ("own", "amqtt")
 TLS_LISTENERS: Final = ("mqtt_tls", "mqtt_wss")
 WEBSOCKET_LISTENERS: Final = ("mqtt_ws", "mqtt_wss")
+LISTENERS: Final = ("mqtt", "mqtt_tls", "mqtt_ws", "mqtt_wss")
+FOR_CLIENTS: Final = ("passwords", "acl", "anonymous", "front", "amqtt_settings", "limits")
+"""Of no use to a peer that serves none."""
 _UNIT_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?(us|ms|s)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerConfig:
-    """One field per setting; the names are those of the file and, with dashes, of the command line."""
+    """One field per setting; the names are those of the file and, but for `limits`, with dashes of the command line."""
 
     overlay: Address = ("127.0.0.1", 4883)
     """Where other peers connect. Port 0 lets the system choose one, which only a peer with seeds has a use for."""
@@ -79,6 +82,8 @@ class PeerConfig:
     """What serves the clients: own, or amqtt, for those who need its plugins."""
     amqtt_settings: Path | None = None
     """A configuration file of amqtt's, for its plugins. Listeners in it are not used."""
+    limits: FrontConfig = dataclasses.field(default_factory=FrontConfig)
+    """What clients may take of the peer. In the file alone, as the table `[limits]`."""
     log_level: str = "info"
     log_json: bool = False
     """Log lines as JSON objects, for programs, in place of text for people."""
@@ -86,8 +91,8 @@ class PeerConfig:
     @property
     def listeners(self) -> dict[str, Address]:
         """Where MQTT clients connect, by the names of the settings."""
-        every = {"mqtt": self.mqtt, "mqtt_tls": self.mqtt_tls, "mqtt_ws": self.mqtt_ws, "mqtt_wss": self.mqtt_wss}
-        return {name: address for name, address in every.items() if address is not None}
+        every = (self.mqtt, self.mqtt_tls, self.mqtt_ws, self.mqtt_wss)
+        return {name: address for name, address in zip(LISTENERS, every, strict=True) if address is not None}
 
 
 class Setting(NamedTuple):
@@ -158,6 +163,22 @@ def _one_of(choices: tuple[str, ...]) -> Setting:
     return Setting(read, f"one of {', '.join(choices)}")
 
 
+def _limit(name: str, kind: type) -> Setting:
+    """A field of FrontConfig, whose default has the type that a value must have."""
+    if kind is bool:
+        return Setting(_truth, "true or false")
+    least, most = RANGES[name]
+    kinds = (int, float) if kind is float else (int,)
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+            raise ValueError(value)
+        return value
+
+    last = "on" if most >= 1 << 62 else f"to {most:.0f}"
+    return Setting(read, f"a {'' if kind is float else 'whole '}number from {least:.0f} {last}")
+
+
 SETTINGS: Final[dict[str, Setting]] = {
     "overlay": Setting(_listen, "HOST:PORT, such as 127.0.0.1:4883 or [::1]:4883"),
     "advertise": Setting(_advertised, "a host name or address that other peers can reach, without a port"),
@@ -183,19 +204,24 @@ SETTINGS: Final[dict[str, Setting]] = {
     "log_level": _one_of(tuple(LEVELS)),
     "log_json": Setting(_truth, "true or false"),
 }
-assert set(SETTINGS) == {field.name for field in dataclasses.fields(PeerConfig)}
+"""Those that the file and the command line have."""
+assert {*SETTINGS, "limits"} == {field.name for field in dataclasses.fields(PeerConfig)}
+LIMITS: Final = {field.name: _limit(field.name, type(field.default)) for field in dataclasses.fields(FrontConfig)}
 
 
 def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     """The settings of `file` (TOML), overruled by those that `line` has. Raises ConfigError, one line each."""
     values = _read(file) if file is not None else {}
-    values.update((name, _parse(name, value, "--" + name.replace("_", "-"))) for name, value in line.items())
+    values.update((name, _parse(SETTINGS[name], value, f"--{name.replace('_', '-')}")) for name, value in line.items())
     config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
     if is_wildcard(config.overlay[0]) and config.advertise is None:
         listen = show(config.overlay)
         raise ConfigError(f"advertise: missing, but overlay {listen} is no address to connect to: name the host")
     if config.amqtt_settings is not None and config.front != "amqtt":
         raise ConfigError(f"amqtt_settings: {config.amqtt_settings} is of no use unless front is amqtt")
+    useless = [name for name in FOR_CLIENTS if name in values]
+    if useless and not config.listeners:
+        raise ConfigError(f"{useless[0]}: of no use without a listener for clients: {' or '.join(LISTENERS)}")
     _check_certificates(config)
     _check_addresses(config)
     return config
@@ -222,22 +248,30 @@ def _check_addresses(config: PeerConfig) -> None:
 
 
 def _read(file: Path) -> dict[str, object]:
+    found = read_toml(file)
+    for name in found:
+        if name in LIMITS:
+            raise ConfigError(f"{file}: {name} is a limit: it stands under [limits]")
+    check_names(found, (*SETTINGS, "limits"), f"{file}: unknown setting")
+    limits = found.pop("limits", None)
+    values = {name: _parse(SETTINGS[name], value, f"{file}: {name}") for name, value in found.items()}
+    return values if limits is None else values | {"limits": _read_limits(limits, file)}
+
+
+def _read_limits(table: object, file: Path) -> FrontConfig:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: limits: {shown(table)} is not a table, such as [limits] and max_queued = 100 below")
+    for name in table:
+        if name in SETTINGS:
+            raise ConfigError(f"{file}: {name} stands under [limits] and is no limit: it stands above")
+    check_names(table, LIMITS, f"{file}: unknown limit")
     try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"config: cannot read {file}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"config: {file} is not TOML: {error}") from error
-    unknown = [name for name in found if name not in SETTINGS]
-    if unknown:
-        near = difflib.get_close_matches(unknown[0].replace("-", "_"), SETTINGS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTINGS)}"
-        raise ConfigError(f"{file}: unknown setting {unknown[0]}: {hint}")
-    return {name: _parse(name, value, f"{file}: {name}") for name, value in found.items()}
+        return FrontConfig(**{name: _parse(LIMITS[name], one, f"{file}: {name}") for name, one in table.items()})  # type: ignore[arg-type]
+    except ValueError as error:  # limits that do not go together
+        raise ConfigError(f"{file}: limits: {error}") from error
 
 
-def _parse(name: str, value: object, where: str) -> object:
-    setting = SETTINGS[name]
+def _parse(setting: Setting, value: object, where: str) -> object:
     try:
         return setting.read(value)
     except ValueError as error:
@@ -247,4 +281,4 @@ def _parse(name: str, value: object, where: str) -> object:
 def _blamed(value: object, error: ValueError) -> str:
     """The wrong value; of a list the one wrong item."""
     wrong = error.args[0] if error.args else value
-    return repr(str(wrong) if isinstance(wrong, Path) else wrong)
+    return shown(str(wrong) if isinstance(wrong, Path) else wrong)

@@ -27,7 +27,7 @@ from peer.clients import Clients, ClientsError
 from peer.config import FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
-from peer.limits import allow_files, collect_garbage_seldom
+from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
 
 try:
     from uvloop import new_event_loop
@@ -36,8 +36,9 @@ except ImportError:
 
 STOP_S: Final = 3.0
 """Saying good-bye takes some milliseconds; what takes longer is not worth waiting for."""
-MAX_FILES: Final = 8192
-"""Above the links that the overlay allows, with room for clients."""
+OWN_FILES: Final = 4096
+"""Above the links that the overlay allows and the attempts at others, with room for listeners and files. Clients come
+on top."""
 FIRST_REMEMBER_S: Final = 5.0
 REMEMBER_S: Final = 60.0
 """How often the known peers are noted for the next start; written only when they are others than before. The first time
@@ -59,18 +60,13 @@ class PeerProcess:
         self._announced = False
 
     async def serve(self, parent_pipe: int | None = None) -> None:
-        """Raises OverlayError when the peer cannot start."""
+        """Raises PeerError or OverlayError when the peer cannot start."""
+        asyncio.get_running_loop().set_exception_handler(Exhaustion())
         self._watch_signals()
         if parent_pipe is not None:
             self._watch_parent(parent_pipe)
-        self._node = node = Node(self._overlay_config(), self._application)
         try:
-            await node.start()
-            log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
-            if self.config.listeners:
-                self._clients = Clients(self.config, self._stop.set)
-                for name, address in (await self._clients.start()).items():
-                    log.info("serving MQTT", listener=name, address=show(address))
+            await self._start()
             collect_garbage_seldom()
             wait_s = FIRST_REMEMBER_S
             while not self._stop.is_set():
@@ -81,11 +77,25 @@ class PeerProcess:
         finally:
             if self._clients is not None:
                 await self._clients.stop()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(node.stop(), STOP_S)
+            if self._node is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._node.stop(), STOP_S)
         if self._clients is not None and self._clients.fault is not None:
             raise ClientsError(self._clients.fault)
         log.info("stopped", delivered=self._application.delivered, undelivered=self._application.undelivered)
+
+    async def _start(self) -> None:
+        """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
+        clients = None
+        if self.config.listeners:
+            self._clients = clients = Clients(self.config, self._stop.set)
+            clients.prepare()
+        self._node = node = Node(self._overlay_config(), self._application)
+        await node.start()
+        log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
+        if clients is not None:
+            for name, address in (await clients.listen()).items():
+                log.info("serving MQTT", listener=name, address=show(address))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Say good-bye and return from `serve`; asked again, end at once, with the exit status of that signal."""
@@ -170,13 +180,23 @@ def known_addresses(status: Mapping[str, Any]) -> list[Address]:
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
     """Be a peer until told to stop. Raises PeerError or OverlayError, one line each, when it cannot start."""
     configure(config.log_level, as_json=config.log_json)
-    allow_files(MAX_FILES)
+    make_room(config)
     with contextlib.ExitStack() as stack:
         folder = None
         if config.data is not None:
             folder = stack.enter_context(DataFolder(config.data, time.time_ns() // 1_000_000))
         runner = stack.enter_context(asyncio.Runner(loop_factory=new_event_loop))
         runner.run(_serve(config, folder, parent_pipe))
+
+
+def make_room(config: PeerConfig) -> None:
+    """As many as the links and all clients take; if the system lets us have fewer, say for how many clients."""
+    wanted = config.limits.max_connections if config.listeners else 0
+    clients = allow_files(OWN_FILES + wanted) - OWN_FILES
+    if clients < wanted:
+        log.warning(
+            "the limit of open files leaves room for fewer clients", clients=max(clients, 0), max_connections=wanted
+        )
 
 
 async def _serve(config: PeerConfig, folder: DataFolder | None, parent_pipe: int | None) -> None:
@@ -189,11 +209,18 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings; the options below win.")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE.toml",
+    help="Settings, and limits for clients; the options below win.",
+)
 @_setting("overlay", "Where other peers connect.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
 @_setting("advertise", "The host that other peers are told to connect to.", metavar="HOST")
 @_setting("join", "A peer of the ring to join; may be repeated.", metavar="HOST:PORT", multiple=True)
-@_setting("data", "Keeps the id of the peer, whom it knows, and what its clients must find again.", metavar="DIR")
+@_setting(
+    "data", "Keeps the peer's id, whom it knows, and in clients.sqlite what its clients must find again.", metavar="DIR"
+)
 @_setting("ring", "The ring's name; peers of another are refused.  [default: ringmq]", metavar="NAME")
 @_setting("timing", "Periods and timeouts for this kind of network.  [default: lan]", metavar="|".join(PRESETS))
 @_setting("delay", "Emulated latency, such as 1-10ms.", metavar="RANGE")
@@ -203,14 +230,16 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("mqtt-tls", "Where they connect over TLS.  [default: nowhere]", metavar="HOST:PORT")
 @_setting("mqtt-ws", "Where they connect over WebSocket.  [default: nowhere]", metavar="HOST:PORT")
 @_setting("mqtt-wss", "Where they connect over WebSocket inside TLS.  [default: nowhere]", metavar="HOST:PORT")
-@_setting("tls-cert", "The certificate for TLS, in PEM.", metavar="FILE")
-@_setting("tls-key", "Its key, in PEM and not encrypted.", metavar="FILE")
-@_setting("tls-ca", "Demand a certificate of this CA of each client that comes over TLS.", metavar="FILE")
-@_setting("passwords", "The password file of MQTT clients.", metavar="FILE")
-@_setting("acl", "The file that says which client may use which topics.", metavar="FILE")
+@_setting("tls-cert", "The certificate for TLS, in PEM; read again on SIGHUP.", metavar="FILE")
+@_setting("tls-key", "Its key, in PEM and not encrypted; read again on SIGHUP.", metavar="FILE")
+@_setting("tls-ca", "Demand a certificate of this CA of each client over TLS; read again on SIGHUP.", metavar="FILE")
+@_setting("passwords", "The password file of MQTT clients; read again on SIGHUP.", metavar="FILE")
+@_setting("acl", "The file that says which client may use which topics; read again on SIGHUP.", metavar="FILE")
 @_setting("anonymous/--no-anonymous", "Let in clients without a password.  [default: on loopback only]")
 @_setting("front", "What serves the clients.  [default: own]", metavar="|".join(FRONTS))
-@_setting("amqtt-settings", "A configuration file of amqtt's, for its plugins.", metavar="FILE")
+@_setting(
+    "amqtt-settings", "A configuration file of amqtt's, for its plugins; read at the start alone.", metavar="FILE"
+)
 @_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
 @_setting("log-json", "Log JSON objects.", is_flag=True)
 @click.option("--parent-pipe", type=int, hidden=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
+import ssl
 
 import pytest
 
@@ -73,5 +75,27 @@ async def test_what_cannot_be_had_is_one_line_with_the_address_once() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(FrontError, match=rf"^cannot listen for MQTT on {HOST}:{port}: Address already in use$"):
             await accept_clients(Listen(host=HOST, port=port), Heard, print, 10.0)
-    with pytest.raises(FrontError, match=r"^cannot listen for MQTT on no\.such\.host\.invalid:0: "):
-        await accept_clients(Listen(host="no.such.host.invalid", port=0), Heard, print, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("host", "reason"),
+    [
+        ("nosuchhost.invalid", r"[A-Z][a-z -]+"),
+        ("a..b", "this cannot be the name of a host"),
+        ("192.0.2.1", r"Cannot assign requested address|could not bind on .*"),
+    ],
+)
+async def test_a_host_that_is_not_of_this_machine_is_one_reason(host: str, reason: str) -> None:
+    with pytest.raises(FrontError) as caught:
+        await accept_clients(Listen(host=host, port=0), Heard, print, 10.0)
+    assert re.fullmatch(rf"cannot listen for MQTT on {re.escape(host)}:0: ({reason})", str(caught.value))
+
+
+async def test_no_time_for_a_handshake_is_little_time() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server = await accept_clients(Listen(host=HOST, port=0, tls=context), Heard, print, 0)
+    reader, writer = await asyncio.open_connection(*address_of(server))
+    async with asyncio.timeout(10):
+        assert await reader.read() == b""
+    writer.transport.abort()
+    server.close()

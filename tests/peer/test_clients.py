@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mqtt_front.config import FrontConfig
 from overlay.config import Address
 from peer.clients import Clients, ClientsError, is_loopback
 from peer.config import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
@@ -196,6 +197,11 @@ def test_an_address_in_use_ends_the_start(ringmq: Start, start: Start, eventuall
 # In this process
 
 
+async def served(clients: Clients) -> dict[str, Address]:
+    clients.prepare()
+    return await clients.listen()
+
+
 @pytest.mark.parametrize(
     ("host", "local"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("10.0.0.1", False), ("edge", False)],
@@ -214,7 +220,7 @@ def test_which_hosts_only_this_machine_reaches(host: str, local: bool) -> None:
 )
 async def test_whether_clients_without_a_password_are_let_in(anonymous: bool | None, codes: list[int]) -> None:
     clients = Clients(PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), anonymous=anonymous))
-    addresses = await clients.start()
+    addresses = await served(clients)
     assert [await answer_of(listener, port) for listener, (_, port) in addresses.items()] == codes
     await clients.stop()
     await clients.stop()
@@ -223,24 +229,45 @@ async def test_whether_clients_without_a_password_are_let_in(anonymous: bool | N
 async def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     clients = Clients(PeerConfig(mqtt=ANY, passwords=tmp_path / "none"))
     with pytest.raises(PeerError, match=r"^cannot read .*none: No such file or directory$"):
-        await clients.start()
+        clients.prepare()
 
 
 @pytest.mark.parametrize("setting", ["passwords", "acl"])
 async def test_a_file_without_an_end_is_not_read_to_its_end(setting: str) -> None:
     clients = Clients(PeerConfig(mqtt=ANY, **{setting: Path("/dev/zero")}))  # type: ignore[arg-type]
     with pytest.raises(PeerError, match=r"^/dev/zero: longer than \d+ characters$"):
-        await clients.start()
+        clients.prepare()
 
 
 async def test_a_listener_that_cannot_be_opened_closes_the_others_at_the_stop() -> None:
     first = Clients(PeerConfig(mqtt=ANY))
-    taken = (await first.start())["mqtt"]
+    taken = (await served(first))["mqtt"]
     second = Clients(PeerConfig(mqtt=ANY, mqtt_ws=taken))
     with pytest.raises(ClientsError, match=rf"^cannot listen for MQTT on {HOST}:{taken[1]}: .*in use"):
-        await second.start()
+        await served(second)
     await second.stop()
     await first.stop()
+
+
+@pytest.mark.parametrize("front", ["own", "amqtt"])
+async def test_the_limits_are_those_of_the_settings(front: str) -> None:
+    if front == "amqtt":
+        pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
+    clients = Clients(PeerConfig(mqtt=ANY, front=front, limits=FrontConfig(max_connections=1)))
+    port = (await served(clients))["mqtt"][1]
+    async with reached("mqtt", port) as first:
+        assert await first.connect() == ACCEPTED
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await answer_of("mqtt", port)
+    await clients.stop()
+
+
+async def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "clients.sqlite").write_bytes(b"nonsense" * 1000)
+    clients = Clients(PeerConfig(mqtt=ANY, data=tmp_path))
+    with pytest.raises(ClientsError, match=r"^[^\n]*clients\.sqlite[^\n]*$"):
+        clients.prepare()
+    await clients.stop()
 
 
 async def test_a_wrong_file_at_a_reload_changes_nothing(tmp_path: Path) -> None:
@@ -248,7 +275,7 @@ async def test_a_wrong_file_at_a_reload_changes_nothing(tmp_path: Path) -> None:
     acl.write_text("topic readwrite a\n")
     clients = Clients(PeerConfig(mqtt=ANY, acl=acl))
     clients.reload()
-    port = (await clients.start())["mqtt"][1]
+    port = (await served(clients))["mqtt"][1]
     acl.write_text("nonsense\n")
     clients.reload()
     acl.unlink()
@@ -265,7 +292,7 @@ async def test_the_front_amqtt_serves_each_listener_by_the_same_rules(tmp_path: 
     acl = tmp_path / "acl"
     acl.write_text("topic readwrite a\n")
     clients = Clients(PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), acl=acl, front="amqtt", data=tmp_path))
-    addresses = await clients.start()
+    addresses = await served(clients)
     assert await answer_of("mqtt", addresses["mqtt"][1]) == ACCEPTED
     assert await answer_of("mqtt_ws", addresses["mqtt_ws"][1]) == NOT_AUTHORIZED
     clients.reload()
@@ -279,8 +306,19 @@ async def test_wrong_settings_of_amqtt_are_one_line(tmp_path: Path) -> None:
     settings = tmp_path / "amqtt.yaml"
     settings.write_text("plugins: 7\n")
     with pytest.raises(ClientsError, match=r"amqtt\.yaml") as caught:
-        await Clients(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings)).start()
+        Clients(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings)).prepare()
     assert "\n" not in str(caught.value)
+
+
+async def test_the_first_settings_of_the_document_need_no_more_than_amqtt(tmp_path: Path) -> None:
+    pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
+    text = (Path(__file__).parents[2] / "docs" / "amqtt.md").read_text()
+    settings = tmp_path / "amqtt.yaml"
+    settings.write_text(text.partition("```yaml\n")[2].partition("```")[0])
+    clients = Clients(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings))
+    port = (await served(clients))["mqtt"][1]
+    assert await answer_of("mqtt", port) == ACCEPTED
+    await clients.stop()
 
 
 def test_a_process_with_the_front_amqtt(start: Start, eventually: Callable[..., Any]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from peer.config import SETTINGS, PeerConfig, load, parse_delay
+from mqtt_front.config import RANGES, FrontConfig
+from peer.config import LIMITS, SETTINGS, PeerConfig, load, parse_delay
 from peer.errors import ConfigError
 
 ALL = """
@@ -34,6 +36,12 @@ front = "amqtt"
 amqtt_settings = "etc/amqtt.yaml"
 log_level = "debug"
 log_json = true
+
+[limits]
+max_connections = 500
+connect_timeout_s = 5
+sys_interval_s = 0.5
+allow_zero_length_client_id = false
 """
 
 
@@ -73,6 +81,9 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         amqtt_settings=Path("etc/amqtt.yaml"),
         log_level="debug",
         log_json=True,
+        limits=FrontConfig(
+            max_connections=500, connect_timeout_s=5, sys_interval_s=0.5, allow_zero_length_client_id=False
+        ),
     )
     default = PeerConfig()
     same = [
@@ -241,7 +252,113 @@ def test_delays(text: str, span: tuple[float, float]) -> None:
     assert parse_delay(text) == pytest.approx(span)
 
 
-def test_settings_of_amqtt_are_for_the_front_amqtt(tmp_path: Path) -> None:
-    assert load(None, {"front": "amqtt", "amqtt_settings": "a.yaml"}).amqtt_settings == Path("a.yaml")
+def test_settings_of_amqtt_are_for_the_front_amqtt() -> None:
+    mqtt = {"mqtt": "127.0.0.1:1883"}
+    assert load(None, {"front": "amqtt", "amqtt_settings": "a.yaml", **mqtt}).amqtt_settings == Path("a.yaml")
     with pytest.raises(ConfigError, match=r"^amqtt_settings: a\.yaml is of no use unless front is amqtt$"):
-        load(None, {"amqtt_settings": "a.yaml"})
+        load(None, {"amqtt_settings": "a.yaml", **mqtt})
+
+
+NO_CLIENTS = "of no use without a listener for clients: mqtt or mqtt_tls or mqtt_ws or mqtt_wss"
+
+
+@pytest.mark.parametrize(
+    "line", [{"passwords": "a"}, {"acl": "a"}, {"anonymous": True}, {"anonymous": False}, {"front": "own"}]
+)
+def test_what_is_for_clients_wants_a_listener(line: dict[str, object]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, line)
+    assert str(caught.value) == f"{next(iter(line))}: {NO_CLIENTS}"
+    assert load(None, {"mqtt_ws": "127.0.0.1:0", **line}).listeners
+
+
+def test_settings_of_amqtt_want_a_listener() -> None:
+    with pytest.raises(ConfigError, match=f"^front: {NO_CLIENTS}$"):
+        load(None, {"front": "amqtt", "amqtt_settings": "a.yaml"})
+
+
+# Limits
+
+
+def limited(folder: Path, text: str) -> FrontConfig:
+    return load(write(folder, f"[limits]\n{text}"), {"mqtt": "127.0.0.1:0"}).limits
+
+
+def test_a_limit_that_is_not_said_has_its_default(tmp_path: Path) -> None:
+    assert limited(tmp_path, "max_queued = 7") == FrontConfig(max_queued=7)
+    assert limited(tmp_path, "") == FrontConfig()
+
+
+def test_limits_want_a_listener(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"^limits: {NO_CLIENTS}$"):
+        load(write(tmp_path, "[limits]\nmax_queued = 7"), {})
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_every_limit_can_be_set_within_its_range(tmp_path: Path, name: str) -> None:
+    right = map(str, RANGES[name]) if name in RANGES else ("true", "false")
+    wrong = (str(RANGES[name][0] - 1), str(RANGES[name][1] * 2), "nan", "inf", "true") if name in RANGES else ("0", "1")
+    for value in right:
+        assert str(getattr(limited(tmp_path, f"{name} = {value}"), name)).lower() == value
+    for value in (*wrong, "'7'", "[7]", "{}", "0x" + "f" * 9999):
+        with pytest.raises(ConfigError) as caught:
+            limited(tmp_path, f"{name} = {value}")
+        assert str(caught.value).startswith(f"{tmp_path / 'peer.toml'}: {name}: ")
+        assert str(caught.value).endswith(f" is not {LIMITS[name].wanted}")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("max_queued = 1.0", "max_queued: 1.0 is not a whole number from 0 on"),
+        ("max_keep_alive_s = 0", "max_keep_alive_s: 0 is not a whole number from 1 to 65535"),
+        ("sys_interval_s = -0.5", "sys_interval_s: -0.5 is not a number from 0 to 1000000000"),
+        ("max_conections = 7", "unknown limit max_conections: did you mean max_connections?"),
+        ("max-queued = 7", "unknown limit max-queued: did you mean max_queued?"),
+        ("ring = 'hall 7'", "ring stands under [limits] and is no limit: it stands above"),
+    ],
+)
+def test_a_wrong_limit_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        limited(tmp_path, text)
+    assert str(caught.value) == f"{tmp_path / 'peer.toml'}: {says}"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("limits = 7", "limits: 7 is not a table"),
+        ("[[limits]]", "limits: [{}] is not a table"),
+        ("max_queued = 7", "max_queued is a limit: it stands under [limits]"),
+        ("limit = 7", "unknown setting limit: did you mean limits?"),
+    ],
+)
+def test_limits_that_stand_elsewhere(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, text), {"mqtt": "127.0.0.1:0"})
+    assert str(caught.value).startswith(f"{tmp_path / 'peer.toml'}: {says}")
+
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(FrontConfig), ids=lambda field: field.name)
+def test_every_limit_is_documented_with_its_default(field: dataclasses.Field[object]) -> None:
+    rows = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{field.name}` |")]
+    assert len(rows) == 1
+    _, _, default, meaning, reached, _ = rows[0].split("|")
+    assert tomllib.loads(f"default = {default.strip().strip('`')}")["default"] == field.default
+    assert meaning.strip()
+    assert reached.strip()
+
+
+def test_no_limit_is_documented_that_is_not_there() -> None:
+    named = [line.split("`")[1] for line in DOCUMENT.splitlines() if line.startswith("| `")]
+    assert named == list(LIMITS), "in the order of FrontConfig"
+
+
+def test_the_examples_of_the_document_are_taken(tmp_path: Path) -> None:
+    examples = [part.partition("```")[0] for part in DOCUMENT.split("```toml\n")[1:]]
+    assert examples
+    for example in examples:
+        assert load(write(tmp_path, example), {"mqtt": "127.0.0.1:0"}).limits != FrontConfig()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,10 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+import peer.process as process_module
 from experiments.ports import choose_ports
+from mqtt_front.config import FrontConfig
+from overlay.config import OverlayConfig
+from overlay.ids import Id
 from peer.config import SETTINGS, PeerConfig
-from peer.process import PeerProcess, known_addresses, peer
+from peer.process import OWN_FILES, PeerProcess, known_addresses, peer
 
 Start = Callable[..., Any]
 LISTEN = ("--overlay", "127.0.0.1:0", "--timing", "local", "--no-discovery")
@@ -196,6 +203,84 @@ def test_it_is_small_and_idle(start: Start, usage: Callable[[int], Any]) -> None
     resident = usage(process.pid).resident_bytes
     print(f"\none peer alone: {resident / 1e6:.1f} MB resident")
     assert resident <= 45e6
+
+
+WRONG_FILES = {
+    "passwords": "nonsense",
+    "acl": "nonsense",
+    "data": "clients.sqlite",
+}
+
+
+@pytest.mark.parametrize("setting", WRONG_FILES)
+def test_a_wrong_file_ends_the_start_before_anybody_knows_of_the_peer(
+    ringmq: Start, tmp_path: Path, setting: str
+) -> None:
+    file = tmp_path / WRONG_FILES[setting]
+    file.write_text("nonsense\n" * 100)
+    value = tmp_path if setting == "data" else file
+    process = ringmq("peer", *LISTEN, "--log-json", "--mqtt", "127.0.0.1:0", f"--{setting}", str(value))
+    assert (process.popen.returncode, process.out) == (1, "")
+    *logged, said = process.err.splitlines()
+    assert said.startswith("ringmq: ")
+    assert str(file) in said
+    assert "listening" not in [json.loads(line)["event"] for line in logged]
+
+
+def test_a_listener_that_cannot_be_had_ends_a_peer_that_was_in_the_ring(ringmq: Start) -> None:
+    process = ringmq("peer", *LISTEN, "--log-level", "error", "--mqtt", "nosuchhost.invalid:0")
+    assert process.popen.returncode == 1
+    assert process.err.startswith("ringmq: cannot listen for MQTT on nosuchhost.invalid:0: ")
+    assert process.err.count("\n") == 1
+    assert "Errno" not in process.err
+
+
+@pytest.mark.parametrize(
+    ("listener", "got", "told"),
+    [
+        (None, OWN_FILES, []),
+        (("127.0.0.1", 0), OWN_FILES + 10, []),
+        (("127.0.0.1", 0), OWN_FILES + 9, [{"clients": 9, "max_connections": 10}]),
+        (("127.0.0.1", 0), 1024, [{"clients": 0, "max_connections": 10}]),
+    ],
+)
+def test_how_many_clients_the_limit_of_files_leaves(
+    monkeypatch: pytest.MonkeyPatch, listener: tuple[str, int] | None, got: int, told: list[dict[str, int]]
+) -> None:
+    asked: list[int] = []
+
+    def allowed(wanted: int) -> int:
+        asked.append(wanted)
+        return got
+
+    monkeypatch.setattr(process_module, "allow_files", allowed)
+    with capture_logs() as lines:
+        process_module.make_room(PeerConfig(mqtt=listener, limits=FrontConfig(max_connections=10)))
+    assert asked == [OWN_FILES + (10 if listener else 0)]
+    assert [{name: line[name] for name in ("clients", "max_connections")} for line in lines] == told
+
+
+def test_the_overlay_fits_into_the_files_of_its_own() -> None:
+    config = OverlayConfig(id=Id(1), boot=1, listen=("127.0.0.1", 0))
+    assert config.max_links + config.max_strangers + config.max_dials < OWN_FILES
+
+
+def test_the_limits_of_the_file_hold(start: Start, tmp_path: Path, eventually: Callable[..., Any]) -> None:
+    file = tmp_path / "peer.toml"
+    file.write_text('mqtt = "127.0.0.1:0"\nlog_json = true\n[limits]\nmax_connections = 1\n')
+    process = start("peer", *LISTEN, "--config", str(file))
+    address_of(process)
+    eventually(lambda: "serving MQTT" in process.err and process.err.endswith("\n"))
+    serving = next(line for line in map(json.loads, process.err.splitlines()) if line["event"] == "serving MQTT")
+    where = ("127.0.0.1", int(serving["address"].rpartition(":")[2]))
+    with socket.create_connection(where, 10) as first, socket.create_connection(where, 10) as second:
+        second.settimeout(10)
+        with contextlib.suppress(ConnectionResetError):
+            assert second.recv(1) == b""
+        first.sendall(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01c")
+        first.settimeout(10)
+        assert first.recv(4) == b"\x20\x02\0\0"
+    assert process.end() == 0
 
 
 def test_every_setting_has_its_option() -> None:
