@@ -16,14 +16,15 @@ _LONG_S: Final = 1e9
 
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "max_connections": (1, _MANY),
-    "connect_timeout_s": (0, _LONG_S),
+    "connect_timeout_s": (0.01, _LONG_S),
     "max_packet_bytes": (100, MAX_VARINT + 5),
     "max_queued": (0, _MANY),
     "max_queued_bytes": (0, _MANY),
     "max_inflight": (1, 65535),
     "receive_maximum": (1, 65535),
-    "max_buffer_bytes": (1000, _MANY),
+    "max_buffer_bytes": (1000, (1 << 31) - 1),
     "max_subscriptions": (1, _MANY),
+    "max_filters_per_packet": (1, _MANY),
     "max_retained": (0, _MANY),
     "max_retained_bytes": (0, _MANY),
     "max_session_expiry_s": (0, NEVER_EXPIRES_S),
@@ -58,6 +59,9 @@ class FrontConfig:
     """Bytes waiting for one client that does not read: beyond it QoS 0 is dropped; at twice that it is closed."""
     max_subscriptions: int = 100_000
     """Filters of one session; more are refused with "quota exceeded"."""
+    max_filters_per_packet: int = 10_000
+    """Filters of one SUBSCRIBE, worked off without a pause, some 10 µs each: those beyond are refused with "quota
+    exceeded". An UNSUBSCRIBE with more closes its client, as its answer has no word for it."""
     max_retained: int = 1_000_000
     """Retained messages; a further topic is not retained, and counted."""
     max_retained_bytes: int = 256 << 20

@@ -12,15 +12,20 @@ from mqtt_front.topic_tree import TopicTree
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each message."""
+MOST_AT_ONCE: Final = 5000
+"""Entries that one `expire` looks at, some 20 ms. Nobody is sent the others either, so that they can wait."""
 
 
 class Retained:
     """A bounded tree of messages. Expired ones are nobody's any more, and make room when `expire` is called."""
 
-    __slots__ = ("_due", "_limit", "_tree")
+    __slots__ = ("_bytes", "_due", "_limit", "_limit_bytes", "_tree")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, limit_bytes: int) -> None:
+        """How many, and how many bytes of payload together."""
         self._limit = limit
+        self._limit_bytes = limit_bytes
+        self._bytes = 0
         self._due: list[tuple[float, str]] = []
         """A heap of when messages expire, also of some that have been replaced."""
         self._tree: TopicTree[Message] = TopicTree()
@@ -34,16 +39,28 @@ class Retained:
     def set(self, message: Message) -> bool:
         """Keep it in place of the one before; an empty payload only takes that away. False: there is no room."""
         if not message.payload:
-            self._tree.remove(message.topic)
+            self._remove(message.topic)
             return True
-        if len(self._tree) >= self._limit and message.topic not in self._tree.values:
+        before = self._tree.values.get(message.topic)
+        if before is None and len(self._tree) >= self._limit:
             return False
+        size = self._bytes + len(message.payload) - (0 if before is None else len(before.payload))
+        if size > self._limit_bytes:
+            # What was there is not the last one any more.
+            self._remove(message.topic)
+            return False
+        self._bytes = size
         self._tree.put(message.topic, message)
         if message.expires_at is not None:
             heappush(self._due, (message.expires_at, message.topic))
             if len(self._due) > 2 * len(self._tree) + MOST_STALE:
                 self._forget_stale()
         return True
+
+    def _remove(self, topic: str) -> None:
+        message = self._tree.remove(topic)
+        if message is not None:
+            self._bytes -= len(message.payload)
 
     def _forget_stale(self) -> None:
         self._due = [(one.expires_at, one.topic) for one in self if one.expires_at is not None]
@@ -54,13 +71,15 @@ class Retained:
         return self._due[0][0] if self._due else inf
 
     def expire(self, now: float) -> list[str]:
-        """Drop what has expired; the topics that have no message any more."""
+        """Drop what has expired, or much of it; the topics that have no message any more. `deadline` tells of more."""
         topics = []
-        while self._due and self._due[0][0] <= now:
+        for _ in range(MOST_AT_ONCE):
+            if self.deadline() > now:
+                break
             topic = heappop(self._due)[1]
             message = self._tree.values.get(topic)
             if message is not None and message.expired(now):
-                self._tree.remove(topic)
+                self._remove(topic)
                 topics.append(topic)
         return topics
 

@@ -9,7 +9,11 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments")
 
 EXCEPTIONS = {
+    "tests/mqtt_front/test_broker_and_others.py": "broker.py again, where test_broker.py would grow too long",
     "tests/mqtt_front/test_conformance.py": "checks tables of the documentation, mirrors no module",
+    "tests/mqtt_front/test_durability.py": "kills whole peers, mirrors no module",
+    "tests/mqtt_front/test_front_keeping.py": "front.py again, where test_front.py would grow too long",
+    "tests/mqtt_front/test_fuzzing.py": "feeds garbage to the whole core of the front, mirrors no module",
     "tests/mqtt_front/test_real_clients.py": "puts clients of others against the whole front, mirrors no module",
 }
 """Files without their counterpart, each with the reason."""

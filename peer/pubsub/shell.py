@@ -53,7 +53,7 @@ class FrontClients:
 
     def __init__(self, front: Front) -> None:
         self.front = front
-        self.retained_store = RingRetained(front.config.max_retained)
+        self.retained_store = RingRetained(front.config.max_retained, front.config.max_retained_bytes)
         for message in front.broker.retained:
             self.retained_store.set(message)
         front.broker.retained = self.retained_store

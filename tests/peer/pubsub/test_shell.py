@@ -249,7 +249,7 @@ async def test_what_is_kept_is_what_was_given_out(
 
 
 def test_the_front_keeps_only_what_it_is_told_to() -> None:
-    store = RingRetained(10)
+    store = RingRetained(10, 1 << 20)
     assert store.set(Message("a", b"1", retain=True))
     assert not len(store)
     assert store.keep(Message("a", b"1", retain=True))
