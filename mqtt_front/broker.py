@@ -30,6 +30,7 @@ from mqtt_front.retained import Retained
 from mqtt_front.router import Router, RouterLimits
 from mqtt_front.session import Line, Session
 from mqtt_front.topics import is_of_the_server, parse_shared
+from mqtt_front.work import Work
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each session."""
@@ -44,13 +45,14 @@ class Broker:
         self.journal: Journal = journal or NO_JOURNAL
         self.now = 0.0
         self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
-        self.retained = Retained(config.max_retained)
+        self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
         self.dirty: list[Line] = []
         """Connections with something in their outboxes; the shell empties it at the end of a turn."""
         self.turn = 0
         """Counts the turns of the event loop; by the shell."""
+        self.work = Work()
         self.encoded: Encoded | None = None
         """Of the message that is being given out."""
         self.alone = ports is None
@@ -251,6 +253,7 @@ class Broker:
                 self.journal.retained(message)
             else:
                 self.counters.not_retained += 1
+                self.journal.unretained(message.topic)
         give = self.distribute_plain if self.ports.serves_groups else self.distribute
         self.ports.published(message, give(message), done)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from mqtt_front.connection import Connection
+from mqtt_front.connection import Connection, Phase
 from mqtt_front.reasons import Reason
 
 if TYPE_CHECKING:
@@ -38,7 +38,11 @@ class ClientProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         front = self._front
         front.broker.now = front.clock()
-        self.connection.feed(data)
+        connection = self.connection
+        connection.feed(data)
+        if connection.pausing and self._reading:
+            # At once: a loop may read one socket many times before it comes to anything else.
+            self._see_whether_to_read()
         front.turn()
 
     def pause_writing(self) -> None:
@@ -54,17 +58,30 @@ class ClientProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         front = self._front
         front.broker.now = front.clock()
-        front.forget(self.connection)
         self.connection.lost()
+        self._see_whether_over()
         front.turn()
+
+    def _see_whether_over(self) -> None:
+        """Once all that came has been worked off, nothing holds on to anything here."""
+        if self.connection.gone and self.connection.phase is Phase.CLOSED:
+            self._front.forget(self.connection)
+            self.transport = None
+
+    def _see_whether_to_read(self) -> None:
+        connection, transport = self.connection, self.transport
+        if transport is not None and connection.pausing is self._reading:
+            self._reading = not connection.pausing
+            (transport.resume_reading if self._reading else transport.pause_reading)()
 
     def flush(self) -> None:
         """Send what has gathered; to be called at the end of a turn."""
         connection, transport = self.connection, self.transport
         connection.dirty = False
         out = connection.out
-        if transport is None or transport.is_closing():
+        if transport is None or connection.gone or transport.is_closing():
             out.clear()
+            self._see_whether_over()
             return
         if out:
             data = out[0] if len(out) == 1 else b"".join(out)
@@ -74,8 +91,7 @@ class ClientProtocol(asyncio.Protocol):
         if connection.closing:
             self._front.end(transport)
         elif connection.pausing is self._reading:
-            self._reading = not connection.pausing
-            (transport.resume_reading if self._reading else transport.pause_reading)()
+            self._see_whether_to_read()
         elif transport.get_write_buffer_size() > 2 * self._front.config.max_buffer_bytes:
             connection.fail(Reason.QUOTA_EXCEEDED, "does not read what it is sent")
             transport.abort()

@@ -39,6 +39,7 @@ class Connection(Reading):
         "_gate",
         "anonymous_allowed",
         "decision",
+        "gone",
         "keep_alive_s",
         "opened_at",
         "why",
@@ -51,6 +52,8 @@ class Connection(Reading):
         self.opened_at = broker.now
         self.keep_alive_s = 0
         self.decision: Decision | None = None
+        self.gone = False
+        """The socket is closed. It is over once what came before is worked off."""
         self.why = ""
         """Why the server closed it; empty if it did not."""
         self._connect: Connect | None = None
@@ -159,10 +162,18 @@ class Connection(Reading):
                 self.send(packet)
 
     def lost(self) -> None:
-        """The connection is gone without a word. To be called at the end in any case."""
-        while self.behind:  # What it sent before counts, a DISCONNECT above all.
-            self._catch_up()
-        self.close(will=True)
+        """The connection is gone without a word. To be called at the end in any case.
+
+        What it sent before counts, a DISCONNECT above all: while it is `behind`, it goes on, and closes by itself then.
+        """
+        self.gone = True
+        if not self.behind:
+            self.close(will=True)
+
+    def go_on(self) -> None:
+        super().go_on()
+        if self.gone and not self.behind:
+            self.close(will=True)
 
     def close(self, will: bool) -> None:
         if self.phase is Phase.CLOSED:
@@ -171,6 +182,7 @@ class Connection(Reading):
         self.closing = True
         self.plain = self.behind = False
         self._rest = b""
+        self._replay = None
         if not self.dirty:
             self.dirty = True
             self.broker.dirty.append(self)

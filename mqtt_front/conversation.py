@@ -35,8 +35,9 @@ from mqtt_front.properties import split_publish_properties
 from mqtt_front.reasons import Reason
 from mqtt_front.replay import Replay
 from mqtt_front.session import Session
-from mqtt_front.subscribing import Subscribing, unsubscribe
+from mqtt_front.subscribing import Subscribing, first_filters, unsubscribe
 from mqtt_front.topics import is_of_the_server
+from mqtt_front.work import FILTER_BYTES, REFUSED_FILTER_BYTES
 
 FAILURES: Final = 0x80
 """Reasons from here on are failures (5.0 §2.4)."""
@@ -65,6 +66,7 @@ class Conversation(Outgoing):
         "_unreleased",
         "behind",
         "client_id",
+        "extra_bytes",
         "pausing",
         "rights",
         "session",
@@ -79,6 +81,8 @@ class Conversation(Outgoing):
         """The client has sent more than goes into one turn."""
         self.pausing = False
         """Do not read from it now: it is behind, or has more unanswered than it may."""
+        self.extra_bytes = 0
+        """What the last packets count for beside what any does; for who counts to take and set back."""
         self._replay: Replay | None = None
         self._aliases_in: dict[int, str] = {}
         self._unanswered: deque[Unanswered] = deque()
@@ -98,10 +102,21 @@ class Conversation(Outgoing):
             self.send(PINGRESP)
         elif kind == Kind.CONNECT:  # [MQTT-3.1.0-2], whatever is in it
             raise ProtocolBreachError("a second CONNECT")
+        elif kind == Kind.SUBSCRIBE or kind == Kind.UNSUBSCRIBE:
+            self._take_filters(kind, first, body)
         else:
             self._answer(decode(self.version, first, body))
 
-    def _answer(self, packet: Packet) -> None:
+    def _take_filters(self, kind: int, first: int, body: memoryview) -> None:
+        """No more filters are looked at than one packet may have."""
+        most = self.broker.config.max_filters_per_packet
+        body, beyond = first_filters(self.version, kind, body, most)
+        self.extra_bytes += beyond * REFUSED_FILTER_BYTES
+        if beyond and kind == Kind.UNSUBSCRIBE:
+            raise PacketError(Reason.QUOTA_EXCEEDED, f"an UNSUBSCRIBE with more than {most} filters")
+        self._answer(decode(self.version, first, body), beyond)
+
+    def _answer(self, packet: Packet, beyond: int = 0) -> None:
         session = self.session
         assert session is not None
         match packet:
@@ -117,8 +132,10 @@ class Conversation(Outgoing):
             case Pubcomp():
                 session.completed(packet.packet_id, self.broker.now)
             case Subscribe():
-                Subscribing(self.broker, session, self, packet).start()
+                self.extra_bytes += len(packet.subscriptions) * FILTER_BYTES
+                Subscribing(self.broker, session, self, packet, beyond).start()
             case Unsubscribe():
+                self.extra_bytes += len(packet.filters) * FILTER_BYTES
                 self.send(encode(self.version, unsubscribe(self.broker, session, packet)))
                 if self._replay is not None:
                     for topic_filter in packet.filters:

@@ -5,6 +5,7 @@ A plan is found by the topic's bytes as they stand in the packet, and holds unti
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Final
 
 from mqtt_front.acl import ALL_RIGHTS
@@ -12,21 +13,24 @@ from mqtt_front.fields import text_of
 from mqtt_front.receivers import Receiver, Receivers, SharedGroup
 from mqtt_front.router import Router
 from mqtt_front.session import Session
+from mqtt_front.work import NEW_TOPIC_BYTES, PLAIN_BYTES
 
-MAX_PLANS: Final = 16_384
-"""Topics for which a plan is remembered; beyond it all are forgotten and found again."""
+MAX_NAMES: Final = 16_384
+"""Topics of which the bytes are remembered; beyond it all are forgotten and read again."""
 LONGEST_TOPIC: Final = 512
-"""Bytes. Longer ones are not remembered, so that the memory for plans is bounded by more than their number."""
+"""Bytes. Longer ones are not remembered, so that the memory for them is bounded by more than their number."""
 
 
 class Plan:
     """Whom a plain message to one topic goes to: just to `quick`, if `slow` and `groups` are empty."""
 
-    __slots__ = ("groups", "quick", "receivers", "slow", "topic")
+    __slots__ = ("cost", "groups", "quick", "rights_turn", "slow", "topic")
 
-    def __init__(self, topic: str, receivers: Receivers[Session]) -> None:
+    def __init__(self, topic: str, receivers: Receivers[Session], rights_turn: int) -> None:
         self.topic = topic
-        self.receivers = receivers
+        self.rights_turn = rights_turn
+        self.cost = PLAIN_BYTES
+        """What it counts for to use it, beside the deliveries."""
         self.quick: list[Session] = []
         self.slow: list[Receiver[Session]] = []
         self.groups: tuple[SharedGroup[Session], ...] = receivers.groups
@@ -36,27 +40,44 @@ class Plan:
             else:
                 self.quick.append(receiver.session)
 
+    def made_now(self) -> Plan:
+        """The same, for its first use, which counts for more."""
+        first = copy(self)
+        first.cost = NEW_TOPIC_BYTES
+        return first
+
 
 class Plans:
-    """One per broker."""
+    """One per broker. A plan is kept with the router's answer, so that none outlives the sessions that it names."""
 
     def __init__(self, router: Router[Session]) -> None:
         self._router = router
-        self._plans: dict[bytes, Plan] = {}
+        self._answers = router.answers
+        self._names: dict[bytes, str] = {}
+        self._rights_turn = 0
 
     def of(self, topic: bytes) -> Plan:
         """The plan for a topic as it stands in the packet. Raises PacketError for what is none."""
-        plan = self._plans.get(topic)
-        if plan is not None and plan.receivers is self._router.receivers(plan.topic):
-            return plan
+        try:
+            plan: Plan | None = self._answers[self._names[topic]].plan  # type: ignore[assignment]  # set below
+        except KeyError:
+            return self._made(topic)
+        return plan if plan is not None and plan.rights_turn == self._rights_turn else self._made(topic)
+
+    def _made(self, topic: bytes) -> Plan:
+        name = self._name_of(topic)
+        receivers = self._router.receivers(name)
+        plan = receivers.plan = Plan(name, receivers, self._rights_turn)
+        return plan.made_now()
+
+    def _name_of(self, topic: bytes) -> str:
         name = text_of(topic)
-        plan = Plan(name, self._router.receivers(name))
         if len(topic) <= LONGEST_TOPIC:
-            if len(self._plans) >= MAX_PLANS:
-                self._plans.clear()
-            self._plans[topic] = plan
-        return plan
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            self._names[topic] = name
+        return name
 
     def forget(self) -> None:
         """The rights of a session have changed."""
-        self._plans.clear()
+        self._rights_turn += 1

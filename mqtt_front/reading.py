@@ -19,12 +19,8 @@ from mqtt_front.message import Message
 from mqtt_front.packets import Version
 from mqtt_front.reasons import Reason
 from mqtt_front.stream import PacketReader
+from mqtt_front.work import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, SLICE_BYTES
 
-TURN_BYTES: Final = 32 << 20
-"""What one client's packets may put into the outboxes of all others in one turn; the rest of them waits for the next.
-A chunk of small publications would else be multiplied by all receivers before the first byte leaves."""
-DELIVERY_BYTES: Final = 128
-"""What a delivery counts for beside its bytes. So a turn of tiny ones ends too: after some 250,000, or 15 ms."""
 PART_BYTES: Final = 1000
 """So much of an incomplete packet is a sign of life, as a packet is. By the letter only packets are, but then a client
 with a slow link could not send a large one. Mosquitto takes any byte of a packet that lacks as many for a sign: there
@@ -54,8 +50,8 @@ class Reading(Conversation):
         "_part_bytes",
         "_reader",
         "_rest",
+        "_spent",
         "_turn",
-        "_turn_bytes",
         "heard_at",
         "phase",
     )
@@ -69,9 +65,9 @@ class Reading(Conversation):
         """For the CONNECT, and for packets that `_run` does not know."""
         self._rest = b""
         """What is not worked off: a packet that is not all there, or what waits for a decision or the next turn."""
-        self._turn = broker.turn
-        self._turn_bytes = TURN_BYTES
-        """What is left of it in this turn."""
+        self._turn = -1
+        self._spent = 0
+        """What has been worked off in this turn, and what single packets took beyond the share in those before."""
         self._part_bytes = 0
         """How much of the incomplete packet has been taken for a sign of life."""
 
@@ -81,7 +77,7 @@ class Reading(Conversation):
         if self._rest:
             data, self._rest = self._rest + data, b""
         if self._turn != self.broker.turn:
-            self._turn, self._turn_bytes = self.broker.turn, TURN_BYTES
+            self._begin_turn()
         at, size = 0, len(data)
         try:
             while at < size:
@@ -90,8 +86,23 @@ class Reading(Conversation):
         except PacketError as error:
             self._thrown_out(error)
 
+    def _begin_turn(self) -> None:
+        turn, work = self.broker.turn, self.broker.work
+        if work.turn != turn:
+            work.begin(turn)
+        if self._spent:
+            self._spent = max(0, self._spent - (turn - self._turn) * work.share)
+        self._turn = turn
+
+    def _room(self) -> int:
+        """What it may do yet in this turn."""
+        work, spent = self.broker.work, self._spent
+        left = work.share - spent
+        return left if left <= work.left else max(work.left, SLICE_BYTES - spent)
+
     def _thrown_out(self, error: PacketError) -> None:
         """Close because of what the client sent."""
+        error.__traceback__ = None  # The reader keeps the error, whose frames would keep this connection.
         if self.phase is Phase.OPEN:
             self.broker.counters.protocol_errors += 1
         self.fail(error.reason, str(error))
@@ -122,16 +133,29 @@ class Reading(Conversation):
         return end
 
     def _take_one(self, first: int, body: memoryview) -> None:
-        counters = self.broker.counters
+        spent = self._taken(first, body)
+        self._spent += spent
+        self.broker.work.left -= spent
+        if self.phase is Phase.OPEN and self._room() <= 0:
+            self._fall_behind()
+
+    def _taken(self, first: int, body: memoryview) -> int:
+        """Take a packet, and give what it counts for."""
+        broker = self.broker
+        counters = broker.counters
         before = counters.publish_sent + counters.publish_dropped
+        answers = broker.router.answers_made
         self.take(first, body)
         given = counters.publish_sent + counters.publish_dropped - before
-        self._turn_bytes -= given * (len(body) + DELIVERY_BYTES)
-        if self._turn_bytes <= 0 and self.phase is Phase.OPEN:
-            self._fall_behind()
+        spent = PACKET_BYTES + given * (len(body) + DELIVERY_BYTES) + self.extra_bytes
+        self.extra_bytes = 0
+        if broker.router.answers_made != answers:
+            spent += NEW_TOPIC_BYTES
+        return spent
 
     def _fall_behind(self) -> None:
         """This turn is full: the rest is for the next."""
+        self.broker.work.behind += 1
         self.behind = self.pausing = self.starved = True
         self.wake()
 
@@ -142,6 +166,8 @@ class Reading(Conversation):
             self._part_bytes = size_bytes
 
     def go_on(self) -> None:
+        if self._turn != self.broker.turn:
+            self._begin_turn()
         super().go_on()
         self._catch_up()
 
@@ -149,7 +175,6 @@ class Reading(Conversation):
         """Work off what the last turn had no room for, as far as this one has."""
         if self.behind:
             self.behind = False
-            self._turn = -1
             self.feed(b"")
             self.see_whether_to_pause()
 
@@ -159,11 +184,13 @@ class Reading(Conversation):
         What it does not know (long packets, odd lengths) goes to `_piece`, as what the turn has no room for does.
         """
         size, limit = len(data), self._limit - 3
-        broker = self.broker
-        counters = broker.counters
-        view = memoryview(data)
-        plain_end = self.plain_in
-        left, begin = self._turn_bytes, at
+        work, spent = self.broker.work, self._spent
+        left = work.share - spent
+        if left > work.left:
+            left = max(work.left, SLICE_BYTES - spent)
+        room, begin = left, at
+        view: memoryview | None = None
+        plain_in = self.rights is ALL_RIGHTS
         whole = False
         while at + 1 < size and left > 0:
             length = data[at + 1]
@@ -183,23 +210,23 @@ class Reading(Conversation):
             if end > size:
                 break
             first = data[at]
-            spent = self._plain(data, at, start, end) if first == 0x30 and plain_end else -1
+            spent = self._plain(data, at, start, end) if first == 0x30 and plain_in else -1
             if spent < 0:
-                before = counters.publish_sent + counters.publish_dropped
-                self.take(first, view[start:end])
+                view = view or memoryview(data)
+                spent = self._taken(first, view[start:end])
                 if self.phase is not Phase.OPEN:
+                    work.left -= room - left + spent
                     return size
-                plain_end = self.plain_in
-                given = counters.publish_sent + counters.publish_dropped - before
-                spent = given * (end - at + DELIVERY_BYTES)
+                plain_in = self.rights is ALL_RIGHTS
             left -= spent
             at = end
         if at > begin:
-            self.heard_at = broker.now
+            self.heard_at = self.broker.now
             self._part_bytes = 0
-            self._turn_bytes = left
-            if left <= 0:
-                self._fall_behind()
+            self._spent += room - left
+            work.left -= room - left
+        if left <= 0:
+            self._fall_behind()
         if at == size:
             return size
         if whole or left <= 0:
@@ -207,11 +234,6 @@ class Reading(Conversation):
         self._rest = data[at:] if at else data
         self._heard_part(len(self._rest))
         return size
-
-    @property
-    def plain_in(self) -> bool:
-        """Whether its publications need no check of rights."""
-        return self.rights is ALL_RIGHTS
 
     def _plain(self, data: bytes, at: int, start: int, end: int) -> int:
         """A PUBLISH with QoS 0, not retained, without properties, to receivers that want nothing special.
@@ -261,4 +283,4 @@ class Reading(Conversation):
         counters.messages_sent += sent
         if not broker.alone:
             broker.ports.plain_published(plan.topic, data[after + v5 : end], sent)
-        return len(plan.quick) * (end - at + DELIVERY_BYTES)
+        return len(plan.quick) * (end - at + DELIVERY_BYTES) + plan.cost

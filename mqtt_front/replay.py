@@ -15,15 +15,18 @@ from mqtt_front.broker import Broker
 from mqtt_front.message import Message
 from mqtt_front.receivers import Receiver
 from mqtt_front.session import Session
+from mqtt_front.work import STEP_BYTES
 
 STEPS_A_TURN: Final = 500
 """Places in the tree of topics that are looked at in one turn, for one client: less than a millisecond."""
+LEAST_STEPS: Final = 50
+"""The same in a turn that is full."""
 
 
 class Replay:
     """`add` filters, then call `advance` in each turn until it is `finished`."""
 
-    __slots__ = ("_broker", "_most_queued", "_session", "_steps", "_waiting", "finished")
+    __slots__ = ("_broker", "_filter", "_most_queued", "_session", "_waiting", "_walk", "finished")
 
     def __init__(self, broker: Broker, session: Session) -> None:
         self._broker = broker
@@ -31,7 +34,9 @@ class Replay:
         self._most_queued = broker.config.max_queued // 2
         """The other half is for what is published meanwhile."""
         self._waiting: dict[str, None] = {}
-        self._steps = self._all_steps()
+        self._filter = ""
+        """The one that is being served."""
+        self._walk: Iterator[str | None] = iter(())
         self.finished = False
 
     def add(self, topic_filter: str) -> None:
@@ -47,12 +52,14 @@ class Replay:
         """Send what may be sent in this turn. Whether there would be more to do in the next; if not, an
         acknowledgement or the end of a blockade may change that.
         """
-        for _ in range(STEPS_A_TURN):
+        work = self._broker.work
+        for _ in range(STEPS_A_TURN if work.left > 0 else LEAST_STEPS):
             if not self._has_room():
                 return False
-            if not next(self._steps):
+            if not self._step():
                 self.finished = True
                 return False
+            work.left -= STEP_BYTES
         return True
 
     def _has_room(self) -> bool:
@@ -63,23 +70,31 @@ class Replay:
         queued = len(session.queue)
         return queued < self._most_queued or (not queued and len(session.inflight) < quota)
 
-    def _all_steps(self) -> Iterator[bool]:
-        """Each looks at one place in the tree, and sends the message there, if any. False: there are no more now."""
-        retained = self._broker.retained
-        while True:
-            while not self._waiting:
-                yield False
-            topic_filter = next(iter(self._waiting))
-            del self._waiting[topic_filter]
-            for topic in retained.walk(topic_filter):
-                if topic is not None:
-                    receiver = self._broker.router.filters(self._session).get(topic_filter)
-                    if receiver is None:
-                        break
-                    message = retained.get(topic, self._broker.now)
-                    if message is not None:
-                        self._send(receiver, message)
-                yield True
+    def _step(self) -> bool:
+        """Look at one place in the tree, and send the message there, if any. False: there is no more now."""
+        try:
+            topic = next(self._walk)
+        except StopIteration:
+            return self._next_filter()
+        if topic is None:
+            return True
+        broker = self._broker
+        receiver = broker.router.filters(self._session).get(self._filter)
+        if receiver is None:
+            return self._next_filter()
+        message = broker.retained.get(topic, broker.now)
+        if message is not None:
+            self._send(receiver, message)
+        return True
+
+    def _next_filter(self) -> bool:
+        self._walk = iter(())
+        if not self._waiting:
+            return False
+        self._filter = next(iter(self._waiting))
+        del self._waiting[self._filter]
+        self._walk = self._broker.retained.walk(self._filter)
+        return True
 
     def _send(self, receiver: Receiver[Session], message: Message) -> None:
         session = self._session

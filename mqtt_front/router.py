@@ -107,11 +107,14 @@ class Router(Generic[S]):
         self._shared: FilterTree[dict[str, SharedGroup[S]]] = FilterTree()
         self._placements = Placements(self._limits.placements)
         self._cache: ReceiverCache[S] = ReceiverCache(self._limits.cached_topics, self._limits.cached_bytes)
-        self._cached = self._cache.answers
+        self.answers: Mapping[str, Receivers[S]] = self._cache.answers
+        """A live view of those that are remembered: `receivers` without a call."""
         self._subscriptions = 0
         self._shared_subscriptions = 0
         self._groups = 0
         self._refusals = 0
+        self.answers_made = 0
+        """Since the start: those that were not in the cache."""
 
     def receivers(self, topic: str) -> Receivers[S]:
         """Who gets a message to `topic`. Raises PacketError (TOPIC_NAME_INVALID): nobody need check the topic before.
@@ -119,7 +122,7 @@ class Router(Generic[S]):
         Ask again for every message: the answer holds until a subscription changes.
         """
         try:
-            return self._cached[topic]
+            return self.answers[topic]
         except KeyError:
             return self._answer(topic)
 
@@ -181,7 +184,7 @@ class Router(Generic[S]):
             shared_subscriptions=self._shared_subscriptions,
             filters=len(self._plain) + self._groups,
             placements=len(self._placements),
-            cached_topics=len(self._cached),
+            cached_topics=len(self.answers),
             cached_bytes=self._cache.size_bytes,
             evictions=self._cache.evictions,
             refusals=self._refusals,
@@ -274,6 +277,7 @@ class Router(Generic[S]):
     def _answer(self, topic: str) -> Receivers[S]:
         check_topic_name(topic)
         groups = tuple(group for by_name in self._shared.match(topic) for group in by_name.values())
+        self.answers_made += 1
         answer = Receivers(merged(self._plain.match(topic)), groups)
         self._cache.put(topic, answer)
         return answer

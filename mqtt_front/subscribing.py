@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from mqtt_front.broker import Broker
 from mqtt_front.codec_out import encode
 from mqtt_front.errors import PacketError
-from mqtt_front.packets import RetainHandling, Suback, Subscribe, Subscription, Unsuback, Unsubscribe, Version
+from mqtt_front.fields import ends_early
+from mqtt_front.packets import Kind, RetainHandling, Suback, Subscribe, Subscription, Unsuback, Unsubscribe, Version
+from mqtt_front.properties import section_at
 from mqtt_front.reasons import SUBACK_3_FAILURE, Reason
 from mqtt_front.session import Session
 from mqtt_front.topics import parse_shared
+
+PACKET_ID_BYTES: Final = 2
+SHORTEST_FILTER_BYTES: Final = 2
+"""Its length alone; an empty one is refused later."""
 
 
 class Asker(Protocol):
@@ -29,13 +35,15 @@ class Subscribing:
     What is published from then on arrives; retained messages follow the SUBACK.
     """
 
-    __slots__ = ("_asker", "_broker", "_granted", "_packet", "_pending", "_reasons", "_session")
+    __slots__ = ("_asker", "_beyond", "_broker", "_granted", "_packet", "_pending", "_reasons", "_session")
 
-    def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe) -> None:
+    def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe, beyond: int = 0) -> None:
+        """`beyond`: so many filters that are not in `packet` are refused."""
         self._broker = broker
         self._session = session
         self._asker = asker
         self._packet = packet
+        self._beyond = beyond
         self._reasons: list[Reason] = []
         self._granted: list[tuple[Subscription, bool]] = []
         self._pending = 1
@@ -73,7 +81,7 @@ class Subscribing:
         self._pending -= 1
         if self._pending or self._asker.closing:
             return
-        version, reasons = self._asker.version, tuple(self._reasons)
+        version, reasons = self._asker.version, (*self._reasons, *[Reason.QUOTA_EXCEEDED] * self._beyond)
         if version is not Version.V5:
             reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
         self._asker.send(encode(version, Suback(self._packet.packet_id, reasons)))
@@ -88,6 +96,27 @@ def _wants_retained(subscription: Subscription, new: bool) -> bool:
     if handling is RetainHandling.NEVER or (handling is RetainHandling.IF_NEW and not new):
         return False
     return parse_shared(subscription.filter) is None
+
+
+def first_filters(version: Version, kind: int, body: memoryview, most: int) -> tuple[memoryview, int]:
+    """The body of a SUBSCRIBE or UNSUBSCRIBE with `most` of its filters, and how many there are beyond.
+
+    Those are counted without a look at what they are. Raises PacketError if the last does not end where it should.
+    """
+    options = int(kind == Kind.SUBSCRIBE)
+    if len(body) <= most * (SHORTEST_FILTER_BYTES + options):
+        return body, 0
+    data = bytes(body)
+    at = section_at(data, PACKET_ID_BYTES)[1] if version is Version.V5 else PACKET_ID_BYTES
+    end, count, size = len(data), 0, len(data) - 1
+    while at < size:
+        if count == most:
+            end = at
+        count += 1
+        at += 2 + (data[at] << 8 | data[at + 1]) + options
+    if at != len(data):
+        raise ends_early()
+    return body[:end], max(0, count - most)
 
 
 def unsubscribe(broker: Broker, session: Session, packet: Unsubscribe) -> Unsuback:

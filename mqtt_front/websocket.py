@@ -12,7 +12,6 @@ from enum import Enum, auto
 from typing import Any, Final, cast
 
 from mqtt_front.websocket_frames import (
-    Close,
     CloseCode,
     FrameError,
     FrameReader,
@@ -53,6 +52,12 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         self._upgrade = Upgrade()
         self._reader = FrameReader()
         self._blocked = False
+        self._reads = True
+        """Whether the client's protocol wants more."""
+        self._waiting = False
+        """The rest of what has come is for a later turn of the loop."""
+        self._lost = False
+        """The socket is closed; the client is told when it has all that came before."""
         self._pong: bytes | None = None
         """The last ping that is not answered: a client that does not read is owed no more (RFC 6455 §5.5.3)."""
         self._closer: asyncio.TimerHandle | None = None
@@ -88,7 +93,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
 
     def _read(self, data: bytes) -> None:
         payloads: list[bytes] = []
-        end: Close | FrameError | None = None
+        ended, code, fault = False, None, ""
         try:
             for event in self._reader.feed(data):
                 if isinstance(event, bytes):
@@ -96,25 +101,46 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
                 elif isinstance(event, Ping):
                     self._pong = event.payload
                 else:
-                    end = event
+                    ended, code = True, event.code
         except FrameError as error:
-            end = error
-        if payloads and not self.is_closing():
+            ended, code, fault = True, error.code, str(error)
+        if payloads and self._state is State.OPEN:
             self._client.data_received(payloads[0] if len(payloads) == 1 else b"".join(payloads))
         self._answer_ping()
-        if end is not None:
-            self._end(end.code)
-        if isinstance(end, FrameError):
-            self._faulty(str(end))
+        if ended:
+            self._end(code)
+        elif self._reader.full:
+            self._go_on_later()
+        if fault:
+            self._faulty(fault)
+
+    def _go_on_later(self) -> None:
+        """There are more frames than are for one turn of the loop: no more is read until they are worked off."""
+        if not self._lost and not self.is_closing():
+            self._socket.pause_reading()
+        if not self._waiting and (self._reads or self._lost):
+            self._waiting = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._waiting = False
+        if self._state in (State.OPEN, State.CLOSING):
+            self._read(b"")
+        if self._reader.full and self._state is not State.CLOSED:
+            return
+        if self._lost:
+            self._over(None)
+        elif self._reads and not self._socket.is_closing():
+            self._socket.resume_reading()
 
     def _answer_ping(self) -> None:
-        if self._pong is not None and self._state is State.OPEN and not self._blocked:
+        if self._pong is not None and self._state is State.OPEN and not self._blocked and not self._lost:
             self._socket.write(pong_frame(self._pong))
             self._pong = None
 
     def _end(self, code: int | None) -> None:
         """The client has closed, or broken the protocol; the server closes the socket first (RFC 6455 §7.1.1)."""
-        if self._state is State.OPEN:
+        if self._state is State.OPEN and not self._lost:
             self._socket.write(close_frame(code))
         self._state = State.CLOSED
         self._socket.close()
@@ -129,6 +155,13 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         self._client.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+        if self._reader.full and self._state is State.OPEN:
+            self._go_on_later()  # What came before counts.
+        else:
+            self._over(exc)
+
+    def _over(self, exc: Exception | None) -> None:
         self._state = State.CLOSED
         if self._closer is not None:
             self._closer.cancel()
@@ -137,7 +170,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
     # Towards the client's protocol
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
-        if self._state is State.OPEN and data:
+        if self._state is State.OPEN and data and not self._lost:
             self._socket.write(frame_head(Opcode.BINARY, len(data)) + data)
 
     def close(self) -> None:
@@ -150,7 +183,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
             self._socket.write(close_frame(CloseCode.NORMAL))
             self._closer = asyncio.get_running_loop().call_later(CLOSE_S, self._socket.abort)
             # Its answer is to be seen, also if nothing more was to be read from it.
-            self._socket.resume_reading()
+            self.resume_reading()
 
     def abort(self) -> None:
         self._state = State.CLOSED
@@ -160,10 +193,15 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         return self._state in (State.CLOSING, State.CLOSED) or self._socket.is_closing()
 
     def pause_reading(self) -> None:
+        self._reads = False
         self._socket.pause_reading()
 
     def resume_reading(self) -> None:
-        self._socket.resume_reading()
+        self._reads = True
+        if self._reader.full:
+            self._go_on_later()
+        else:
+            self._socket.resume_reading()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self._socket.set_write_buffer_limits(high, low)

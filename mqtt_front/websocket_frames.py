@@ -17,6 +17,8 @@ from mqtt_front.errors import FrontError
 MAX_CONTROL_BYTES: Final = 125
 """Of the payload of a control frame (RFC 6455 §5.5)."""
 
+FRAMES_A_CALL: Final = 300
+"""Less than a millisecond, so that a client that sends nothing but tiny ones does not stop all others."""
 _FIN: Final = 0x80
 _RESERVED: Final = 0x70
 _MASKED: Final = 0x80
@@ -75,12 +77,15 @@ class _Head(NamedTuple):
 class FrameReader:
     """One per connection: feed it what arrives, take what it means: bytes of MQTT, pings, and the end.
 
-    It holds at most the head of a frame, or a control frame, that is not all there.
+    It holds at most the head of a frame, or a control frame, that is not all there; and while it is `full`, what came
+    after the frames of one call.
     """
 
-    __slots__ = ("_closed", "_in_message", "_left", "_mask", "_partial")
+    __slots__ = ("_closed", "_in_message", "_left", "_mask", "_partial", "full")
 
     def __init__(self) -> None:
+        self.full = False
+        """There may be more frames than one call reads: call it again."""
         self._partial = b""
         self._left = 0
         self._mask = b""
@@ -93,8 +98,13 @@ class FrameReader:
         """
         if self._partial:
             data, self._partial = self._partial + data, b""
-        at, size = 0, len(data)
+        at, size, frames = 0, len(data), 0
+        self.full = False
         while at < size and not self._closed:
+            if frames == FRAMES_A_CALL:
+                self.full = True
+                self._partial = data[at:]
+                return
             if self._left:
                 piece = data[at : at + self._left]
                 at += len(piece)
@@ -105,6 +115,7 @@ class FrameReader:
                 self._partial = data[at:]
                 return
             at = head.start
+            frames += 1
             if head.first & 8:
                 at += head.length
                 yield from self._control(head, unmask(data[head.start : at], head.mask))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from mqtt_front.access import Access
+from mqtt_front.client_protocol import ClientProtocol
 from mqtt_front.codec import decode, encode
 from mqtt_front.config import FrontConfig
+from mqtt_front.connection import Connection
 from mqtt_front.front import Front
 from mqtt_front.listening import Listen
 from mqtt_front.packets import (
@@ -24,7 +28,10 @@ from mqtt_front.packets import (
     Version,
 )
 from mqtt_front.reasons import Reason
+from mqtt_front.session import Session
 from mqtt_front.stream import PacketReader
+from mqtt_front.waiting import Waiting
+from mqtt_front.websocket import WebSocket
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts
@@ -38,6 +45,26 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while not condition():  # noqa: ASYNC110  # nothing tells of it
             await asyncio.sleep(0.001)
+
+
+@contextmanager
+def by_counts_alone() -> Iterator[Callable[[], list[object]]]:
+    """Nothing is freed in here by looking for garbage, as in a peer, which does so very seldom. Gives what tells which
+    objects of `mqtt_front` there are that were not there before.
+    """
+    gc.collect()
+    gc.disable()
+    before = {id(one) for one in _ours()}
+    try:
+        yield lambda: [one for one in _ours() if id(one) not in before]
+    finally:
+        gc.enable()
+
+
+def _ours() -> list[object]:
+    return [
+        one for one in gc.get_objects() if isinstance(one, (Session, Connection, ClientProtocol, WebSocket, Waiting))
+    ]
 
 
 class Client:

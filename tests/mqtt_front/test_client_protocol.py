@@ -11,7 +11,7 @@ from mqtt_front.client_protocol import ClientProtocol
 from mqtt_front.codec import encode
 from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front
-from mqtt_front.packets import Connect, Pingreq, Version
+from mqtt_front.packets import Connect, Disconnect, Pingreq, Version, Will
 
 
 class Transport(asyncio.Transport):
@@ -103,4 +103,51 @@ async def test_who_lets_too_much_gather_is_cut_off() -> None:
     line.front._flush()
     assert line.transport.calls == ["high 1000", "abort"]
     assert line.client.connection.closing
+    await line.front.stop()
+
+
+async def test_who_sends_too_much_for_a_turn_is_not_read_from_at_once(line: Line) -> None:
+    line.connect()
+    line.front._flush()
+    line.client.data_received(encode(Version.V5, Pingreq()) * 20_000)
+    assert line.transport.calls[1:] == ["pause_reading"]
+    while line.client.connection.pausing or line.front.broker.dirty:
+        line.front._flush()
+    assert line.transport.calls[1:] == ["pause_reading", "resume_reading"]
+    assert sum(len(written) for written in line.transport.written[1:]) == 2 * 20_000
+    await line.front.stop()
+
+
+@pytest.mark.parametrize("polite", [True, False])
+async def test_who_is_gone_is_worked_off_in_turns_too(line: Line, polite: bool) -> None:
+    will = Will("t", b"will", 0, False)
+    line.client.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0, will)))
+    line.client.data_received(
+        encode(Version.V5, Pingreq()) * 20_000 + (encode(Version.V5, Disconnect()) if polite else b"")
+    )
+    line.transport.calls.append("abort")
+    line.client.connection_lost(None)
+    turns, front = 0, line.front
+    while front.clients:
+        assert front.broker.dirty, "it would wait for ever"
+        front._flush()
+        turns += 1
+    assert turns > 2
+    assert line.client.transport is None
+    assert front.broker.counters.messages_received == 20_000 + polite
+    assert not front.broker.sessions
+    assert front.broker.counters.messages_sent > 20_000
+    await front.stop()
+
+
+async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
+    line.connect()
+    line.client.data_received(encode(Version.V5, Pingreq()) * 20_000)
+    line.client.connection_lost(None)
+    other, transport = ClientProtocol(line.front, anonymous=True), Transport()
+    other.connection_made(transport)
+    other.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
+    line.front._flush()
+    assert list(line.front.clients) == [other.connection]
+    assert line.front.broker.sessions["c"].line is other.connection
     await line.front.stop()

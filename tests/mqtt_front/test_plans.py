@@ -11,6 +11,8 @@ from mqtt_front.errors import PacketError
 from mqtt_front.plans import LONGEST_TOPIC, Plan, Plans
 from mqtt_front.router import Router
 from mqtt_front.session import Session
+from mqtt_front.work import NEW_TOPIC_BYTES, PLAIN_BYTES
+from tests.mqtt_front.front_bench import by_counts_alone
 
 
 def a_session(name: str, rights: Rights = ALL_RIGHTS) -> Session:
@@ -42,7 +44,9 @@ def test_who_wants_nothing_special_is_quick(router: Router[Session]) -> None:
 def test_a_plan_holds_until_a_subscription_changes(router: Router[Session]) -> None:
     made = Plans(router)
     session = a_session("c")
+    assert made.of(b"a").cost == NEW_TOPIC_BYTES
     plan = made.of(b"a")
+    assert plan.cost == PLAIN_BYTES
     router.subscribe(session, "b", 0)
     assert made.of(b"a") is plan
     router.subscribe(session, "a", 0)
@@ -71,12 +75,25 @@ def test_long_topics_are_not_remembered(router: Router[Session]) -> None:
     made = Plans(router)
     for length, same in ((LONGEST_TOPIC, True), (LONGEST_TOPIC + 1, False)):
         topic = b"x" * length
+        made.of(topic)
         assert (made.of(topic) is made.of(topic)) is same
 
 
 def test_so_many_and_no_more(router: Router[Session], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "MAX_PLANS", 10)
+    monkeypatch.setattr(plans, "MAX_NAMES", 10)
     made = Plans(router)
     for number in range(25):
         made.of(b"%d" % number)
-        assert len(made._plans) <= 10
+        assert len(made._names) <= 10
+
+
+def test_a_plan_keeps_no_session_that_is_gone(router: Router[Session]) -> None:
+    made = Plans(router)
+    with by_counts_alone() as ours:
+        session = a_session("c")
+        router.subscribe(session, "a", 0)
+        assert made.of(b"a").quick == made.of(b"a").quick == [session]
+        router.forget(session)
+        assert ours()
+        del session
+        assert ours() == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -10,9 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mqtt_front import reading
+from mqtt_front import reading, work
 from mqtt_front.codec import encode
 from mqtt_front.config import FrontConfig
+from mqtt_front.conversation import Conversation
 from mqtt_front.packets import (
     Connect,
     Packet,
@@ -29,7 +32,9 @@ from mqtt_front.packets import (
     Version,
     Will,
 )
-from mqtt_front.reading import DELIVERY_BYTES, PART_BYTES, TURN_BYTES
+from mqtt_front.reading import PART_BYTES
+from mqtt_front.work import ALL_BYTES, DELIVERY_BYTES, FILTER_BYTES, PACKET_BYTES, PLAIN_BYTES, SLICE_BYTES, TURN_BYTES
+from tests.mqtt_front.front_bench import by_counts_alone
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, World
@@ -98,6 +103,17 @@ def receivers(world: World, number: int, topic: str = "t", qos: int = 0) -> list
     return clients
 
 
+@contextmanager
+def turns_of(size_bytes: int) -> Iterator[None]:
+    """Turns in which each connection may do so much."""
+    with (
+        patch.object(work, "TURN_BYTES", size_bytes),
+        patch.object(work, "SLICE_BYTES", size_bytes),
+        patch.object(reading, "SLICE_BYTES", size_bytes),
+    ):
+        yield
+
+
 def gathered(clients: list[Client]) -> int:
     return sum(len(part) for client in clients for part in client.connection.out)
 
@@ -116,7 +132,7 @@ BURSTS = {
 def test_what_one_turn_gathers_is_bounded(make_world: type[World], kind: str, greeted: bool) -> None:
     """Whether the burst comes later or right with the CONNECT."""
     world = make_world(FrontConfig(max_buffer_bytes=1 << 30, receive_maximum=65535))
-    with patch.object(reading, "TURN_BYTES", 1 << 20):
+    with turns_of(1 << 20):
         clients = receivers(world, 20)
         publisher = world.client(V311)
         packets: list[Packet] = [Connect(V311, "p", True, 0), *BURSTS[kind]]
@@ -145,7 +161,7 @@ def test_the_bound_is_far_above_an_ordinary_chunk(world: World) -> None:
     publisher.feed(packet * (250_000 // len(packet)))
     assert not publisher.connection.behind
     assert gathered(clients) > 2_000_000
-    publisher.feed(packet * (TURN_BYTES // DELIVERY_BYTES // 10))
+    publisher.feed(packet * (TURN_BYTES // (PLAIN_BYTES + 10 * DELIVERY_BYTES)))
     assert publisher.connection.behind, "it is the same turn"
 
 
@@ -162,7 +178,7 @@ def test_a_new_turn_has_its_own_bound(world: World) -> None:
 def test_who_is_behind_is_served_in_order(world: World) -> None:
     (client,) = receivers(world, 1)
     publisher = world.connect("p", V311)
-    with patch.object(reading, "TURN_BYTES", 1000):
+    with turns_of(1000):
         world.turn()
         for number in range(100):
             publisher.publish("t", b"%d" % number)
@@ -178,18 +194,23 @@ def test_who_is_behind_is_served_in_order(world: World) -> None:
 def test_what_was_sent_before_the_end_counts(world: World) -> None:
     (client,) = receivers(world, 1, "#")
     publisher = world.connect("p", V311, will=Will("will", b"gone", 0, False))
-    with patch.object(reading, "TURN_BYTES", 1000):
+    with turns_of(1000):
         world.turn()
         for _ in range(100):
             publisher.publish("t")
         publisher.leave()
-    assert [message.topic for message in client.messages()] == ["t"] * 100
+        assert not publisher.closed, "it is not over yet"
+        topics: list[str] = []
+        while world.broker.dirty:
+            topics += [message.topic for message in client.messages()]
+    assert topics == ["t"] * 100
+    assert publisher.closed
 
 
 def test_who_is_thrown_out_is_not_served_any_more(world: World) -> None:
     (client,) = receivers(world, 1)
     publisher = world.connect("p", V311)
-    with patch.object(reading, "TURN_BYTES", 1000):
+    with turns_of(1000):
         world.turn()
         for _ in range(100):
             publisher.publish("t")
@@ -198,6 +219,76 @@ def test_who_is_thrown_out_is_not_served_any_more(world: World) -> None:
         while world.broker.dirty:
             world.turn()
     assert 0 < len(client.payloads()) < 20
+
+
+TINY: dict[str, list[Packet]] = {
+    "pings": [Pingreq()] * 20_000,
+    "releases of nothing": [Pubrel(1)] * 20_000,
+    "to nobody": [Publish("t", b"")] * 50_000,
+    "ever new topics": [Publish(f"{number}", b"") for number in range(5000)],
+    "ever new topics, retained": [Publish(f"{number}", b"x", retain=True) for number in range(5000)],
+    "filters": [Subscribe(1, (Subscription("a", 0), Subscription("b", 0)))] * 5000,
+    "filters of nobody": [Unsubscribe(1, ("a", "b"))] * 5000,
+    "filters of nobody in one packet": [Unsubscribe(1, ("a",) * 5000), Pingreq()],
+}
+
+
+@pytest.mark.parametrize("kind", TINY)
+def test_packets_that_go_to_nobody_count_too(world: World, kind: str) -> None:
+    client = world.connect("c")
+    client.take()
+    client.feed(b"".join([encode(V5, packet) for packet in TINY[kind]]))
+    assert client.connection.pausing
+    turns, answers = 0, 0
+    while world.broker.dirty:
+        answers += len(client.take())
+        turns += 1
+    assert turns > 1
+    assert answers == (0 if isinstance(TINY[kind][0], Publish) else len(TINY[kind]))
+    assert not client.connection.pausing
+
+
+def test_all_together_have_a_bound_and_nobody_starves(world: World) -> None:
+    """Those who are behind share the turn; however many they are, each gets on a little."""
+    clients = [world.connect(f"c{number}") for number in range(20)]
+    world.turn()
+    for client in clients:
+        client.feed(encode(V5, Pingreq()) * 30_000)
+    counters = world.broker.counters
+    most = (ALL_BYTES + len(clients) * (SLICE_BYTES + PACKET_BYTES)) // PACKET_BYTES
+    assert counters.messages_received < most + 100
+    late = world.connect("late")
+    late.send(Pingreq())
+    late.only(Pingresp)
+    before, got = counters.messages_received, [len(client.take()) for client in clients]
+    assert counters.messages_received - before < len(clients) * most
+    assert min(got) >= SLICE_BYTES // PACKET_BYTES
+    assert all(client.connection.behind for client in clients)
+    world.turn()
+    assert max(got[1:]) < 2 * ALL_BYTES // PACKET_BYTES
+
+
+def test_who_took_too_much_with_one_packet_waits_for_as_many_turns(world: World) -> None:
+    client = world.connect("c")
+    client.feed(encode(V5, Unsubscribe(1, ("a",) * 9000)) * 2)
+    turns = 0
+    while len(client.take()) == 1 or client.connection.behind:
+        turns += 1
+    assert turns >= 9000 * FILTER_BYTES // TURN_BYTES
+
+
+def test_an_error_keeps_nothing(make_world: type[World]) -> None:
+    with by_counts_alone() as ours:
+        world = make_world()
+        for data in (b"\x00\0", b"\x30\xff\xff\xff\xff", b"\x30\x03\0\1\xff", b"\x82\x02\0\0"):
+            client = world.connect("c")
+            client.feed(data)
+            client.drop()
+            world.turn()
+            assert client.closed
+        del client
+        world._inboxes.clear()
+        assert ours() == []
 
 
 def test_a_cut_packet_does_not_make_the_others_slow(world: World) -> None:
@@ -257,7 +348,8 @@ def outcome(world: World, version: Version, chunks: list[bytes]) -> tuple[bytes,
     for chunk in chunks:
         client.feed(chunk)
     client.drop()
-    world.turn()
+    while world.broker.dirty:
+        world.turn()
     return client.inbox, watcher.inbox, client.closed, client.connection.why, len(world.broker.retained)
 
 
@@ -282,10 +374,12 @@ def test_any_chunks_of_the_same_bytes_have_the_same_outcome(
 def test_however_many_turns_it_takes_it_has_the_same_outcome(
     make_world: type[World], conversation: tuple[Version, bytes], places: list[int], turn_bytes: int
 ) -> None:
+    """But for retained messages, which come in turns of their own."""
     version, data = conversation
-    whole = outcome(make_world(), version, [data])
-    with patch.object(reading, "TURN_BYTES", turn_bytes):
-        assert outcome(make_world(), version, cut(data, places)) == whole
+    with patch.object(Conversation, "bring_retained"):
+        whole = outcome(make_world(), version, [data])
+        with turns_of(turn_bytes):
+            assert outcome(make_world(), version, cut(data, places)) == whole
 
 
 @settings(deadline=None, max_examples=20)

@@ -8,8 +8,11 @@ import pytest
 
 from mqtt_front.acl import Rights
 from mqtt_front.config import FrontConfig
+from mqtt_front.connection import Connection
 from mqtt_front.packets import Packet, Puback, Publish, Suback, Subscription, Unsubscribe, Version
-from mqtt_front.replay import STEPS_A_TURN
+from mqtt_front.replay import LEAST_STEPS, STEPS_A_TURN
+from mqtt_front.session import Session
+from tests.mqtt_front.front_bench import by_counts_alone
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, World
@@ -213,3 +216,29 @@ def test_it_ends_with_the_connection(world: World) -> None:
     assert len(all_packets(world, client)) <= STEPS_A_TURN + 1
     again = world.connect("c", clean=False)
     assert all_packets(world, again) == []
+
+
+def test_a_full_turn_has_a_little_of_it_all_the_same(world: World) -> None:
+    filled(world)
+    client = world.connect("c")
+    world.broker.work.begin(world.broker.turn)
+    world.broker.work.left = 0
+    client.send_subscribe("r/+")
+    assert len(topics_of(client.take())) in range(1, LEAST_STEPS + 1)
+
+
+def test_it_keeps_nothing_of_who_has_gone(make_world: type[World]) -> None:
+    with by_counts_alone() as ours:
+        world = make_world()
+        filled(world)
+        client = world.connect("c")
+        client.send_subscribe("r/+", qos=1)
+        world.turn()
+        assert client.connection._replay is not None
+        client.drop()
+        world.turn()
+        assert "c" not in world.broker.sessions
+        del client
+        world._inboxes.clear()
+        assert [one for one in ours() if isinstance(one, Session)] == [world.session("publisher")]
+        assert [one for one in ours() if isinstance(one, Connection)] == [world.session("publisher").line]

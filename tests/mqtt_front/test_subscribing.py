@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from mqtt_front.acl import Rights
+from mqtt_front.codec import encode
 from mqtt_front.config import FrontConfig
-from mqtt_front.packets import Pingreq, Pingresp, Publish, Suback, Subscription, Version
+from mqtt_front.packets import Pingreq, Pingresp, Publish, Suback, Subscribe, Subscription, Unsubscribe, Version
 from mqtt_front.reasons import Reason
 
 if TYPE_CHECKING:
@@ -226,3 +227,39 @@ def test_a_copy_for_a_shared_subscription_has_an_identifier_of_its_own(world: Wo
     client.subscribe("#", ids=(2,))
     world.connect("p").publish("t")
     assert {message.properties.subscription_ids for message in client.messages()} == {(7,), (1, 2)}
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("filters", [["a"] * 3, ["a", "b", "c", "d"], ["a" * 50] * 5, ["a"] * 300])
+def test_filters_beyond_those_of_one_packet_are_refused(
+    make_world: type[World], version: Version, filters: list[str]
+) -> None:
+    world = make_world(FrontConfig(max_filters_per_packet=3))
+    client = world.connect("c", version)
+    suback = client.subscribe(*filters, ids=(5,) if version is V5 else ())
+    refused = Reason.QUOTA_EXCEEDED if version is V5 else FAILURE_3
+    assert list(suback.reasons) == [0] * 3 + [refused] * (len(filters) - 3)
+    assert set(world.broker.router.filters(world.session("c"))) == set(filters[:3])
+    client.send(Pingreq())
+    client.only(Pingresp)
+
+
+@pytest.mark.parametrize("version", Version)
+def test_an_unsubscribe_with_too_many_filters_closes(make_world: type[World], version: Version) -> None:
+    world = make_world(FrontConfig(max_filters_per_packet=3))
+    client = world.connect("c", version)
+    assert client.unsubscribe("a", "b", "c").packet_id == 1
+    client.send(Unsubscribe(2, ("a", "b", "c", "d")))
+    assert client.closed
+    assert version is not V5 or client.closed_with(Reason.QUOTA_EXCEEDED)
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_filters_that_do_not_end_where_the_packet_does(make_world: type[World], version: Version, cut: int) -> None:
+    world = make_world(FrontConfig(max_filters_per_packet=3))
+    client = world.connect("c", version)
+    whole = encode(version, Subscribe(1, (Subscription("ab", 0),) * 9))
+    client.feed(whole[:1] + bytes([whole[1] - cut]) + whole[2:-cut])
+    assert client.closed
+    assert version is not V5 or client.closed_with(Reason.MALFORMED_PACKET)

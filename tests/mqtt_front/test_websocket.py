@@ -16,7 +16,7 @@ from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front
 from mqtt_front.listening import Listen
 from mqtt_front.websocket import WebSocket
-from mqtt_front.websocket_frames import Opcode, frame_head, unmask
+from mqtt_front.websocket_frames import FRAMES_A_CALL, Opcode, frame_head, unmask
 
 REQUEST = (
     b"GET /mqtt HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -275,6 +275,82 @@ def test_the_rest_is_the_sockets() -> None:
     assert not side.socket.paused
     assert transport.get_extra_info("peername") == ("127.0.0.1", 1)
     assert transport.get_extra_info("socket") is None, "nobody is to write past the frames"
+
+
+# Many frames
+
+
+def flood(last: bytes, number: int = 5 * FRAMES_A_CALL // 2) -> bytes:
+    return frame(b"", Opcode.PING) * number + last
+
+
+async def test_many_frames_take_turns_and_nothing_is_read_meanwhile() -> None:
+    side = Side()
+    side.feed(flood(frame(b"last")))
+    assert side.socket.paused
+    assert side.client.received == []
+    await asyncio.sleep(0)
+    assert side.socket.paused
+    assert side.client.received == []
+    await asyncio.sleep(0)
+    assert side.client.received == [b"last"]
+    assert not side.socket.paused
+    assert side.socket.take() == b"\x8a\0" * 3
+
+
+async def test_who_is_not_to_be_read_from_waits_with_its_frames() -> None:
+    side = Side()
+    side.feed(flood(frame(b"last")))
+    side.client.transport.pause_reading()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert side.client.received == []
+    side.client.transport.resume_reading()
+    for _ in range(3):
+        assert side.socket.paused or side.client.received
+        await asyncio.sleep(0)
+    assert side.client.received == [b"last"]
+    assert not side.socket.paused
+
+
+@pytest.mark.parametrize("paused", [True, False])
+async def test_what_came_before_the_end_counts(paused: bool) -> None:
+    side = Side()
+    side.feed(flood(frame(b"last")))
+    if paused:
+        side.client.transport.pause_reading()
+    side.socket.closed = True
+    side.between.connection_lost(None)
+    assert side.client.events == ["made"]
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert side.client.received == [b"last"]
+    assert side.client.events == ["made", "lost"]
+
+
+@pytest.mark.parametrize("last", [frame(b"\x03\xe8", Opcode.CLOSE), frame(b"", Opcode.TEXT)])
+async def test_a_close_behind_many_frames(last: bytes) -> None:
+    side = Side()
+    side.feed(flood(last))
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert side.socket.closed
+    assert side.between.is_closing()
+    side.between.connection_lost(None)
+    assert side.client.events == ["made", "lost"]
+
+
+async def test_the_server_closes_before_it_has_read_all() -> None:
+    side = Side()
+    side.feed(flood(frame(b"not heard any more") + frame(b"\x03\xe8", Opcode.CLOSE)))
+    side.client.transport.pause_reading()
+    side.client.transport.close()
+    for _ in range(4):
+        await asyncio.sleep(0)
+    assert side.client.received == []
+    assert side.socket.closed
+    side.between.connection_lost(None)
+    assert side.client.events == ["made", "lost"]
 
 
 # Behind a listener of a front

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqtt_front.websocket_frames import (
+    FRAMES_A_CALL,
     MAX_CONTROL_BYTES,
     Close,
     CloseCode,
@@ -199,3 +200,16 @@ def test_good_frames_give_their_payloads(payloads: list[bytes], sizes: list[int]
 @given(st.binary(max_size=3000), st.binary(min_size=4, max_size=4))
 def test_masks(payload: bytes, mask: bytes) -> None:
     assert unmask(payload, mask) == bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
+
+
+@pytest.mark.parametrize("one", [frame(Opcode.PING), frame(Opcode.BINARY), frame(Opcode.BINARY, b"x")])
+def test_a_call_reads_so_many_frames(one: bytes) -> None:
+    reader, end = FrameReader(), frame(Opcode.PING, b"end")
+    first = list(reader.feed(one * (2 * FRAMES_A_CALL) + end))
+    assert reader.full
+    assert len(first) <= FRAMES_A_CALL
+    second = list(reader.feed(b""))
+    assert reader.full
+    assert list(reader.feed(b""))[-1] == Ping(b"end")
+    assert not reader.full
+    assert abs(len(second) - len(first)) <= 1
