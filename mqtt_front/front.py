@@ -237,7 +237,6 @@ class Front:
                 self._admit(connection, self.access.renew(decision))
         self.turn()
 
-
     def _admit(self, connection: Connection, decision: Decision) -> None:
         """A session of a user is his: who only knows its id does not get it, and does not end it either."""
         session = self.broker.sessions.get(connection.client_id)

@@ -25,7 +25,8 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
     subscriptions = 0
     connected = []
     for saved in store.saved():
-        session = Session(saved.client_id, broker.config, access.rights_of(saved.user, saved.client_id), broker.counters)
+        rights = access.rights_of(saved.user, saved.client_id)
+        session = Session(saved.client_id, broker.config, rights, broker.counters)
         session.user, session.expiry_s = saved.user, saved.expiry_s
         session.will, session.will_at, session.expires_at = saved.will, saved.will_at, saved.expires_at
         session.restore(saved.queue, saved.inflight, saved.incoming)
