@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+import os
+from typing import TYPE_CHECKING, Final, cast
 
 from mqtt_front.connection import Connection, Phase
 from mqtt_front.reasons import Reason
@@ -12,13 +13,21 @@ if TYPE_CHECKING:
     from mqtt_front.front import Front
 
 
+NO_FILE: Final = -1
+
+
 class ClientProtocol(asyncio.Protocol):
     """Of one front, which it tells of what happened, and which calls `flush`."""
 
-    __slots__ = ("_front", "_reading", "connection", "transport")
+    __slots__ = ("_file", "_front", "_reading", "_turn", "connection", "transport")
 
-    def __init__(self, front: Front, anonymous: bool) -> None:
+    def __init__(self, front: Front, anonymous: bool, bare: bool = False) -> None:
+        """`bare`: its socket takes bytes as they are, without TLS or WebSocket around them."""
         self._front = front
+        self._file = 0 if bare else NO_FILE
+        """The socket, where it can be written to past the transport."""
+        self._turn = -1
+        """In which something was sent at once."""
         self._reading = True
         self.connection = Connection(front.broker, front, anonymous)
         self.transport: asyncio.Transport | None = None
@@ -31,6 +40,9 @@ class ClientProtocol(asyncio.Protocol):
             front.broker.counters.refused += 1
             self.transport.abort()
             return
+        if self._file != NO_FILE:
+            sock = self.transport.get_extra_info("socket")
+            self._file = NO_FILE if sock is None else sock.fileno()
         self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
         self.connection.opened_at = self.connection.heard_at = front.broker.now
         front.clients[self.connection] = self
@@ -64,6 +76,7 @@ class ClientProtocol(asyncio.Protocol):
 
     def _see_whether_over(self) -> None:
         """Once all that came has been worked off, nothing holds on to anything here."""
+        self._file = NO_FILE
         if self.connection.gone and self.connection.phase is Phase.CLOSED:
             self._front.forget(self.connection)
             self.transport = None
@@ -73,6 +86,30 @@ class ClientProtocol(asyncio.Protocol):
         if transport is not None and connection.pausing is self._reading:
             self._reading = not connection.pausing
             (transport.resume_reading if self._reading else transport.pause_reading)()
+
+    def flush_at_once(self) -> bool:
+        """Send what has gathered, if nothing is against it: once a turn, or what follows would not share a write."""
+        connection, transport = self.connection, self.transport
+        broker = self._front.broker
+        if transport is None or self._file == NO_FILE or self._turn == broker.turn:
+            return False
+        if connection.closing or connection.gone or connection.starved or connection.pausing is self._reading:
+            return False
+        if transport.is_closing() or transport.get_write_buffer_size():
+            return False
+        self._turn = broker.turn
+        out = connection.out
+        data = out[0] if len(out) == 1 else b"".join(out)
+        try:
+            sent = os.write(self._file, data)
+        except OSError:  # full, or gone: the transport finds out which
+            return False
+        out.clear()
+        connection.dirty = False
+        broker.counters.bytes_sent += len(data)
+        if sent < len(data):
+            transport.write(data[sent:])
+        return True
 
     def flush(self) -> None:
         """Send what has gathered; to be called at the end of a turn."""

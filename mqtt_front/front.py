@@ -28,12 +28,15 @@ from mqtt_front.packets import Connect
 from mqtt_front.ports import Ports
 from mqtt_front.reasons import Reason
 from mqtt_front.restoring import restore
+from mqtt_front.session import Line
 from mqtt_front.store import Store
 from mqtt_front.sys_topics import SysTopics
 from mqtt_front.verifying import Verifying
 
 log = structlog.get_logger("front")
 
+FEW: Final = 2
+"""Clients that are sent something at once: who published and who subscribed to it, one to one."""
 SWEEP_S: Final = 1.0
 """How often keep-alives and slow CONNECTs are looked after."""
 
@@ -74,8 +77,9 @@ class Front:
 
     async def listen(self, listen: Listen) -> tuple[str, int]:
         """Begin to accept clients; the address says which port it is. Raises FrontError with one clear line."""
+        bare = listen.tls is None and not listen.websocket
         server = await accept_clients(
-            listen, partial(ClientProtocol, self, listen.anonymous), self._faulty, self.config.connect_timeout_s
+            listen, partial(ClientProtocol, self, listen.anonymous, bare), self._faulty, self.config.connect_timeout_s
         )
         self._servers.append(server)
         return address_of(server)
@@ -118,11 +122,22 @@ class Front:
     # The turn
 
     def turn(self) -> None:
-        """Something may be waiting in outboxes: send it at the end of this turn of the loop, once."""
+        """Something may be waiting in outboxes: send it at the end of this turn of the loop, once.
+
+        What waits for a few clients is sent to them at once, unless that has been done in this turn, since it would
+        gather nothing: the others in the turn would only wait for each other.
+        """
         broker = self.broker
-        if (broker.dirty or broker.journal.pending) and not self._flushing:
+        dirty = broker.dirty
+        if dirty and len(dirty) <= FEW and not broker.journal.pending:
+            broker.dirty = [line for line in dirty if not self._sent_at_once(line)]
+        if (dirty or broker.journal.pending) and not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
+
+    def _sent_at_once(self, line: Line) -> bool:
+        client = self.clients.get(cast("Connection", line))
+        return client is not None and client.flush_at_once()
 
     def _flush(self) -> None:
         self._flushing = False
