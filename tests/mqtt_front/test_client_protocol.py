@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from mqtt_front.client_protocol import ClientProtocol
 from mqtt_front.codec import encode
 from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front
+from mqtt_front.journal import NO_JOURNAL, NoJournal
 from mqtt_front.packets import Connect, Disconnect, Pingreq, Version, Will
 
 
@@ -150,4 +154,113 @@ async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
     line.front._flush()
     assert list(line.front.clients) == [other.connection]
     assert line.front.broker.sessions["c"].line is other.connection
+    await line.front.stop()
+
+
+# At once
+
+
+class Socket:
+    """A client's socket that can be written to past the transport, and its other end."""
+
+    def __init__(self) -> None:
+        self.front = Front(FrontConfig(sys_interval_s=0))
+        self.near, self.far = socket.socketpair()
+        for one in (self.near, self.far):
+            one.setblocking(False)
+        self.transport = Transport()
+        self.transport._extra["socket"] = self.near  # type: ignore[attr-defined]
+        self.client = ClientProtocol(self.front, anonymous=True, bare=True)
+        self.client.connection_made(self.transport)
+        self.client.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
+        self.far.recv(1000)
+        self.front._flush()
+
+    def ping(self) -> None:
+        self.client.data_received(encode(Version.V5, Pingreq()))
+
+    @property
+    def came(self) -> bytes:
+        try:
+            return self.far.recv(1 << 20)
+        except BlockingIOError:
+            return b""
+
+    async def close(self) -> None:
+        await self.front.stop()
+        self.near.close()
+        self.far.close()
+
+
+@pytest.fixture
+async def bare() -> AsyncIterator[Socket]:
+    bare = Socket()
+    yield bare
+    await bare.close()
+
+
+PINGRESP = b"\xd0\0"
+
+
+async def test_an_answer_leaves_at_once_and_the_next_of_the_turn_at_its_end(bare: Socket) -> None:
+    for _ in range(2):
+        bare.ping()
+        assert bare.came == PINGRESP
+        bare.ping()
+        bare.ping()
+        assert bare.came == b""
+        bare.front._flush()
+        assert bare.transport.written.pop() == PINGRESP * 2
+    assert bare.front.broker.counters.bytes_sent > 6 * len(PINGRESP)
+
+
+async def test_nothing_overtakes_what_waits_in_the_transport(bare: Socket) -> None:
+    bare.transport.waiting_bytes = 1
+    bare.ping()
+    bare.front._flush()
+    assert (bare.came, bare.transport.written) == (b"", [PINGRESP])
+
+
+async def test_what_a_full_socket_does_not_take_goes_to_the_transport(bare: Socket) -> None:
+    filled = 0
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            filled += bare.near.send(b"x" * 65536)
+    bare.ping()
+    bare.front._flush()
+    assert bare.transport.written == [PINGRESP]
+    assert filled
+
+
+async def test_what_a_socket_takes_in_part_is_whole_in_the_end(bare: Socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.write", lambda file, data: 1)
+    bare.ping()
+    assert bare.transport.written == [PINGRESP[1:]]
+
+
+async def test_the_disk_comes_first(bare: Socket) -> None:
+    class Pending(NoJournal):
+        pending = True
+
+    bare.front.broker.journal = Pending()
+    bare.ping()
+    assert bare.came == b""
+    bare.front._flush()
+    assert bare.transport.written == [PINGRESP]
+    bare.front.broker.journal = NO_JOURNAL
+
+
+async def test_who_is_closing_is_told_by_the_transport(bare: Socket) -> None:
+    bare.client.data_received(encode(Version.V5, Disconnect()) + encode(Version.V5, Pingreq()))
+    assert bare.came == b""
+    bare.front._flush()
+    assert "close" in bare.transport.calls
+
+
+async def test_bytes_inside_of_something_else_never_leave_past_it(line: Line) -> None:
+    line.transport._extra["socket"] = None  # type: ignore[attr-defined]
+    line.connect()
+    assert line.transport.written == []
+    line.front._flush()
+    assert len(line.transport.written) == 1
     await line.front.stop()
