@@ -16,6 +16,7 @@ import structlog
 
 from mqtt_front.front import Front
 from mqtt_front.message import Message
+from mqtt_front.plain import give_plain
 from mqtt_front.ports import Done
 from mqtt_front.reasons import Reason
 from mqtt_front.retained import Retained
@@ -62,6 +63,10 @@ class FrontClients:
         """So that what is kept and what is given out live are one and the same object."""
 
     def deliver(self, publication: Publication) -> None:
+        one = publication
+        if one.body.startswith(PLAIN_HEAD) and not (one.qos or one.retain or one.shared) and one.plain:
+            give_plain(self.front.broker, one.topic, one.body[len(PLAIN_HEAD) :])
+            return
         message = self._message(publication.topic, publication.body, publication.qos, publication.retain)
         if message is None:
             return
