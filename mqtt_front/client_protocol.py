@@ -1,4 +1,4 @@
-"""One client's socket: what comes in goes to its connection, and what has gathered goes out at the end of a turn."""
+"""One client's socket: what comes in goes to its connection, and what has gathered goes out when told."""
 
 from __future__ import annotations
 

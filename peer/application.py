@@ -1,4 +1,4 @@
-"""What this peer does with what the ring hands it. As yet it only counts: there are no topics and no clients.
+"""What this peer does with what the ring hands it. It only counts: the roles of `peer.pubsub` are to take its place.
 
 Plain calls from the ring core, no I/O. Knows nothing of processes or settings.
 """
