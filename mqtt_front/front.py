@@ -1,7 +1,7 @@
 """The shell of the front: its listeners and clients, its clock, and the turn of the event loop.
 
-Whatever arrives in one turn is worked off by plain calls. What is to be sent gathers in the outboxes and goes out at the
-end of the turn, after the journal has committed; what waits for a few clients, with nothing to commit, goes at once.
+Whatever arrives in one turn is worked off by plain calls. What is to be sent gathers in the outboxes and goes out at
+the end of the turn, after the journal has committed; what waits for a few clients, with nothing to commit, at once.
 """
 
 from __future__ import annotations
