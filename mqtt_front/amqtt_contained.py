@@ -160,7 +160,7 @@ class Contained(Broker):  # type: ignore[misc]
 
     async def _publish(self, message: Message) -> None:
         """What comes from here: to the clients here, and to the layer above, but for what is of this server alone."""
-        if message.retain:
+        if message.retain and not self.ports.keeps_retained:
             await self.retain_message(None, message.topic, message.payload, message.qos)
         receivers = self._receivers(message)
         if receivers:

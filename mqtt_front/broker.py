@@ -248,14 +248,17 @@ class Broker:
 
     def publish(self, message: Message, done: Done | None) -> None:
         """A client, or the server itself, publishes."""
-        if message.retain:
-            if self.retained.set(message):
-                self.journal.retained(message)
-            else:
-                self.counters.not_retained += 1
-                self.journal.unretained(message.topic)
+        if message.retain and not self.ports.keeps_retained:
+            self._retain(message)
         give = self.distribute_plain if self.ports.serves_groups else self.distribute
         self.ports.published(message, give(message), done)
+
+    def _retain(self, message: Message) -> None:
+        if self.retained.set(message):
+            self.journal.retained(message)
+        else:
+            self.counters.not_retained += 1
+            self.journal.unretained(message.topic)
 
     def distribute(self, message: Message) -> int:
         """Give a message to the clients here that want it; how many that are."""

@@ -22,6 +22,10 @@ class Ports(Protocol):
         """Whether it says which shared subscriptions get a message here: then the front gives what its clients publish
         to none by itself."""
 
+    @property
+    def keeps_retained(self) -> bool:
+        """Whether it keeps what clients here retain, and puts into the front what of that is of use here."""
+
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
 
@@ -39,6 +43,7 @@ class Alone:
     """The ports of a front that is all there is."""
 
     serves_groups = False
+    keeps_retained = False
 
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         if done is not None:

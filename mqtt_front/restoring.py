@@ -17,7 +17,7 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
     """Fill an empty broker, and let it write to the store from now on. Raises StoreError for what cannot be read."""
     broker.journal = store
     retained = 0
-    for message in store.retained_messages():
+    for message in () if broker.ports.keeps_retained else store.retained_messages():
         if message.expired(broker.now) or not broker.retained.set(message):
             store.unretained(message.topic)
         else:

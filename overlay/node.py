@@ -64,6 +64,8 @@ class Node:
         self._stopped = False
         self._began_at = self._loop.time()
         self._activated = asyncio.Event()
+        self.more_status: Callable[[], dict[str, Any]] = dict
+        """What the layers above have to add to `status`."""
 
     # -- life
 
@@ -162,7 +164,8 @@ class Node:
     def status(self) -> dict[str, Any]:
         """A JSON-able snapshot: what `ringmq status --json` prints."""
         uptime_s = self._loop.time() - self._began_at
-        return describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
+        own = describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
+        return own | self.more_status()
 
     # -- what the links tell
 

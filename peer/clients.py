@@ -19,6 +19,7 @@ from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.errors import FrontError
 from mqtt_front.front import Front
 from mqtt_front.listening import Listen
+from mqtt_front.ports import Ports
 from mqtt_front.store import Store
 from overlay.config import Address
 from peer.certificates import Certificates
@@ -37,11 +38,12 @@ class ClientsError(PeerError):
 
 
 class Clients:
-    """Create inside a running event loop, `prepare`, `listen`, and `stop` at the end, in any case."""
+    """Create inside a running event loop, `prepare`, `restore`, `listen`, and `stop` at the end, in any case."""
 
-    def __init__(self, config: PeerConfig, on_fault: Callable[[], None] | None = None) -> None:
+    def __init__(self, config: PeerConfig, ports: Ports, on_fault: Callable[[], None] | None = None) -> None:
         """`on_fault` is called when clients cannot be served any more; `fault` then says why."""
         self._config = config
+        self._ports = ports
         self._on_fault = on_fault
         self._access = Access(
             password_file=str(config.passwords), acl_file=str(config.acl), memory_key=secrets.token_bytes(32)
@@ -49,11 +51,8 @@ class Clients:
         self._certificates: Certificates | None = None
         self._front: Front | AmqttFront | None = None
 
-    def prepare(self) -> None:
-        """Read the files and take up what the data folder keeps; serve nobody yet. Raises PeerError, one clear line.
-
-        Of 100,000 sessions this takes seconds, in which the event loop stands still.
-        """
+    def prepare(self) -> Front | AmqttFront:
+        """Read the files; serve nobody yet. Raises PeerError, one clear line."""
         config = self._config
         try:
             self._access.reload(*self._texts())
@@ -62,13 +61,25 @@ class Clients:
             if config.front == "amqtt":
                 self._front = self._amqtt_front()
             else:
-                self._front = front = Front(config.limits, self._access)
-                self._restore(front)
+                self._front = front = Front(config.limits, self._access, self._ports)
+                front.on_fault = self._on_fault
         except FrontError as error:
             raise ClientsError(str(error)) from error
+        return self._front
+
+    def restore(self) -> None:
+        """Take up what the data folder keeps. Raises PeerError, one clear line.
+
+        Of 100,000 sessions this takes seconds, in which the event loop stands still.
+        """
+        if self._config.data is not None and isinstance(self._front, Front):
+            try:
+                self._front.restore(Store(self._config.data / STORE, time.time() - self._front.clock()))
+            except FrontError as error:
+                raise ClientsError(str(error)) from error
 
     async def listen(self) -> dict[str, Address]:
-        """After `prepare`: serve clients from now on; returns where, by the listeners' names. Raises PeerError."""
+        """Serve clients from now on; returns where, by the listeners' names. Raises PeerError."""
         front = self._front
         assert front is not None, "`prepare` comes first"
         listens = {name: self._listen(name, address) for name, address in self._config.listeners.items()}
@@ -77,11 +88,6 @@ class Clients:
         except FrontError as error:
             raise ClientsError(str(error)) from error
 
-    def _restore(self, front: Front) -> None:
-        front.on_fault = self._on_fault
-        if self._config.data is not None:
-            front.restore(Store(self._config.data / STORE, time.time() - front.clock()))
-
     def _amqtt_front(self) -> AmqttFront:
         if self._config.data is not None:
             log.warning("with the front amqtt nothing of the clients is kept in the data folder")
@@ -89,6 +95,7 @@ class Clients:
         return AmqttFront(
             self._config.limits,
             self._access,
+            self._ports,
             settings=_text(settings),
             settings_file=str(settings or "amqtt settings"),
         )

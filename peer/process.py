@@ -22,12 +22,13 @@ from overlay.config import Address, OverlayConfig, show
 from overlay.node import Node
 from overlay.timing import PRESETS
 from peer.addresses import parse_address
-from peer.application import CountingApplication
 from peer.clients import Clients, ClientsError
 from peer.config import FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
 from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
+from peer.pubsub.config import PRESETS as ROLES
+from peer.pubsub.shell import RingPorts
 
 try:
     from uvloop import new_event_loop
@@ -53,7 +54,7 @@ class PeerProcess:
     def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
         self.config = config
         self.folder = folder
-        self._application = CountingApplication(self._activity_changed)
+        self._ports: RingPorts | None = None
         self._node: Node | None = None
         self._clients: Clients | None = None
         self._stop = asyncio.Event()
@@ -77,21 +78,28 @@ class PeerProcess:
         finally:
             if self._clients is not None:
                 await self._clients.stop()
+            if self._ports is not None:
+                self._ports.stop()
             if self._node is not None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._node.stop(), STOP_S)
         if self._clients is not None and self._clients.fault is not None:
             raise ClientsError(self._clients.fault)
-        log.info("stopped", delivered=self._application.delivered, undelivered=self._application.undelivered)
+        log.info("stopped")
 
     async def _start(self) -> None:
         """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
+        self._ports = ports = RingPorts(ROLES[self.config.timing], self._activity_changed)
+        self._node = node = Node(self._overlay_config(), ports)
         clients = None
         if self.config.listeners:
-            self._clients = clients = Clients(self.config, self._stop.set)
-            clients.prepare()
-        self._node = node = Node(self._overlay_config(), self._application)
+            self._clients = clients = Clients(self.config, ports, self._stop.set)
+            ports.attach(node, clients.prepare())
+            clients.restore()
+        else:
+            ports.attach(node)
         await node.start()
+        ports.begin()
         log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
         if clients is not None:
             for name, address in (await clients.listen()).items():

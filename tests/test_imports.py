@@ -47,16 +47,12 @@ SHELLS = {
     "mqtt_front.store",
     "mqtt_front.verifying",
     "mqtt_front.websocket",
+    "peer.pubsub.clients",
     "peer.pubsub.shell",
 }
 """The modules of the rooms with a core that do I/O, or know the clock or chance. All others there only think."""
 
 ROOMS_WITH_A_CORE = ("overlay.", "dispatching.", "mqtt_front.", "peer.pubsub.", "peer.scribe.")
-
-CORES_ELSEWHERE = {
-    "peer.application",
-}
-"""Modules of other rooms that only think. A new one is to be added here."""
 
 CORE_MUST_NOT_KNOW = {
     "asyncio",
@@ -161,7 +157,7 @@ def _read_modules() -> dict[str, str]:
 
 
 MODULES = _read_modules()
-CORES = {name for name in MODULES if name.startswith(ROOMS_WITH_A_CORE)} - SHELLS | CORES_ELSEWHERE
+CORES = {name for name in MODULES if name.startswith(ROOMS_WITH_A_CORE)} - SHELLS
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -94,6 +94,15 @@ class PubSub:
     def now(self, now: float) -> None:
         self._state.now = now
 
+    @property
+    def clients(self) -> Clients:
+        return self._state.clients
+
+    @clients.setter
+    def clients(self, clients: Clients) -> None:
+        """Before anything happens."""
+        self._state.clients = clients
+
     # Calls of the clients
 
     def publish(

@@ -9,117 +9,52 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Final
 
 import structlog
 
+from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.front import Front
 from mqtt_front.message import Message
-from mqtt_front.plain import give_plain
 from mqtt_front.ports import Done
 from mqtt_front.reasons import Reason
-from mqtt_front.retained import Retained
 from mqtt_front.topics import is_of_the_server
-from overlay.errors import OverlayError, ProtocolError
+from overlay.errors import OverlayError
 from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.node import Node
+from peer.pubsub.clients import LocalClients, NoClients, clients_of
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.core import PubSub
-from peer.pubsub.mqtt import PLAIN_HEAD, decode_body, encode_body
+from peer.pubsub.mqtt import PLAIN_HEAD, encode_body
 from peer.pubsub.places import inner_of
-from peer.pubsub.wire import Publication
 
 MIN_TIMER_S: Final = 0.001
 
 log = structlog.get_logger("pubsub")
 
 
-class RingRetained(Retained):
-    """What is retained, as far as the clients here want it. What they publish is kept by the coordinators instead."""
-
-    __slots__ = ()
-
-    def set(self, message: Message) -> bool:
-        """The front's own messages about itself are no business of the ring's."""
-        return super().set(message) if is_of_the_server(message.topic) else True
-
-    def keep(self, message: Message) -> bool:
-        return super().set(message)
-
-
-class FrontClients:
-    """The clients of this peer, as the roles see them."""
-
-    def __init__(self, front: Front) -> None:
-        self.front = front
-        self.retained_store = RingRetained(front.config.max_retained, front.config.max_retained_bytes)
-        for message in front.broker.retained:
-            self.retained_store.set(message)
-        front.broker.retained = self.retained_store
-        self.unreadable = 0
-        self._last: tuple[bytes, Message] | None = None
-        """So that what is kept and what is given out live are one and the same object."""
-
-    def deliver(self, publication: Publication) -> None:
-        one = publication
-        if one.body.startswith(PLAIN_HEAD) and not (one.qos or one.retain or one.shared) and one.plain:
-            give_plain(self.front.broker, one.topic, one.body[len(PLAIN_HEAD) :])
-            return
-        message = self._message(publication.topic, publication.body, publication.qos, publication.retain)
-        if message is None:
-            return
-        if publication.plain:
-            self.front.broker.distribute_plain(message)
-        if publication.shared:
-            self.front.broker.distribute_shared(message, publication.shared)
-
-    def retained(self, topic: str, body: bytes) -> None:
-        if not body:
-            self.retained_store.keep(Message(topic, b""))
-            return
-        message = self._message(topic, body, None, True)
-        if message is not None and not self.retained_store.keep(message):
-            self.front.broker.counters.not_retained += 1
-
-    def publishing(self, body: bytes, message: Message) -> None:
-        """A client here published this, and its body is that."""
-        self._last = (body, message)
-
-    def _message(self, topic: str, body: bytes, qos: int | None, retain: bool) -> Message | None:
-        if self._last is not None and self._last[0] is body:
-            return self._last[1]
-        try:
-            message = decode_body(topic, body, qos, retain, self.front.broker.now)
-        except ProtocolError:
-            self.unreadable += 1
-            return None
-        if retain:
-            self._last = (body, message)
-        return message
-
-
-class NoClients:
-    """Of a peer without listeners."""
-
-    def deliver(self, publication: Publication) -> None: ...
-    def retained(self, topic: str, body: bytes) -> None: ...
-
-
 class RingPorts:
-    """Create inside a running event loop; hand it to a Node and to a Front, and `attach` both; at the end `stop`."""
+    """Create inside a running event loop and hand it to a Node and a Front; `attach` both; `begin` once the node has
+    started; at the end `stop`.
+    """
 
     serves_groups = True
+    keeps_retained = True
 
     def __init__(self, config: PubSubConfig, on_activity: Callable[[bool], None] = lambda active: None) -> None:
-        self._config = config
         self._on_activity = on_activity
         self._loop = asyncio.get_running_loop()
         self._node: Node | None = None
-        self._front: Front | None = None
-        self._clients: FrontClients | None = None
-        self._core = PubSub(self, NoClients(), config)
+        self._clients: LocalClients = NoClients()
+        self._early: list[Callable[[], None]] | None = []
+        """What the clients want before there is a ring. None: there is one."""
+        self.core = PubSub(self, self._clients, config)
+        self.core.acknowledges_later = True
+        self.core.publisher.clock_us = lambda: time.time_ns() // 1000
+        self.core.now = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._armed = inf
         self._acknowledging = False
@@ -127,18 +62,16 @@ class RingPorts:
         self.unsendable = 0
         """Payloads that no frame can hold."""
 
-    @property
-    def core(self) -> PubSub:
-        return self._core
+    def attach(self, node: Node, front: Front | AmqttFront | None = None) -> None:
+        """Before the node starts, and before the front restores anything or listens."""
+        self._node = node
+        self._clients = self.core.clients = clients_of(front)
 
-    def attach(self, node: Node, front: Front | None = None) -> None:
-        """Before the node starts, and before the front listens."""
-        self._node, self._front = node, front
-        self._clients = None if front is None else FrontClients(front)
-        self._core = PubSub(self, self._clients or NoClients(), self._config)
-        self._core.acknowledges_later = True
-        self._core.publisher.clock_us = lambda: time.time_ns() // 1000
-        self._core.now = self._loop.time()
+    def begin(self) -> None:
+        """The node has started: do what the clients wanted meanwhile, such as those that were restored."""
+        early, self._early = self._early or [], None
+        for call in early:
+            call()
 
     def stop(self) -> None:
         """The last call: nothing is done any more."""
@@ -153,31 +86,43 @@ class RingPorts:
             if done is not None:
                 done(Reason.SUCCESS)
             return
+        if self._early is not None:
+            self._early.append(partial(self.published, message, receivers_here, done))
+            return
         self._enter()
-        body = encode_body(message, self._core.now)
-        if message.retain and self._clients is not None:
+        body = encode_body(message, self.core.now)
+        if message.retain:
             self._clients.publishing(body, message)
         clears = message.retain and not message.payload
         matched = receivers_here > 0
-        self._core.publish(message.topic, body, message.qos, matched, message.retain, clears, done)
+        self.core.publish(message.topic, body, message.qos, matched, message.retain, clears, done)
         self._leave()
 
     def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
+        if self._early is not None:
+            self._early.append(partial(self.plain_published, topic, payload, receivers_here))
+            return
         self._enter()
-        self._core.publish(topic, PLAIN_HEAD + payload, 0, receivers_here > 0)
+        self.core.publish(topic, PLAIN_HEAD + payload, 0, receivers_here > 0)
         self._leave()
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         if is_of_the_server(inner_of(topic_filter)):
             done()
             return
+        if self._early is not None:
+            self._early.append(partial(self.filter_added, topic_filter, done))
+            return
         self._enter()
-        self._core.subscribe(topic_filter, done)
+        self.core.subscribe(topic_filter, done)
         self._leave()
 
     def filter_removed(self, topic_filter: str) -> None:
+        if self._early is not None:
+            self._early.append(partial(self.filter_removed, topic_filter))
+            return
         self._enter()
-        self._core.unsubscribe(topic_filter)
+        self.core.unsubscribe(topic_filter)
         self._leave()
 
     # The application of the overlay
@@ -190,7 +135,7 @@ class RingPorts:
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         self._enter()
-        self._core.receive(sender, payload)
+        self.core.receive(sender, payload)
         self._leave()
 
     def undeliverable(self, key: Id, payload: bytes) -> None:
@@ -198,12 +143,12 @@ class RingPorts:
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._enter()
-        self._core.owners_changed(key, owners)
+        self.core.owners_changed(key, owners)
         self._leave()
 
     def activity_changed(self, active: bool) -> None:
         self._enter()
-        self._core.activity_changed(active)
+        self.core.activity_changed(active)
         self._leave()
         self._on_activity(active)
 
@@ -242,18 +187,16 @@ class RingPorts:
 
     def _enter(self) -> None:
         now = self._loop.time()
-        self._core.now = now
-        if self._front is not None:
-            self._front.broker.now = now
+        self.core.now = now
+        self._clients.enter(now)
 
     def _leave(self) -> None:
         """Let the front send what has gathered; acknowledge to others after that, as it commits to the disk first."""
-        if self._front is not None:
-            self._front.turn()
-        if self._core.owes and not self._acknowledging:
+        self._clients.leave()
+        if self.core.owes and not self._acknowledging:
             self._acknowledging = True
             self._loop.call_soon(self._acknowledge)
-        deadline = self._core.deadline()
+        deadline = self.core.deadline()
         if deadline < self._armed and not self._stopped:
             if self._timer is not None:
                 self._timer.cancel()
@@ -262,10 +205,10 @@ class RingPorts:
 
     def _acknowledge(self) -> None:
         self._acknowledging = False
-        if self._stopped or (self._front is not None and self._front.fault is not None):
+        if self._stopped or self._clients.failed:
             return
         self._enter()
-        self._core.acknowledge()
+        self.core.acknowledge()
         self._leave()
 
     def _tick(self) -> None:
@@ -274,9 +217,9 @@ class RingPorts:
             return
         self._enter()
         try:
-            if self._core.deadline() <= self._core.now + MIN_TIMER_S:
-                self._core.now = max(self._core.now, self._core.deadline())
-                self._core.tick()
+            if self.core.deadline() <= self.core.now + MIN_TIMER_S:
+                self.core.now = max(self.core.now, self.core.deadline())
+                self.core.tick()
         except Exception:
             log.exception("the roles failed at their deadline")
             raise

@@ -46,6 +46,7 @@ class SlowPorts:
     """A layer above that answers when the test says so."""
 
     serves_groups = False
+    keeps_retained = False
 
     def __init__(self) -> None:
         self.messages: list[tuple[Message, int]] = []

@@ -18,7 +18,7 @@ from overlay.ids import Id
 from overlay.node import Node
 from overlay.timing import LOCAL
 from peer.pubsub.config import LOCAL as ROLES
-from peer.pubsub.shell import RingPorts, RingRetained
+from peer.pubsub.shell import RingPorts
 
 PATIENCE_S = 20.0
 
@@ -127,6 +127,7 @@ class PeerHere:
 
     async def start(self) -> None:
         await self.node.start()
+        self.ports.begin()
         _, self.mqtt_port = await self.front.listen(Listen(host="127.0.0.1", port=0))
         await self.node.wait_active(PATIENCE_S)
 
@@ -246,12 +247,3 @@ async def test_what_is_kept_is_what_was_given_out(
     assert all(any(message is messages[0] for message in given) for messages in kept)
     for client in clients:
         await client.close()
-
-
-def test_the_front_keeps_only_what_it_is_told_to() -> None:
-    store = RingRetained(10, 1 << 20)
-    assert store.set(Message("a", b"1", retain=True))
-    assert not len(store)
-    assert store.keep(Message("a", b"1", retain=True))
-    assert store.set(Message("$SYS/x", b"1", retain=True))
-    assert len(store) == 2

@@ -1,0 +1,158 @@
+"""The clients of this peer, as the roles see them: a front of our own, one of amqtt's, or none.
+
+Turns what crosses the ring into messages of a front, and keeps there what is retained and of use here.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mqtt_front.amqtt_front import AmqttFront
+from mqtt_front.front import Front
+from mqtt_front.message import Message
+from mqtt_front.plain import give_plain
+from overlay.errors import ProtocolError
+from peer.pubsub.mqtt import PLAIN_HEAD, decode_body
+from peer.pubsub.state import Clients
+from peer.pubsub.wire import Publication
+
+
+class LocalClients(Clients, Protocol):
+    """What the shell of the roles needs beside."""
+
+    @property
+    def unreadable(self) -> int:
+        """Messages of other peers that could not be read."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether nothing that they are given is safe any more."""
+
+    def publishing(self, body: bytes, message: Message) -> None:
+        """One of them published this to be retained, and its body is that."""
+
+    def enter(self, now: float) -> None:
+        """It is so late; calls follow."""
+
+    def leave(self) -> None:
+        """Send what has gathered."""
+
+
+class NoClients:
+    """Of a peer without listeners."""
+
+    unreadable = 0
+    failed = False
+
+    def deliver(self, publication: Publication) -> None: ...
+    def retained(self, topic: str, body: bytes) -> None: ...
+    def publishing(self, body: bytes, message: Message) -> None: ...
+    def enter(self, now: float) -> None: ...
+    def leave(self) -> None: ...
+
+
+class Bodies:
+    """Bodies as messages. What is kept and what is given out live are one and the same object."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.unreadable = 0
+        self._last: tuple[bytes, Message] | None = None
+
+    def is_of(self, body: bytes, message: Message) -> None:
+        self._last = (body, message)
+
+    def read(self, topic: str, body: bytes, qos: int | None, retain: bool) -> Message | None:
+        """None: nobody can read it, which is counted. Without `qos` it has that of its publication."""
+        if self._last is not None and self._last[0] is body:
+            return self._last[1]
+        try:
+            message = decode_body(topic, body, qos, retain, self.now)
+        except ProtocolError:
+            self.unreadable += 1
+            return None
+        if retain:
+            self._last = (body, message)
+        return message
+
+
+class FrontClients:
+    """Those of our own front."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._broker = front.broker
+        self._bodies = Bodies()
+
+    @property
+    def unreadable(self) -> int:
+        return self._bodies.unreadable
+
+    @property
+    def failed(self) -> bool:
+        return self._front.fault is not None
+
+    def deliver(self, publication: Publication) -> None:
+        one = publication
+        if one.body.startswith(PLAIN_HEAD) and not (one.qos or one.retain or one.shared) and one.plain:
+            give_plain(self._broker, one.topic, one.body[len(PLAIN_HEAD) :])
+            return
+        message = self._bodies.read(one.topic, one.body, one.qos, one.retain)
+        if message is None:
+            return
+        if one.plain:
+            self._broker.distribute_plain(message)
+        if one.shared:
+            self._broker.distribute_shared(message, one.shared)
+
+    def retained(self, topic: str, body: bytes) -> None:
+        message = self._bodies.read(topic, body, None, True) if body else Message(topic, b"")
+        if message is not None and not self._broker.retained.set(message):
+            self._broker.counters.not_retained += 1
+
+    def publishing(self, body: bytes, message: Message) -> None:
+        self._bodies.is_of(body, message)
+
+    def enter(self, now: float) -> None:
+        self._broker.now = self._bodies.now = now
+
+    def leave(self) -> None:
+        self._front.turn()
+
+
+class AmqttClients:
+    """Those of amqtt's. It knows no shared subscriptions, and gives out by tasks of its own."""
+
+    failed = False
+
+    def __init__(self, front: AmqttFront) -> None:
+        self._broker = front.broker
+        self._bodies = Bodies()
+
+    @property
+    def unreadable(self) -> int:
+        return self._bodies.unreadable
+
+    def deliver(self, publication: Publication) -> None:
+        message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
+        if message is not None and publication.plain:
+            self._broker.distribute(message)
+
+    def retained(self, topic: str, body: bytes) -> None:
+        message = self._bodies.read(topic, body, None, True) if body else Message(topic, b"")
+        if message is not None and not self._broker.retain(message):
+            self._broker.counters.not_retained += 1
+
+    def publishing(self, body: bytes, message: Message) -> None:
+        self._bodies.is_of(body, message)
+
+    def enter(self, now: float) -> None:
+        self._bodies.now = now
+
+    def leave(self) -> None: ...
+
+
+def clients_of(front: Front | AmqttFront | None) -> LocalClients:
+    if front is None:
+        return NoClients()
+    return AmqttClients(front) if isinstance(front, AmqttFront) else FrontClients(front)

@@ -1,0 +1,92 @@
+"""What crosses the ring becomes messages of the front that serves the clients here, whichever that is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from mqtt_front.amqtt_front import AmqttFront
+from mqtt_front.front import Front
+from mqtt_front.listening import Listen
+from mqtt_front.message import Message
+from peer.pubsub.clients import AmqttClients, FrontClients, LocalClients, NoClients, clients_of
+from peer.pubsub.config import LOCAL
+from peer.pubsub.mqtt import encode_body
+from peer.pubsub.shell import RingPorts
+from peer.pubsub.wire import Publication
+
+BODY = encode_body(Message("a", b"1", 1), 0.0)
+
+
+@pytest.fixture(params=["own", "amqtt"])
+async def front(request: pytest.FixtureRequest) -> AsyncIterator[Front | AmqttFront]:
+    front: Front | AmqttFront
+    if request.param == "own":
+        front = Front(ports=RingPorts(LOCAL))
+    else:
+        pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
+        front = AmqttFront(ports=RingPorts(LOCAL))
+        await front.listen(Listen(host="127.0.0.1", port=0))  # what was never started cannot be stopped
+    yield front
+    await front.stop()
+
+
+def kept(clients: LocalClients) -> dict[str, bytes]:
+    if isinstance(clients, FrontClients):
+        retained = clients._broker.retained
+        return {one.topic: one.payload for one in retained if not one.topic.startswith("$")}
+    assert isinstance(clients, AmqttClients)
+    messages = clients._broker._retained_messages
+    return {topic: bytes(one.data) for topic, one in messages.items() if not topic.startswith("$")}
+
+
+async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: Front | AmqttFront) -> None:
+    clients = clients_of(front)
+    clients.retained("a", BODY)
+    assert kept(clients) == {"a": b"1"}
+    clients.retained("a", b"")
+    assert kept(clients) == {}
+
+
+async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front: Front | AmqttFront) -> None:
+    clients = clients_of(front)
+    message = Message("a", b"1", 0, retain=True)
+    if isinstance(front, Front):
+        front.broker.publish(message, None)
+    else:
+        await front.broker._publish(message)
+    assert kept(clients) == {}
+
+
+async def test_what_cannot_be_read_is_counted(front: Front | AmqttFront) -> None:
+    clients = clients_of(front)
+    for body in (b"x", b"\xff" * 20):
+        clients.deliver(Publication(1, 1, 1, "a", body))
+        clients.retained("a", body)
+    assert clients.unreadable == 4
+    assert not clients.failed
+    assert kept(clients) == {}
+
+
+async def test_a_message_is_read_once(front: Front | AmqttFront) -> None:
+    clients = clients_of(front)
+    if isinstance(clients, FrontClients):
+        message = Message("a", b"1", 1, retain=True)
+        clients.publishing(BODY, message)
+        clients.retained("a", BODY)
+        assert clients._broker.retained.get("a", 0.0) is message
+    clients.enter(asyncio.get_running_loop().time())
+    clients.leave()
+
+
+def test_a_peer_without_clients_takes_everything() -> None:
+    clients = clients_of(None)
+    assert isinstance(clients, NoClients)
+    clients.enter(1.0)
+    clients.deliver(Publication(1, 1, 1, "a", b"x"))
+    clients.retained("a", b"x")
+    clients.publishing(BODY, Message("a", b"1"))
+    clients.leave()
+    assert (clients.unreadable, clients.failed) == (0, False)
