@@ -1,6 +1,7 @@
 """`ringmq bench …`: RingMQ against other MQTT servers, each on one core, taking turns in one run.
 
-Ends with exit status 0 whether goals are reached or not, since that depends on the machine: what is missed is said.
+Ends with exit status 0 whether goals are reached or not, since that depends on the machine: what is missed is said. The
+commands that look for losses are in `experiments.benchmarks.commands`, and end otherwise.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final
 
 import click
 
-from experiments.benchmarks import crowd, goals, passage, sides
+from experiments.benchmarks import commands, crowd, goals, passage, sides
 from experiments.benchmarks.clients import BenchError
 from experiments.benchmarks.comparison import Method, Result, compare
 from experiments.benchmarks.load import Load
@@ -28,7 +29,11 @@ RING_REFERENCE: Final = "bridged"
 
 @click.group()
 def bench() -> None:
-    """Compare RingMQ with other MQTT servers on this machine."""
+    """Compare RingMQ with other MQTT servers on this machine, and look for what a ring loses."""
+
+
+for check in commands.COMMANDS:
+    bench.add_command(check)
 
 
 def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

@@ -1,7 +1,7 @@
 """`ringmq ring`: a ring of many peers as processes on this machine, as real as on many machines but for the wires.
 
 Owns the child processes from their start to their end. Knows a peer only by its command line, its output and the
-status it answers with; imports of it no more than the names of addresses.
+status it answers with; imports of it no more than what its settings may be.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ from overlay.leafset import HALF, LeafSet
 from overlay.messages import Peer
 from overlay.questions import ask_status
 from overlay.timing import PRESETS
-from peer.config import load
+from peer.config import DISPATCHES, FANOUT, load
+from peer.errors import ConfigError
 from peer.limits import allow_files
+from peer.pubsub.config import MAX_SHADOWS
+from peer.toml_file import read_toml
 
 HOST: Final = "127.0.0.1"
 MAX_PEERS: Final = 500
@@ -42,6 +45,19 @@ READY_S_PER_PEER: Final = 1.0
 ASK_S: Final = 3.0
 ASK_AT_ONCE: Final = 16
 """Status questions under way at the same time: enough to keep two cores busy, few enough not to starve the ring."""
+TIMING: Final = "local"
+"""Unless something else is said."""
+OF_ONE_PEER: Final = {
+    "overlay": "say --overlay-port",
+    "advertise": "they meet on this machine",
+    "join": "they meet on this machine",
+    "data": "say --data",
+    "mqtt": "say --mqtt-port",
+    "mqtt_tls": "a ring on one machine has none",
+    "mqtt_ws": "a ring on one machine has none",
+    "mqtt_wss": "a ring on one machine has none",
+}
+"""Settings that cannot stand in the file of all, and what to do about it."""
 PAUSE_S: Final = 0.1
 """Between two rounds of questions to those peers that were not settled yet."""
 
@@ -49,8 +65,11 @@ PAUSE_S: Final = 0.1
 class LocalRing:
     """Starts the peers, tells when they are one ring, and stops them."""
 
-    def __init__(self, ports: Sequence[int], options: Sequence[str], data: Path | None) -> None:
-        self.addresses: list[Address] = [(HOST, port) for port in ports]
+    def __init__(
+        self, overlay_ports: Sequence[int], mqtt_ports: Sequence[int], options: Sequence[str], data: Path | None
+    ) -> None:
+        self.addresses: list[Address] = [(HOST, port) for port in overlay_ports]
+        self.mqtt_ports = mqtt_ports
         self.children: list[Child] = []
         self._options = options
         self._data = data
@@ -66,7 +85,7 @@ class LocalRing:
         await _all(self._until_active(child, on_active) for child in self.children[1:])
 
     async def settle(self, on_settled: Callable[[], None]) -> None:
-        """Return when each peer is active and has the leaf set that the ids of all imply."""
+        """Return when each peer serves clients, is active and has the leaf set that the ids of all imply."""
         limit = asyncio.Semaphore(ASK_AT_ONCE)
 
         async def ask(child: Child) -> dict[str, Any]:
@@ -83,7 +102,11 @@ class LocalRing:
             ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
             if len(ids) == len(self.children):
                 points = set(ids.values())
-                settled = {child for child, answer in answers.items() if answer and is_settled(answer, points)}
+                settled = {
+                    child
+                    for child, answer in answers.items()
+                    if answer and answer["listeners"] and is_settled(answer, points)
+                }
                 for _ in settled:
                     on_settled()
                 unsettled = [child for child in unsettled if child not in settled]
@@ -127,8 +150,9 @@ class LocalRing:
     async def _spawn(self, address: Address) -> None:
         number = len(self.children)
         join = ["--join", show(self.addresses[0])] if number else []
+        mqtt = ["--mqtt", show((HOST, self.mqtt_ports[number]))]
         data = ["--data", str(self._data / f"peer-{number + 1:03}")] if self._data else []
-        self.children.append(await Child.start(address, [*self._options, *join, *data], self._pipe))
+        self.children.append(await Child.start(address, [*self._options, *join, *mqtt, *data], self._pipe))
 
     async def _until_active(self, child: Child, on_active: Callable[[], None]) -> None:
         waits = [asyncio.create_task(child.active.wait()), asyncio.create_task(child.ended.wait())]
@@ -201,32 +225,61 @@ async def _start(local_ring: LocalRing) -> None:
                 await local_ring.settle(lambda: bar.update(1))
     except TimeoutError:
         raise click.ClickException(f"{count} peers were not one ring after {limit_s:g} s") from None
-    first, last = local_ring.addresses[0], local_ring.addresses[-1]
-    click.echo(f"ready: {count} peers, overlay {HOST}:{first[1]}-{last[1]}")
+    mqtt, (_, first), (_, last) = local_ring.mqtt_ports, local_ring.addresses[0], local_ring.addresses[-1]
+    click.echo(f"ready: {count} peers, mqtt {HOST}:{mqtt[0]}-{mqtt[-1]}\noverlay: {HOST}:{first}-{last}")
+
+
+def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:
+    """What all peers are told on their command line, beside the file. Raises ConfigError, one clear line."""
+    found = read_toml(file) if file is not None else {}
+    own = next((name for name in found if name in OF_ONE_PEER), None)
+    if own is not None:
+        raise ConfigError(f"{file}: {own}: is for one peer, where all have the same file: {OF_ONE_PEER[own]}")
+    settings = {name: value for name, value in line.items() if value is not None}
+    if "timing" not in found:
+        settings.setdefault("timing", TIMING)
+    load(file, settings | {"mqtt": show((HOST, 0))})
+    return settings
 
 
 @click.command()
 @click.option("--peers", type=click.IntRange(1, MAX_PEERS), default=12, show_default=True, help="How many.")
 @click.option(
+    "--mqtt-port",
+    type=click.IntRange(0, 65535),
+    default=1883,
+    show_default=True,
+    help="Where MQTT clients of the first peer connect; those of the others at those after it. 0: free ones.",
+)
+@click.option(
     "--overlay-port",
     type=click.IntRange(0, 65535),
     default=4883,
     show_default=True,
-    help="That of the first peer; the others take those after it. 0: free ones.",
+    help="Where peers connect to the first; to the others at those after it. 0: free ones.",
 )
-@click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers gets one delay.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Chooses the delays.")
 @click.option(
-    "--timing", type=click.Choice(list(PRESETS)), default="local", show_default=True, help="Periods, timeouts."
+    "--dispatch", metavar="|".join(DISPATCHES), help="How messages reach their subscribers.  [default: direct]"
 )
+@click.option("--fanout", type=int, metavar="N", help=f"The most sends of one peer in a tree.  [default: {FANOUT}]")
+@click.option("--shadows", type=int, metavar=f"0-{MAX_SHADOWS}", help="Copies of each list.  [default: 2]")
+@click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers gets one delay.")
+@click.option("--seed", "delay_seed", type=click.IntRange(0), metavar="N", help="Chooses the delays.  [default: 0]")
+@click.option("--timing", metavar="|".join(PRESETS), help=f"Periods and timeouts.  [default: {TIMING}]")
 @click.option(
     "--data", type=click.Path(path_type=Path), metavar="DIR", help="Keep the peers' data there, a folder each."
 )
-def ring(peers: int, overlay_port: int, delay: str | None, seed: int, timing: str, data: Path | None) -> None:
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings and limits of all peers."
+)
+def ring(peers: int, mqtt_port: int, overlay_port: int, data: Path | None, config: Path | None, **line: object) -> None:
     """Run a ring of peers on this machine until Ctrl-C."""
-    settings: dict[str, object] = {"timing": timing, "delay_seed": seed} | ({"delay": delay} if delay else {})
-    load(None, settings)
+    settings = settings_of(config, line)
     options = [text for name, value in settings.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    if config is not None:
+        options += ["--config", str(config)]
     allow_files(FILES_PER_PEER * peers + 100)
-    ports = choose_ports(overlay_port, peers)
-    asyncio.run(_run(LocalRing(ports, [*options, "--log-level", "warning"], data)))
+    wanted = range(mqtt_port, mqtt_port + peers) if mqtt_port else range(0)
+    overlay_ports = choose_ports(overlay_port, peers, apart_from=wanted)
+    mqtt_ports = choose_ports(mqtt_port, peers, "--mqtt-port", apart_from=overlay_ports)
+    asyncio.run(_run(LocalRing(overlay_ports, mqtt_ports, [*options, "--log-level", "warning"], data)))

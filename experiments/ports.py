@@ -31,24 +31,36 @@ def is_free(port: int) -> bool:
     return True
 
 
-def choose_ports(first: int, count: int) -> range:
-    """The ports from `first` on, or for 0 free ones in a row. Raises ClickException if one is taken."""
+def choose_ports(first: int, count: int, option: str = "--overlay-port", apart_from: range = range(0)) -> range:
+    """The ports from `first` on, or for 0 free ones in a row, none of them among `apart_from`.
+
+    Raises ClickException, which names the option, if one is taken.
+    """
     if first:
         ports = range(first, first + count)
         if ports[-1] > 65535:
-            raise click.UsageError(f"--overlay-port: {count} ports from {first} on go past 65535")
+            raise click.UsageError(f"{option}: {count} ports from {first} on go past 65535")
+        if _overlap(ports, apart_from):
+            others = f"{apart_from[0]}-{apart_from[-1]}"
+            raise click.UsageError(f"{option}: {first}-{ports[-1]} and {others} overlap: each peer needs its own ports")
         taken = [port for port in ports if not is_free(port)]
         if taken:
             more = f" and {len(taken) - 1} more" if taken[1:] else ""
-            raise click.ClickException(f"port {taken[0]}{more} of {ports[0]}-{ports[-1]} in use: try --overlay-port 0")
+            raise click.ClickException(f"port {taken[0]}{more} of {ports[0]}-{ports[-1]} in use: try {option} 0")
         return ports
     # Below those that the system gives to outgoing connections: the first peers' links would take the last ones' ports.
     end = _first_ephemeral_port() - count
     for _ in range(TRIES):
         start = random.randrange(FIRST_FREE_PORT, end)
-        if all(map(is_free, range(start, start + count))):
-            return range(start, start + count)
+        ports = range(start, start + count)
+        if not _overlap(ports, apart_from) and all(map(is_free, ports)):
+            return ports
     raise click.ClickException(f"found no {count} free ports in a row")
+
+
+def _overlap(one: range, other: range) -> bool:
+    """Of two ranges that have no gaps."""
+    return bool(other) and one[0] <= other[-1] and other[0] <= one[-1]
 
 
 def _first_ephemeral_port() -> int:

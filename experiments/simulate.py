@@ -27,9 +27,12 @@ from experiments.scenarios.join import StormFigures, join_at_once, join_storm
 from experiments.scenarios.pubsub import TROUBLES, pubsub
 from experiments.scenarios.pubsub_figures import Total
 from experiments.scenarios.split import split_and_heal
+from experiments.scenarios.spread import Setting, spread
+from experiments.scenarios.spread_figures import table
 from experiments.simulator.checks import InvariantBrokenError
 from overlay.leafset import HALF
 from overlay.timing import PRESETS
+from peer.scribe.config import SCRIBE
 
 STEPS: Final = 1000
 """Resolution of the progress bar."""
@@ -53,7 +56,7 @@ class Report:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self._figures: Figures = {}
+        self._figures: dict[str, object] = {}
         self._broken: list[str] = []
 
     def add(self, name: str, figures: Figures) -> None:
@@ -62,6 +65,12 @@ class Report:
             click.echo(f"{name}")
             for key, value in figures.items():
                 click.echo(f"  {key:<22} {_told(value)}")
+
+    def add_table(self, name: str, rows: list[Figures], lines: list[str]) -> None:
+        """The same twice: for programs and for people."""
+        self._figures[name] = rows
+        if not self._as_json:
+            click.echo("\n".join((name, *lines)))
 
     def must(self, holds: bool, otherwise: str) -> None:
         if not holds:
@@ -309,7 +318,7 @@ def _must_be_perfect(report: Report, figures: ChurnFigures) -> None:
 @_timing_option
 @click.option("--seeds", default=1, type=click.IntRange(1), show_default=True, help="So many runs, from --seed on.")
 @click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each.")
-@click.option("--dispatch", type=click.Choice(list(ALGORITHMS)), default="direct", show_default=True)
+@click.option("--dispatch", type=click.Choice([*ALGORITHMS, SCRIBE]), default="direct", show_default=True)
 @click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
 @click.option("--trouble", type=click.Choice([one.name for one in TROUBLES]), help="By default the seed chooses.")
 def pubsub_command(
@@ -334,4 +343,56 @@ def pubsub_command(
                 report.must(False, f"seed {seed + number}: {broken}")
             progress((number + 1) / seeds)
     report.add(f"{seeds} runs of {nodes} peers", asdict(total))
+    report.end()
+
+
+@simulate.command("spread")
+@_options(10_000)
+@click.option("--subscribers", type=click.IntRange(2), help="Peers that subscribe.  [default: all]")
+@click.option(
+    "--topics", type=click.IntRange(1, 10_000), default=20, show_default=True, help="A message is sent to each."
+)
+@click.option("--delay-ms", type=Number(1, 100), default=50.0, show_default=True, help="Of every link, one way.")
+@click.option("--gap-us", type=Number(0, 10_000), default=30.0, show_default=True, help="That a send takes its sender.")
+@click.option("--uplink-mbps", type=Number(0.1), help="Then a send takes as long as its bytes do.  [default: no limit]")
+@click.option("--body", "body_bytes", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes.")
+def spread_command(
+    nodes: int,
+    seed: int,
+    as_json: bool,
+    subscribers: int | None,
+    topics: int,
+    delay_ms: float,
+    gap_us: float,
+    uplink_mbps: float | None,
+    body_bytes: int,
+) -> None:
+    """A message to thousands of peers by each way of dispatching: who sends how often, and how long it takes.
+
+    The least time is that of the postal model: everybody who has the message goes on sending it. It takes no account
+    of what a tree's messages carry beside their body.
+    """
+    if (subscribers or nodes) > nodes:
+        raise click.BadParameter(f"{subscribers} are more than the {nodes} peers", param_hint="--subscribers")
+    report = Report(as_json)
+    setting = Setting(
+        nodes=nodes,
+        subscribers=subscribers or nodes,
+        topics=topics,
+        seed=seed,
+        delay_s=delay_ms / 1e3,
+        gap_s=gap_us / 1e6,
+        uplink_bits_per_s=None if uplink_mbps is None else uplink_mbps * 1e6,
+        body_bytes=body_bytes,
+    )
+    try:
+        with _progress("spread", as_json) as progress:
+            rows = spread(setting, progress=progress)
+    except InvariantBrokenError as broken:
+        report.must(False, str(broken))
+    else:
+        report.add("setting", asdict(setting))
+        report.add_table("spread", [asdict(row) for row in rows], table(rows))
+        for row in rows:
+            report.must(row.dispatch == SCRIBE or row.depth == row.least_depth, f"{row.dispatch}: {row.depth} hops")
     report.end()

@@ -101,6 +101,11 @@ class AmqttFront:
                 log.error("amqtt did not stop as it should", error=repr(error))
         self._verifying.stop()
 
+    @property
+    def connected(self) -> int:
+        """How many clients are connected, or about to be."""
+        return len(self._lines)
+
     def turn(self) -> None:
         """amqtt sends by tasks of its own: nothing waits for the end of a turn."""
 

@@ -139,7 +139,7 @@ class Broker:
 
     def gone(self, session: Session, will: bool) -> None:
         """The client of a session is not connected any more; `will` says whether its will is to be published."""
-        session.line = None
+        session.line = session.live = None
         if not will:
             session.will = None
         if session.will is not None:
@@ -271,7 +271,7 @@ class Broker:
         """The same without shared subscriptions."""
         count = 0
         for receiver in self.router.receivers(message.topic).each:
-            count += self._give(receiver, message)
+            count += self._give(receiver, message, message.retain)
         return count
 
     def distribute_shared(self, message: Message, shared_filters: Container[str]) -> int:
@@ -282,7 +282,8 @@ class Broker:
                 count += self._give_one_of(group, message)
         return count
 
-    def _give(self, receiver: Receiver[Session], message: Message) -> int:
+    def _give(self, receiver: Receiver[Session], message: Message, noting: bool) -> int:
+        """`noting`: the message is not to be sent again among those that are retained."""
         session = receiver.session
         if (receiver.no_local or receiver.own) and message.origin == session.client_id:  # [MQTT-3.8.3-3]
             if receiver.own is None:
@@ -291,10 +292,16 @@ class Broker:
         if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
             return 0
         retain = message.retain and receiver.retain_as_published
+        given = self.deliver(session, message, min(message.qos, receiver.qos), retain, receiver.subscription_ids)
+        if noting and given and session.live is not None:
+            session.live.note(message)
+        return 1
+
+    def deliver(self, session: Session, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
+        """Give a session a message, once what has expired makes room. False: it had to be dropped."""
         if session.queue.expiry <= self.now:
             session.drop_expired(self.now)
-        session.deliver(message, min(message.qos, receiver.qos), retain, receiver.subscription_ids)
-        return 1
+        return session.deliver(message, qos, retain, ids)
 
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
         """To who takes it at once, rather than to who does not at the moment, rather than to who is away."""
@@ -303,7 +310,7 @@ class Broker:
         for available in choices:
             member = group.next_member(available)
             if member is not None:
-                return self._give(member, message)
+                return self._give(member, message, False)
         return 0
 
 

@@ -55,7 +55,7 @@ class ClientProtocol(asyncio.Protocol):
         if connection.pausing and self._reading:
             # At once: a loop may read one socket many times before it comes to anything else.
             self._see_whether_to_read()
-        front.turn()
+        front.turn(connection)
 
     def pause_writing(self) -> None:
         self.connection.block()

@@ -216,18 +216,25 @@ class Conversation(Outgoing):
                     self.starved = True
                     self.wake()
                 elif self._replay.finished:
+                    self._replay.end()
                     self._replay = None
 
-    def bring_retained(self, filters: list[str]) -> None:
-        """Send the retained messages that match: some at once, if none are being sent, the others in later turns."""
+    def expect_retained(self) -> int:
+        """Filters are put into force, and `bring_retained` is to follow; gives the mark for it."""
         assert self.session is not None
-        idle = self._replay is None
-        replay = self._replay or Replay(self.broker, self.session)
-        self._replay = replay
-        for topic_filter in filters:
-            replay.add(topic_filter)
-        if idle:
-            replay.advance()
+        if self._replay is None:
+            self._replay = Replay(self.broker, self.session)
+        return self._replay.expect()
+
+    def bring_retained(self, filters: list[str], mark: int) -> None:
+        """Send the retained messages that match, but for those given live since the mark: some at once, if there is
+        nothing else to be done yet in this turn, the others in later turns.
+        """
+        if self._replay is None:  # The SUBACK was more than the client takes.
+            return
+        self._replay.add(filters, mark)
+        if not self.starved:
+            self._replay.advance()
         self.starved = True
         self.wake()
 

@@ -2,6 +2,7 @@
 
 Whatever arrives in one turn is worked off by plain calls. What is to be sent gathers in the outboxes and goes out at
 the end of the turn, after the journal has committed; what waits for a few clients, with nothing to commit, at once.
+Messages go before acknowledgements.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from mqtt_front.verifying import Verifying
 log = structlog.get_logger("front")
 
 FEW: Final = 2
-"""Clients that are sent something at once: who published and who subscribed to it, one to one."""
+"""With so many clients in question something is sent at once: who published and who subscribed to it, one to one."""
 SWEEP_S: Final = 1.0
 """How often keep-alives and slow CONNECTs are looked after."""
 
@@ -59,6 +60,9 @@ class Front:
         self._servers: list[asyncio.Server] = []
         self._verifying = Verifying(self.access)
         self._flushing = False
+        self._answered: list[Line] = []
+        """Who spoke in this turn and is answered at its end. They are on no list of the broker's."""
+        self._client_of = cast("Callable[[Line], ClientProtocol | None]", self.clients.get)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -121,22 +125,28 @@ class Front:
 
     # The turn
 
-    def turn(self) -> None:
+    def turn(self, speaker: Line | None = None) -> None:
         """Something may be waiting in outboxes: send it at the end of this turn of the loop, once.
 
         What waits for a few clients is sent to them at once, unless that has been done in this turn, since it would
-        gather nothing: the others in the turn would only wait for each other.
+        gather nothing: the others in the turn would only wait for each other. The `speaker` waits if others are sent
+        something: it gets an acknowledgement, behind which no message of this turn has to wait.
         """
         broker = self.broker
         dirty = broker.dirty
         if dirty and len(dirty) <= FEW and not broker.journal.pending:
-            broker.dirty = [line for line in dirty if not self._sent_at_once(line)]
+            broker.dirty = left = []
+            for line in dirty:
+                if line is speaker and len(dirty) > 1:
+                    self._answered.append(line)
+                elif not self._sent_at_once(line):
+                    left.append(line)
         if (dirty or broker.journal.pending) and not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def _sent_at_once(self, line: Line) -> bool:
-        client = self.clients.get(cast("Connection", line))
+        client = self._client_of(line)
         return client is not None and client.flush_at_once()
 
     def _flush(self) -> None:
@@ -146,9 +156,10 @@ class Front:
         broker.turn += 1
         if not self._committed():
             return
-        dirty, broker.dirty = broker.dirty, []
+        dirty = self._answered + broker.dirty
+        self._answered, broker.dirty = [], []
         for line in dirty:
-            client = self.clients.get(cast("Connection", line))
+            client = self._client_of(line)
             if client is not None:
                 client.flush()
                 if client.connection.starved:

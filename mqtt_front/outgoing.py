@@ -153,6 +153,19 @@ class Outgoing(ABC):
         self.send(tail)
         return True
 
+    def publish_plain(self, packet: bytes) -> None:
+        """Put a ready PUBLISH with QoS 1 into the outbox, which must be `plain` and have a quota."""
+        if not self.out:
+            self._gathered_bytes = 0
+        self._gathered_bytes += len(packet)
+        counters = self.broker.counters
+        counters.publish_sent += 1
+        counters.messages_sent += 1
+        self.out.append(packet)
+        if not self.dirty:
+            self.dirty = True
+            self.broker.dirty.append(self)
+
     def _publish_specially(self, delivery: Delivery, dup: bool) -> bool:
         """With properties of this receiver's own, repeated, or for a client that does not take every size."""
         message = delivery.message

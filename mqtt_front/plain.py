@@ -8,15 +8,14 @@ from mqtt_front.message import Message
 from mqtt_front.packets import Version
 
 
-def give_plain(broker: Broker, topic: str, payload: bytes) -> int:
+def give_plain(broker: Broker, topic: bytes, payload: bytes) -> int:
     """Give one to the clients here that want it, without shared subscriptions; how many that are.
 
     Raises PacketError for what is no topic.
     """
-    raw = topic.encode()
-    plan = broker.plan(raw)
+    plan = broker.plan(topic)
     if plan.slow:
-        return broker.distribute_plain(Message(topic, payload))
+        return broker.distribute_plain(Message(plan.topic, payload))
     packets: dict[bool, bytes] = {}
     sent = 0
     for session in plan.quick:
@@ -24,12 +23,12 @@ def give_plain(broker: Broker, topic: str, payload: bytes) -> int:
         if line is None:
             continue
         if not line.plain:
-            session.deliver(Message(topic, payload), 0, False, ())
+            session.deliver(Message(plan.topic, payload), 0, False, ())
             continue
         packet = packets.get(line.v5)
         if packet is None:
             version = Version.V5 if line.v5 else Version.V311
-            packet = packets[line.v5] = encode_publish(version, raw, payload)
+            packet = packets[line.v5] = encode_publish(version, topic, payload)
         line.out.append(packet)
         sent += 1
         if not line.dirty:

@@ -1,4 +1,4 @@
-"""The way of plain messages, those of QoS 0 that are not retained and have no properties: whom each goes to, at once.
+"""The way of plain messages, those that are not retained and have no properties: whom each goes to, at once.
 
 A plan is found by the topic's bytes as they stand in the packet, and holds until a subscription or a right changes.
 """
@@ -24,7 +24,7 @@ LONGEST_TOPIC: Final = 512
 class Plan:
     """Whom a plain message to one topic goes to: just to `quick`, if `slow` and `groups` are empty."""
 
-    __slots__ = ("cost", "groups", "quick", "rights_turn", "slow", "topic")
+    __slots__ = ("cost", "groups", "least_qos", "quick", "rights_turn", "slow", "topic")
 
     def __init__(self, topic: str, receivers: Receivers[Session], rights_turn: int) -> None:
         self.topic = topic
@@ -32,6 +32,8 @@ class Plan:
         self.cost = PLAIN_BYTES
         """What it counts for to use it, beside the deliveries."""
         self.quick: list[Session] = []
+        self.least_qos = 2
+        """That one of them has subscribed with."""
         self.slow: list[Receiver[Session]] = []
         self.groups: tuple[SharedGroup[Session], ...] = receivers.groups
         for receiver in receivers.each:
@@ -39,6 +41,7 @@ class Plan:
                 self.slow.append(receiver)
             else:
                 self.quick.append(receiver.session)
+                self.least_qos = min(self.least_qos, receiver.qos)
 
     def made_now(self) -> Plan:
         """The same, for its first use, which counts for more."""

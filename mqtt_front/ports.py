@@ -32,6 +32,15 @@ class Ports(Protocol):
     def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
         """As `published`, of a message with QoS 0 that is not retained and has no properties: the way of most."""
 
+    def take_over(self, messages: list[Message]) -> bool:
+        """These were retained here before anybody kept that elsewhere. Whether they are safe there now.
+
+        Called before any client is served, of who `keeps_retained`.
+        """
+
+    def serves(self, topic_filter: str) -> bool:
+        """Whether clients can subscribe to a shared filter."""
+
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         """The first subscription of a client here to this filter: SUBACK waits for `done`."""
 
@@ -50,6 +59,12 @@ class Alone:
             done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
 
     def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None: ...
+
+    def take_over(self, messages: list[Message]) -> bool:
+        return False
+
+    def serves(self, topic_filter: str) -> bool:
+        return True
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         done()

@@ -1,4 +1,4 @@
-"""The half of a connection that reads: bytes become packets, and plain publications reach their receivers at once.
+"""The half of a connection that reads: bytes become packets, which go the short way where there is one for them.
 
 Owns what has come and is not worked off yet, what one turn may set going, and when the client was last heard. How a
 client is let in and how it goes is `mqtt_front.connection`'s business.
@@ -12,12 +12,9 @@ from typing import Final
 
 from mqtt_front.acl import ALL_RIGHTS
 from mqtt_front.broker import Broker
-from mqtt_front.codec_out import encode_publish
-from mqtt_front.conversation import Conversation
 from mqtt_front.errors import PacketError
-from mqtt_front.message import Message
-from mqtt_front.packets import Version
 from mqtt_front.reasons import Reason
+from mqtt_front.short_way import ShortWay
 from mqtt_front.stream import PacketReader
 from mqtt_front.work import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, SLICE_BYTES
 
@@ -27,8 +24,6 @@ with a slow link could not send a large one. Mosquitto takes any byte of a packe
 one byte per keep-alive is enough for a million of them. Here a packet lasts as many keep-alives as it has kilobytes."""
 HEADER_BYTES: Final = 2
 """The shortest fixed header."""
-DOLLAR: Final = ord("$")
-"""Topics that begin with it are the server's."""
 
 
 class Phase(Enum):
@@ -42,7 +37,7 @@ class Phase(Enum):
     CLOSED = auto()
 
 
-class Reading(Conversation):
+class Reading(ShortWay):
     """`feed` it; `go_on` when the shell has emptied the outboxes, if it is `starved`."""
 
     __slots__ = (
@@ -209,8 +204,13 @@ class Reading(Conversation):
                 break
             if end > size:
                 break
-            first = data[at]
-            spent = self._plain(data, at, start, end) if first == 0x30 and plain_in else -1
+            first, spent = data[at], -1
+            if first == 0x30 and plain_in:
+                spent = self._publish_0(data, at, start, end)
+            elif first == 0x32 and plain_in:
+                spent = self._publish_1(data, at, start, end)
+            elif first == 0x40 and length == 2:
+                spent = self._puback(data, start)
             if spent < 0:
                 view = view or memoryview(data)
                 spent = self._taken(first, view[start:end])
@@ -234,53 +234,3 @@ class Reading(Conversation):
         self._rest = data[at:] if at else data
         self._heard_part(len(self._rest))
         return size
-
-    def _plain(self, data: bytes, at: int, start: int, end: int) -> int:
-        """A PUBLISH with QoS 0, not retained, without properties, to receivers that want nothing special.
-
-        Gives what it takes of the turn. Negative: it is not that, and nothing has been done.
-        """
-        broker = self.broker
-        after = start + 2 + (data[start] << 8 | data[start + 1]) if end - start > 2 else end + 1
-        v5 = self.v5
-        if after > end or (v5 and (after == end or data[after])):
-            return -1
-        if after == start + 2 or data[start + 2] == DOLLAR:
-            return -1
-        topic = data[start + 2 : after]
-        try:
-            plan = broker.plan(topic)
-        except UnicodeDecodeError:
-            return -1
-        if plan.slow or (plan.groups and not broker.ports.serves_groups):
-            return -1
-        counters = broker.counters
-        counters.publish_received += 1
-        counters.messages_received += 1
-        same = data[at:end]
-        other: bytes | None = None
-        dirty = broker.dirty
-        sent = 0
-        for session in plan.quick:
-            line = session.line
-            if line is None:
-                continue
-            if not line.plain:
-                session.deliver(Message(plan.topic, bytes(data[after + v5 : end])), 0, False, ())
-                continue
-            if line.v5 == v5:
-                line.out.append(same)
-            else:
-                if other is None:
-                    version = Version.V311 if v5 else Version.V5
-                    other = encode_publish(version, topic, data[after + v5 : end])
-                line.out.append(other)
-            sent += 1
-            if not line.dirty:
-                line.dirty = True
-                dirty.append(line)
-        counters.publish_sent += sent
-        counters.messages_sent += sent
-        if not broker.alone:
-            broker.ports.plain_published(plan.topic, data[after + v5 : end], sent)
-        return len(plan.quick) * (end - at + DELIVERY_BYTES) + plan.cost

@@ -2,7 +2,7 @@
 
 Owns which filters are still to be served and how far it is with the first. A server with a million retained messages
 must neither stand still while one client subscribes to `#`, nor drop those that its outbox has no room for. What the
-client has not been sent when its connection ends, it is not sent.
+client was given live meanwhile is left out. What it has not been sent when its connection ends, it is not sent.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final
 
 from mqtt_front.acl import ALL_RIGHTS
 from mqtt_front.broker import Broker
+from mqtt_front.given_live import GivenLive
 from mqtt_front.message import Message
 from mqtt_front.receivers import Receiver
 from mqtt_front.session import Session
@@ -24,25 +25,52 @@ LEAST_STEPS: Final = 50
 
 
 class Replay:
-    """`add` filters, then call `advance` in each turn until it is `finished`."""
+    """`expect` filters, `add` them, then call `advance` in each turn until it is `finished`; `end` it then."""
 
-    __slots__ = ("_broker", "_filter", "_most_queued", "_session", "_waiting", "_walk", "finished")
+    __slots__ = (
+        "_broker",
+        "_expected",
+        "_filter",
+        "_live",
+        "_mark",
+        "_most_queued",
+        "_session",
+        "_waiting",
+        "_walk",
+        "finished",
+    )
 
     def __init__(self, broker: Broker, session: Session) -> None:
         self._broker = broker
         self._session = session
         self._most_queued = broker.config.max_queued // 2
         """The other half is for what is published meanwhile."""
-        self._waiting: dict[str, None] = {}
+        self._live = session.live = GivenLive(broker.retained, broker.config.max_queued_bytes)
+        self._expected = 0
+        self._waiting: dict[str, int] = {}
+        """Filters, and the marks of when they were put into force."""
         self._filter = ""
         """The one that is being served."""
+        self._mark = 0
         self._walk: Iterator[str | None] = iter(())
         self.finished = False
 
-    def add(self, topic_filter: str) -> None:
-        """Send what the filter matches, after what it was told before; once, if it is told twice before it began."""
-        self._waiting[topic_filter] = None
+    def expect(self) -> int:
+        """Filters are put into force now, and will be added later: with this mark, that says since when."""
+        self._expected += 1
         self.finished = False
+        return self._live.mark
+
+    def add(self, topic_filters: list[str], mark: int) -> None:
+        """Send what the expected filters match, after what it was told before; once, if it is told twice before it
+        began. An empty list: nothing is to follow.
+        """
+        self._expected -= 1
+        for topic_filter in topic_filters:
+            self._waiting[topic_filter] = max(mark, self._waiting.get(topic_filter, mark))
+
+    def end(self) -> None:
+        self._session.live = None
 
     def drop(self, topic_filter: str) -> None:
         """The client has unsubscribed. So there are no more filters here than subscriptions."""
@@ -57,7 +85,7 @@ class Replay:
             if not self._has_room():
                 return False
             if not self._step():
-                self.finished = True
+                self.finished = not self._expected
                 return False
             work.left -= STEP_BYTES
         return True
@@ -92,13 +120,15 @@ class Replay:
         if not self._waiting:
             return False
         self._filter = next(iter(self._waiting))
-        del self._waiting[self._filter]
+        self._mark = self._waiting.pop(self._filter)
         self._walk = self._broker.retained.walk(self._filter)
         return True
 
     def _send(self, receiver: Receiver[Session], message: Message) -> None:
         session = self._session
         if receiver.no_local and message.origin == session.client_id:  # [MQTT-3.8.3-3]
+            return
+        if self._live.has(message, self._mark):
             return
         if session.rights is ALL_RIGHTS or session.rights.may_read(message.topic):
             session.deliver(message, min(message.qos, receiver.qos), True, receiver.subscription_ids)

@@ -16,12 +16,7 @@ log = structlog.get_logger("front")
 def restore(broker: Broker, store: Store, access: Access) -> None:
     """Fill an empty broker, and let it write to the store from now on. Raises StoreError for what cannot be read."""
     broker.journal = store
-    retained = 0
-    for message in () if broker.ports.keeps_retained else store.retained_messages():
-        if message.expired(broker.now) or not broker.retained.set(message):
-            store.unretained(message.topic)
-        else:
-            retained += 1
+    retained = _hand_over_retained(broker, store) if broker.ports.keeps_retained else _restore_retained(broker, store)
     subscriptions = 0
     connected = []
     for saved in store.saved():
@@ -43,6 +38,26 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
     store.commit()
     if broker.sessions or retained:
         log.info("restored", sessions=len(broker.sessions), subscriptions=subscriptions, retained=retained)
+
+
+def _restore_retained(broker: Broker, store: Store) -> int:
+    count = 0
+    for message in store.retained_messages():
+        if message.expired(broker.now) or not broker.retained.set(message):
+            store.unretained(message.topic)
+        else:
+            count += 1
+    return count
+
+
+def _hand_over_retained(broker: Broker, store: Store) -> int:
+    """Give those of a time before there was a ring to who keeps them now; none of them is the front's any more."""
+    messages = store.retained_messages()
+    if messages and broker.ports.take_over([message for message in messages if not message.expired(broker.now)]):
+        for message in messages:
+            store.unretained(message.topic)
+        log.info("retained messages were handed over", count=len(messages))
+    return 0
 
 
 def _subscribe(broker: Broker, session: Session, saved: SavedSession) -> int:

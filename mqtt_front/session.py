@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from mqtt_front.acl import Rights
 from mqtt_front.config import FrontConfig
 from mqtt_front.counters import FrontCounters
+from mqtt_front.given_live import GivenLive
 from mqtt_front.journal import NO_JOURNAL, Journal
 from mqtt_front.message import Message
 from mqtt_front.packets import Kind, Will
@@ -40,6 +41,8 @@ class Line(Protocol):
     def publish(self, delivery: Delivery, dup: bool) -> bool:
         """False: the client cannot take it, and it counts as sent."""
 
+    def publish_plain(self, packet: bytes) -> None: ...
+
     def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
     def fail(self, reason: Reason, text: str) -> None:
         """Close it, telling the client why."""
@@ -61,6 +64,7 @@ class Session:
         "inflight",
         "journal",
         "line",
+        "live",
         "queue",
         "rights",
         "unsettled",
@@ -81,6 +85,8 @@ class Session:
         """The user name that was proven by who began it."""
         self.rights = rights
         self.line: Line | None = None
+        self.live: GivenLive | None = None
+        """Set while retained messages are to follow a SUBACK."""
         self.journal: Journal = NO_JOURNAL
         """Is told of its changes. Not the broker's for a session that ends with its connection."""
         self.expiry_s = 0
@@ -120,6 +126,19 @@ class Session:
             return False
         self.queue.append(delivery)
         self.journal.queued(self, delivery)
+        return True
+
+    def deliver_plain(self, message: Message, head: bytes, tail: bytes, v5: bool) -> bool:
+        """The short way for QoS 1: send what is `head`, an identifier and `tail`. False: it is not the way for it."""
+        line, inflight = self.line, self.inflight
+        if line is None or not line.plain or line.v5 is not v5 or self.queue or self._again:
+            return False
+        if self.journal is not NO_JOURNAL or len(inflight) >= line.quota:
+            return False
+        packet_id = self._free_id()
+        delivery = inflight[packet_id] = Delivery(message, 1, False, ())
+        delivery.packet_id = packet_id
+        line.publish_plain(head + packet_id.to_bytes(2, "big") + tail)
         return True
 
     def has_room_for(self, message: Message) -> bool:
@@ -191,6 +210,14 @@ class Session:
         if delivery is None or delivery.qos != 1:
             return False
         self._finish(delivery, now)
+        return True
+
+    def acknowledged_plain(self, packet_id: int) -> bool:
+        """The short way for a PUBACK. False: it is not the way for it."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 1 or self.queue or self._again or self.journal is not NO_JOURNAL:
+            return False
+        del self.inflight[packet_id]
         return True
 
     def received(self, packet_id: int) -> bool:

@@ -12,7 +12,7 @@ from mqtt_front.packets import Kind, RetainHandling, Suback, Subscribe, Subscrip
 from mqtt_front.properties import section_at
 from mqtt_front.reasons import SUBACK_3_FAILURE, Reason
 from mqtt_front.session import Session
-from mqtt_front.topics import parse_shared
+from mqtt_front.topics import SHARED, parse_shared
 
 PACKET_ID_BYTES: Final = 2
 SHORTEST_FILTER_BYTES: Final = 2
@@ -26,16 +26,17 @@ class Asker(Protocol):
     closing: bool
 
     def send(self, data: bytes) -> None: ...
-    def bring_retained(self, filters: list[str]) -> None: ...
+    def expect_retained(self) -> int: ...
+    def bring_retained(self, filters: list[str], mark: int) -> None: ...
 
 
 class Subscribing:
     """One SUBSCRIBE. SUBACK goes out when every first subscription to a filter is known wherever it must be.
 
-    What is published from then on arrives; retained messages follow the SUBACK.
+    What is published from then on arrives; retained messages follow the SUBACK, without those that have come by then.
     """
 
-    __slots__ = ("_asker", "_beyond", "_broker", "_granted", "_packet", "_pending", "_reasons", "_session")
+    __slots__ = ("_asker", "_beyond", "_broker", "_granted", "_mark", "_packet", "_pending", "_reasons", "_session")
 
     def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe, beyond: int = 0) -> None:
         """`beyond`: so many filters that are not in `packet` are refused."""
@@ -46,10 +47,12 @@ class Subscribing:
         self._beyond = beyond
         self._reasons: list[Reason] = []
         self._granted: list[tuple[Subscription, bool]] = []
+        self._mark = 0
         self._pending = 1
 
     def start(self) -> None:
         identifiers = self._packet.properties.subscription_ids
+        self._mark = self._asker.expect_retained()
         firsts = []
         for subscription in self._packet.subscriptions:
             reason, first = self._put_into_force(subscription, identifiers[0] if identifiers else None)
@@ -70,6 +73,8 @@ class Subscribing:
         if not session.rights.may_subscribe(subscription.filter):
             self._broker.counters.unauthorized += 1
             return Reason.NOT_AUTHORIZED, False
+        if subscription.filter.startswith(SHARED) and not self._broker.ports.serves(subscription.filter):
+            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, False
         try:
             new, first = self._broker.subscribe(session, subscription, identifier)
         except PacketError as error:
@@ -86,8 +91,7 @@ class Subscribing:
             reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
         self._asker.send(encode(version, Suback(self._packet.packet_id, reasons)))
         filters = [subscription.filter for subscription, new in self._granted if _wants_retained(subscription, new)]
-        if filters:
-            self._asker.bring_retained(filters)
+        self._asker.bring_retained(filters, self._mark)
 
 
 def _wants_retained(subscription: Subscription, new: bool) -> bool:

@@ -49,6 +49,8 @@ class OverlayConfig:
     """The host name or address that others are told; None: the listen host (not allowed for 0.0.0.0)."""
     ring: str = "ringmq"
     """Peers of another ring's name are refused."""
+    terms: str = ""
+    """What the layers above should have agreed on. Peers with others are counted, and logged once."""
     seeds: tuple[Address, ...] = ()
     """Whom to ask for the ring. None: found one. The peer whose own address comes first founds it when no other
     seed answers as part of a ring within 2 join_s, so that all peers may be started with the same list."""

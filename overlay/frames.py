@@ -33,7 +33,7 @@ class Kind(IntEnum):
     PARCEL = 4
     """Bytes of the application, as they are."""
     STATUS_REQUEST = 5
-    """Tell me your status; instead of a HELLO."""
+    """Tell me your status; instead of a HELLO. The body says what about, for the application; empty: all."""
     STATUS_REPLY = 6
     """My status, as JSON."""
 

@@ -65,6 +65,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     """Whether I serve keys, so that one can join through me."""
     target: Id | None
     """Whom I want a link with; None: only an introduction."""
+    terms: Annotated[str, Meta(max_length=MAX_RING_CHARS)] = ""
+    """What I think all of us agreed on."""
 
 
 _hellos: Final = Codec[Hello](Hello)

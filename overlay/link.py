@@ -17,11 +17,12 @@ from overlay.delays import DelayLine
 from overlay.errors import ProtocolError
 from overlay.frames import HEADER_BYTES, FrameReader, Kind, header
 from overlay.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, decode_goodbye, decode_hello, encode_goodbye
-from overlay.messages import Message, Parcel, Peer
+from overlay.messages import Message, Peer
 from overlay.wire import decode
 
 WRITE_BYTES: Final = 256 * 1024
 """So much gathered is written at once instead of at the end of the turn, so that the socket can take it meanwhile."""
+_PARCEL: Final = int(Kind.PARCEL)
 
 
 class Phase(Enum):
@@ -41,10 +42,11 @@ class Switchboard(Protocol):
     def greeted(self, link: Link, hello: Hello | None) -> None:
         """A HELLO came in; None: of another version."""
 
-    def asked(self, link: Link) -> None:
+    def asked(self, link: Link, about: bytes) -> None:
         """A STATUS_REQUEST came in."""
 
     def received(self, sender: Peer, message: Message) -> None: ...
+    def parcel(self, sender: Peer, payload: bytes) -> None: ...
     def settled(self) -> None:
         """All frames of one read were handed over."""
 
@@ -62,8 +64,8 @@ class Link(asyncio.Protocol):
     """Inbound, or dialled to a peer. `peer` is set once the link is open."""
 
     __slots__ = (
-        "_board", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_line", "_loop", "_out", "_reader",
-        "_timer", "_unsent", "_wake",
+        "_board", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_line", "_loop", "_most_bytes",
+        "_out", "_reader", "_timer", "_unsent", "_wake",
         "bytes_in", "bytes_out", "dialled", "frames_in", "frames_out", "idle_rounds", "opened_at", "peer", "phase",
         "seen_frames", "transport",
     )  # fmt: skip
@@ -71,6 +73,7 @@ class Link(asyncio.Protocol):
     def __init__(self, board: Switchboard, config: OverlayConfig, dialled: Peer | None) -> None:
         self._board = board
         self._config = config
+        self._most_bytes = config.max_link_buffer_bytes
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(MAX_HELLO_BYTES)
         self._timer: asyncio.TimerHandle | None = None
@@ -106,8 +109,11 @@ class Link(asyncio.Protocol):
         try:
             for kind, body in self._reader.feed(data):
                 self.frames_in += 1
-                self._frame(kind, body)
-                if self.closed:
+                if kind == _PARCEL and self.peer is not None:
+                    self._board.parcel(self.peer, body)
+                else:
+                    self._frame(kind, body)
+                if self.phase is Phase.CLOSED:
                     break
         except ProtocolError as error:
             self._board.faulty(self, str(error))
@@ -134,7 +140,7 @@ class Link(asyncio.Protocol):
         if kind == Kind.PARCEL or kind == Kind.CONTROL:
             if self.peer is None:
                 raise ProtocolError("a message before the handshake")
-            self._board.received(self.peer, Parcel(body) if kind == Kind.PARCEL else decode(body))
+            self._board.received(self.peer, decode(body))
         elif kind == Kind.GOODBYE:
             reason, text = decode_goodbye(body)
             self._hang_up()  # the other side still hears what we have queued
@@ -144,7 +150,7 @@ class Link(asyncio.Protocol):
         elif kind == Kind.HELLO:
             self._board.greeted(self, decode_hello(body))
         elif kind == Kind.STATUS_REQUEST and self.peer is None and self.dialled is None:
-            self._board.asked(self)
+            self._board.asked(self, body)
         else:
             raise ProtocolError(f"a {Kind(kind).name} frame where none belongs")
 
@@ -158,19 +164,19 @@ class Link(asyncio.Protocol):
     def send(self, kind: Kind, body: bytes) -> bool:
         """Queue a frame. False: a parcel found no room, or a control message none either: the link is stuck, closed."""
         size = HEADER_BYTES + len(body)
-        if self._line is not None or self._gathered + self._unsent + size > self._config.max_link_buffer_bytes:
+        if self._line is not None or self._gathered + self._unsent + size > self._most_bytes:
             control = kind != Kind.PARCEL
             if size > self.room(control) and self.queued_bytes:
                 if control:
                     self.close(Reason.STUCK)
                 return False
-        self._put(header(kind, len(body)), body)
+        self._put(header(kind, size - HEADER_BYTES), body)
         return True
 
     def room(self, control: bool = False) -> int:
         """How many bytes may be sent now; a larger frame is taken only when nothing else waits."""
         self._unsent = self.transport.get_write_buffer_size() if self.transport is not None else 0
-        limit = self._config.max_link_buffer_bytes
+        limit = self._most_bytes
         return limit + (limit // 4 if control else 0) - self.queued_bytes
 
     @property

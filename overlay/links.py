@@ -32,13 +32,16 @@ class Owner(Protocol):
     """Whom the links tell."""
 
     def received(self, sender: Peer, message: Message) -> None: ...
-    def settled(self) -> None:
+    def parcel(self, sender: Peer, payload: bytes) -> None:
+        """Bytes of the application: most of what comes when much comes."""
+
+    def read(self) -> None:
         """All messages of one read were handed over."""
 
     def lost(self, peer: Peer, refused: bool) -> None:
         """A link broke without farewell (refused=False), or none can be opened (refused=True)."""
 
-    def status_body(self) -> bytes: ...
+    def status_body(self, about: bytes) -> bytes: ...
 
 
 class Links:
@@ -48,7 +51,8 @@ class Links:
         self.me = Peer(config.id, config.advertised_host, config.listen[1] or 1, config.boot)
         self.active = False
         self.received = owner.received
-        self.settled = owner.settled
+        self.parcel = owner.parcel
+        self.settled = owner.read
         self._config = config
         self._owner = owner
         self._notices = notices
@@ -122,6 +126,17 @@ class Links:
             return self.send_bytes(peer, Kind.PARCEL, message.payload)
         return self.send_bytes(peer, Kind.CONTROL, encode(message))
 
+    def send_parcel(self, peer: Peer, body: bytes) -> bool:
+        """Bytes of the application; of no more than a frame holds, and not to this peer itself."""
+        link = self._links.get(peer.id)
+        known = None if link is None else link.peer
+        if link is None or known is None or known.boot < peer.boot or not link.introduced_as(self.me):
+            return self.send_bytes(peer, Kind.PARCEL, body)
+        if link.send(Kind.PARCEL, body):
+            return True
+        self._notices.count("parcels_refused")
+        return False
+
     def send_bytes(self, peer: Peer, kind: Kind, body: bytes) -> bool:
         link = self._links.get(peer.id)
         if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
@@ -151,7 +166,7 @@ class Links:
         return known is not None and peer.boot > known.boot and (peer.host, peer.port) != (known.host, known.port)
 
     def _hello(self, target: Id) -> bytes:
-        return encode_hello(Hello(self._config.ring, self.me, self.active, target))
+        return encode_hello(Hello(self._config.ring, self.me, self.active, target, self._config.terms))
 
     # -- what the links tell
 
@@ -168,15 +183,18 @@ class Links:
             self._notices.count("strangers_refused")
             link.abort()
 
-    def asked(self, link: Link) -> None:
-        link.answer(Kind.STATUS_REPLY, self._owner.status_body())
+    def asked(self, link: Link, about: bytes) -> None:
+        link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
 
     def greeted(self, link: Link, hello: Hello | None) -> None:
         reason = Judge(self.me, self._config.ring).stranger(hello)
         if reason is not None or hello is None:
             self._notices.warn("handshakes_refused", remote(link), reason or Reason.VERSION)
             link.close(reason or Reason.VERSION)
-        elif link.peer is not None:
+            return
+        if hello.terms != self._config.terms:
+            self._notices.warn("terms_differ", remote(link), f"{hello.terms}; here {self._config.terms}")
+        if link.peer is not None:
             self._renamed(link, hello.peer)
         elif link.dialled is not None:
             if hello.peer.id == link.dialled.id:

@@ -17,7 +17,6 @@ import msgspec
 from overlay.config import Address, OverlayConfig, is_wildcard, show
 from overlay.discovery import Discovery
 from overlay.errors import OverlayError
-from overlay.frames import Kind
 from overlay.handshake import Hello
 from overlay.ids import Id
 from overlay.links import Links
@@ -64,8 +63,10 @@ class Node:
         self._stopped = False
         self._began_at = self._loop.time()
         self._activated = asyncio.Event()
-        self.more_status: Callable[[], dict[str, Any]] = dict
-        """What the layers above have to add to `status`."""
+        self.more_status: Callable[[str], dict[str, Any]] = lambda about: {}
+        """What the layers above have to add to `status`, or to say about something that the asker named."""
+        self.after_read: Callable[[], None] = lambda: None
+        """Called when all is with the application that came in one go: what follows from it may be sent now."""
 
     # -- life
 
@@ -131,8 +132,9 @@ class Node:
                 f"a payload of {len(payload)} bytes, where {self._config.max_frame_bytes - 1} are allowed"
             )
         if peer.id != self.ring.me.id:
-            return self._links.send_bytes(peer, Kind.PARCEL, payload)
+            return self._links.send_parcel(peer, payload)
         self._application.receive(self.ring.me, payload)
+        self.after_read()
         return True
 
     def room(self, peer: Id) -> int:
@@ -161,11 +163,11 @@ class Node:
     def resume_reading(self) -> None:
         self._links.set_reading(True)
 
-    def status(self) -> dict[str, Any]:
+    def status(self, about: str = "") -> dict[str, Any]:
         """A JSON-able snapshot: what `ringmq status --json` prints."""
         uptime_s = self._loop.time() - self._began_at
         own = describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
-        return own | self.more_status()
+        return own | self.more_status(about)
 
     # -- what the links tell
 
@@ -178,6 +180,22 @@ class Node:
         self._inside = False
         self._drain()
 
+    def parcel(self, sender: Peer, payload: bytes) -> None:
+        self._inside = True
+        try:
+            self.ring.parcel(sender, payload, self._loop.time())
+        except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
+            self._notices.failed("core_errors")
+        self._inside = False
+
+    def read(self) -> None:
+        """All that one read of a link brought was handed over."""
+        try:
+            self.after_read()
+        except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
+            self._notices.failed("core_errors")
+        self.settled()
+
     def settled(self) -> None:
         """Send what the core wants sent, and see when it wants to be called next."""
         if not self._inside:
@@ -187,8 +205,8 @@ class Node:
     def lost(self, peer: Peer, refused: bool) -> None:
         self._tell(self.ring.link_lost, peer, self._loop.time(), refused)
 
-    def status_body(self) -> bytes:
-        return msgspec.json.encode(self.status())
+    def status_body(self, about: bytes) -> bytes:
+        return msgspec.json.encode(self.status(about.decode("utf-8", "replace")))
 
     # -- what the seeds and discovery tell
 

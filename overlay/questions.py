@@ -25,6 +25,8 @@ from overlay.messages import Peer
 
 MAX_STATUS_BYTES: Final = 1 << 20
 """Of a peer's status: some 2,000 links, counters, and a leaf set."""
+MAX_ABOUT_BYTES: Final = MAX_HELLO_BYTES - 1
+"""Beside the kind, in the largest frame that a stranger may send."""
 
 
 def cause(error: BaseException) -> str:
@@ -97,7 +99,7 @@ class MyselfError(OverlayError):
 
 async def introduce(config: OverlayConfig, me: Peer, active: bool, address: Address) -> Hello:
     """Who is there? Raises OverlayError with one line; MyselfError when it is this peer."""
-    question = frame(Kind.HELLO, encode_hello(Hello(config.ring, me, active, None)))
+    question = frame(Kind.HELLO, encode_hello(Hello(config.ring, me, active, None, config.terms)))
     kind, body = await ask(address, question, MAX_HELLO_BYTES, config.handshake_s, config.tls_client)
     try:
         hello = decode_hello(body) if kind == Kind.HELLO else None
@@ -111,9 +113,14 @@ async def introduce(config: OverlayConfig, me: Peer, active: bool, address: Addr
     return hello
 
 
-async def ask_status(address: Address, timeout_s: float = 3.0, tls: ssl.SSLContext | None = None) -> dict[str, Any]:
-    """Fetch a running peer's status over its overlay port. Raises OverlayError with one clear line."""
-    kind, body = await ask(address, frame(Kind.STATUS_REQUEST), MAX_STATUS_BYTES, timeout_s, tls)
+async def ask_status(
+    address: Address, timeout_s: float = 3.0, tls: ssl.SSLContext | None = None, about: str = ""
+) -> dict[str, Any]:
+    """Fetch a running peer's status over its overlay port. Raises OverlayError with one clear line.
+
+    What it can be asked `about`, in at most MAX_ABOUT_BYTES, is for the application to say.
+    """
+    kind, body = await ask(address, frame(Kind.STATUS_REQUEST, about.encode()), MAX_STATUS_BYTES, timeout_s, tls)
     try:
         if kind == Kind.STATUS_REPLY:
             return msgspec.json.decode(body, type=dict[str, Any])

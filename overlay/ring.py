@@ -195,6 +195,12 @@ class Ring:
         self.liveness.heard(sender)
         self._handlers[type(message)](sender, message)
 
+    def parcel(self, sender: Peer, payload: bytes, now: float) -> None:
+        """The same, of bytes of the application."""
+        self._at(now)
+        self.liveness.heard(sender)
+        self._application.receive(sender, payload)
+
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
         """The connection broke (refused=False), or none can be opened (refused=True)."""
         self._at(now)

@@ -15,7 +15,8 @@ from overlay.messages import Peer
 from overlay.ring import Ring
 
 MAX_LINKS_SHOWN: Final = 1024
-"""Some 250 bytes each, so that a status stays well below MAX_STATUS_BYTES."""
+"""Some 250 bytes each, 500 with long names, so that they take half of MAX_STATUS_BYTES. The rest is for what the layers
+above have to say."""
 _TCP_INFO_RTT: Final = struct.Struct("=68xI")
 """Linux `struct tcp_info`: tcpi_rtt, in microseconds."""
 

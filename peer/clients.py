@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
@@ -21,7 +21,7 @@ from mqtt_front.front import Front
 from mqtt_front.listening import Listen
 from mqtt_front.ports import Ports
 from mqtt_front.store import Store
-from overlay.config import Address
+from overlay.config import Address, show
 from peer.certificates import Certificates
 from peer.config import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from peer.errors import PeerError
@@ -50,6 +50,7 @@ class Clients:
         )
         self._certificates: Certificates | None = None
         self._front: Front | AmqttFront | None = None
+        self._addresses: dict[str, Address] = {}
 
     def prepare(self) -> Front | AmqttFront:
         """Read the files; serve nobody yet. Raises PeerError, one clear line."""
@@ -84,9 +85,25 @@ class Clients:
         assert front is not None, "`prepare` comes first"
         listens = {name: self._listen(name, address) for name, address in self._config.listeners.items()}
         try:
-            return {name: await front.listen(listen) for name, listen in listens.items()}
+            self._addresses = {name: await front.listen(listen) for name, listen in listens.items()}
         except FrontError as error:
             raise ClientsError(str(error)) from error
+        return self._addresses
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able: where clients connect, once all listeners serve them, and what the front has and counts."""
+        front = self._front
+        assert front is not None, "`prepare` comes first"
+        told: dict[str, Any] = {"kind": self._config.front}
+        if isinstance(front, Front):
+            broker = front.broker
+            routes = broker.router.statistics()
+            told |= {"clients": len(front.clients), "sessions": len(broker.sessions), "retained": len(broker.retained)}
+            told |= {"subscriptions": routes.subscriptions, "filters": routes.filters}
+        else:
+            told["clients"] = front.connected
+        listeners = {name: show(address) for name, address in self._addresses.items()}
+        return {"listeners": listeners, "front": told | {"counters": front.broker.counters.as_dict()}}
 
     def _amqtt_front(self) -> AmqttFront:
         if self._config.data is not None:

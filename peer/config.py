@@ -7,24 +7,37 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from dispatching.algorithms import ALGORITHMS, Choice
+from dispatching.plan import UNBOUNDED
 from logger.lines import LEVELS
 from mqtt_front.config import RANGES, FrontConfig
+from mqtt_front.errors import PacketError
+from mqtt_front.topics import SHARED, check_filter
 from overlay.config import Address, is_wildcard, show
 from overlay.handshake import MAX_RING_CHARS
 from overlay.timing import PRESETS
 from peer.addresses import is_host, parse_address
 from peer.errors import ConfigError
+from peer.pubsub.config import DIRECT, MAX_SHADOWS, PubSubConfig
+from peer.pubsub.config import PRESETS as ROLES
+from peer.scribe.config import SCRIBE
 from peer.toml_file import check_names, read_toml, shown
 
 MAX_DELAY_S: Final = 10.0
 """Longer than any network; past every timeout of the ring, which would only fall apart."""
 MAX_SEEDS: Final = 64
 """One that answers is enough; more than this is a mistake in a script."""
+MAX_RULES: Final = 256
+"""Each topic that is published to is compared with all of them once."""
+FANOUT: Final = 10
+"""Of a tree for which none is said: a thousand subscribers in three hops."""
+DISPATCHES: Final = (*ALGORITHMS, SCRIBE)
 FRONTS: Final = ("own", "amqtt")
 TLS_LISTENERS: Final = ("mqtt_tls", "mqtt_wss")
 WEBSOCKET_LISTENERS: Final = ("mqtt_ws", "mqtt_wss")
@@ -35,9 +48,18 @@ _UNIT_S: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)(?:-(\d+(?:\.\d+)?))?(us|ms|s)")
 
 
+class Rule(NamedTuple):
+    """How the messages of some topics reach their subscribers: one `[[topics]]` of the file."""
+
+    filter: str
+    dispatch: str
+    fanout: int | None = None
+    """None: the fan-out of the peer."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerConfig:
-    """One field per setting; the names are those of the file and, but for `limits`, with dashes of the command line."""
+    """One field per setting; the names are those of the file and, but for tables, with dashes of the command line."""
 
     overlay: Address = ("127.0.0.1", 4883)
     """Where other peers connect. Port 0 lets the system choose one, which only a peer with seeds has a use for."""
@@ -84,6 +106,16 @@ class PeerConfig:
     """A configuration file of amqtt's, for its plugins. Listeners in it are not used."""
     limits: FrontConfig = dataclasses.field(default_factory=FrontConfig)
     """What clients may take of the peer. In the file alone, as the table `[limits]`."""
+    shadows: int = 2
+    """Copies of each list of subscribers, on other peers; to be the same at all peers of a ring. Acknowledged
+    subscriptions survive as many crashes at once."""
+    dispatch: str = DIRECT.name
+    """How the messages of this peer's clients reach their subscribers: one of the names in `dispatching.algorithms`, or
+    scribe, which all peers of a ring must have then."""
+    fanout: int | None = None
+    """The most sends of any peer for one message, where others pass it on. Fewer sends make more hops. None: FANOUT."""
+    topics: tuple[Rule, ...] = ()
+    """What holds for some topics in the place of `dispatch`; the first whose filter matches. In the file alone."""
     log_level: str = "info"
     log_json: bool = False
     """Log lines as JSON objects, for programs, in place of text for people."""
@@ -93,6 +125,19 @@ class PeerConfig:
         """Where MQTT clients connect, by the names of the settings."""
         every = (self.mqtt, self.mqtt_tls, self.mqtt_ws, self.mqtt_wss)
         return {name: address for name, address in zip(LISTENERS, every, strict=True) if address is not None}
+
+    @property
+    def roles(self) -> PubSubConfig:
+        """What the pub/sub roles are told of all this."""
+        return dataclasses.replace(
+            ROLES[self.timing],
+            shadows=self.shadows,
+            dispatch=self._choice(self.dispatch, self.fanout),
+            rules=tuple([(rule.filter, self._choice(rule.dispatch, rule.fanout)) for rule in self.topics]),
+        )
+
+    def _choice(self, dispatch: str, fanout: int | None) -> Choice:
+        return DIRECT if dispatch in (DIRECT.name, SCRIBE) else Choice(dispatch, fanout or self.fanout or FANOUT)
 
 
 class Setting(NamedTuple):
@@ -142,12 +187,6 @@ def _ring_name(value: object) -> str:
     return value
 
 
-def _whole_number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
-        raise ValueError(value)
-    return value
-
-
 def _truth(value: object) -> bool:
     if not isinstance(value, bool):
         raise ValueError(value)
@@ -163,11 +202,7 @@ def _one_of(choices: tuple[str, ...]) -> Setting:
     return Setting(read, f"one of {', '.join(choices)}")
 
 
-def _limit(name: str, kind: type) -> Setting:
-    """A field of FrontConfig, whose default has the type that a value must have."""
-    if kind is bool:
-        return Setting(_truth, "true or false")
-    least, most = RANGES[name]
+def _number(least: float, most: float, kind: type = int) -> Setting:
     kinds = (int, float) if kind is float else (int,)
 
     def read(value: object) -> float:
@@ -179,6 +214,22 @@ def _limit(name: str, kind: type) -> Setting:
     return Setting(read, f"a {'' if kind is float else 'whole '}number from {least:.0f} {last}")
 
 
+def _limit(name: str, kind: type) -> Setting:
+    """A field of FrontConfig, whose default has the type that a value must have."""
+    return Setting(_truth, "true or false") if kind is bool else _number(*RANGES[name], kind)
+
+
+def _rule_filter(value: object) -> str:
+    """Topics are told apart, not subscribers: a shared filter would match none."""
+    if not isinstance(value, str) or value.startswith(SHARED):
+        raise ValueError(value)
+    try:
+        check_filter(value)
+    except PacketError:
+        raise ValueError(value) from None
+    return value
+
+
 SETTINGS: Final[dict[str, Setting]] = {
     "overlay": Setting(_listen, "HOST:PORT, such as 127.0.0.1:4883 or [::1]:4883"),
     "advertise": Setting(_advertised, "a host name or address that other peers can reach, without a port"),
@@ -187,7 +238,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "ring": Setting(_ring_name, f"a printable name of 1 to {MAX_RING_CHARS} characters"),
     "timing": _one_of(tuple(PRESETS)),
     "delay": Setting(parse_delay, f"a range such as 1-10ms, rising, at most {MAX_DELAY_S:g}s"),
-    "delay_seed": Setting(_whole_number, "a whole number from 0 on"),
+    "delay_seed": _number(0, sys.maxsize),
     "discovery": Setting(_truth, "true or false"),
     "mqtt": Setting(_listen, "HOST:PORT, such as 127.0.0.1:1883"),
     "mqtt_tls": Setting(_listen, "HOST:PORT, such as 0.0.0.0:8883"),
@@ -201,12 +252,22 @@ SETTINGS: Final[dict[str, Setting]] = {
     "anonymous": Setting(_truth, "true or false"),
     "front": _one_of(FRONTS),
     "amqtt_settings": Setting(_path, "the path of a file"),
+    "shadows": _number(0, MAX_SHADOWS),
+    "dispatch": _one_of(DISPATCHES),
+    "fanout": _number(1, UNBOUNDED),
     "log_level": _one_of(tuple(LEVELS)),
     "log_json": Setting(_truth, "true or false"),
 }
 """Those that the file and the command line have."""
-assert {*SETTINGS, "limits"} == {field.name for field in dataclasses.fields(PeerConfig)}
+TABLES: Final = ("limits", "topics")
+"""Those that the file alone has."""
+assert {*SETTINGS, *TABLES} == {field.name for field in dataclasses.fields(PeerConfig)}
 LIMITS: Final = {field.name: _limit(field.name, type(field.default)) for field in dataclasses.fields(FrontConfig)}
+RULE: Final = {
+    "filter": Setting(_rule_filter, "an MQTT filter, such as video/#, and no shared one"),
+    "dispatch": _one_of(tuple(ALGORITHMS)),
+    "fanout": SETTINGS["fanout"],
+}
 
 
 def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
@@ -224,6 +285,7 @@ def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
         raise ConfigError(f"{useless[0]}: of no use without a listener for clients: {' or '.join(LISTENERS)}")
     _check_certificates(config)
     _check_addresses(config)
+    _check_fanout(config)
     return config
 
 
@@ -247,15 +309,28 @@ def _check_addresses(config: PeerConfig) -> None:
             raise ConfigError(f"{name}: {show(address)} is the address of {other}: each needs its own")
 
 
+def _check_fanout(config: PeerConfig) -> None:
+    """Who says how many sends a tree has means one."""
+    if config.dispatch == SCRIBE and (config.topics or config.fanout is not None):
+        useless = "topics" if config.topics else "fanout"
+        raise ConfigError(f"{useless}: of no use with dispatch {SCRIBE}, which has trees of its own for all topics")
+    trees = [config.dispatch, *(rule.dispatch for rule in config.topics if rule.fanout is None)]
+    if config.fanout is not None and all(name == DIRECT.name for name in trees):
+        raise ConfigError(f"fanout: {config.fanout} is of no use with dispatch {DIRECT.name}, which has no tree")
+
+
 def _read(file: Path) -> dict[str, object]:
     found = read_toml(file)
     for name in found:
         if name in LIMITS:
             raise ConfigError(f"{file}: {name} is a limit: it stands under [limits]")
-    check_names(found, (*SETTINGS, "limits"), f"{file}: unknown setting")
-    limits = found.pop("limits", None)
-    values = {name: _parse(SETTINGS[name], value, f"{file}: {name}") for name, value in found.items()}
-    return values if limits is None else values | {"limits": _read_limits(limits, file)}
+    check_names(found, (*SETTINGS, *TABLES), f"{file}: unknown setting")
+    tables: dict[str, object] = {}
+    if "limits" in found:
+        tables["limits"] = _read_limits(found.pop("limits"), file)
+    if "topics" in found:
+        tables["topics"] = _read_rules(found.pop("topics"), file)
+    return {name: _parse(SETTINGS[name], value, f"{file}: {name}") for name, value in found.items()} | tables
 
 
 def _read_limits(table: object, file: Path) -> FrontConfig:
@@ -269,6 +344,27 @@ def _read_limits(table: object, file: Path) -> FrontConfig:
         return FrontConfig(**{name: _parse(LIMITS[name], one, f"{file}: {name}") for name, one in table.items()})  # type: ignore[arg-type]
     except ValueError as error:  # limits that do not go together
         raise ConfigError(f"{file}: limits: {error}") from error
+
+
+def _read_rules(tables: object, file: Path) -> tuple[Rule, ...]:
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ConfigError(
+            f"{file}: topics: {shown(tables)} is no list of tables, such as [[topics]] and lines below it"
+        )
+    if len(tables) > MAX_RULES:
+        raise ConfigError(f"{file}: topics: {len(tables)} are more than the {MAX_RULES} that there may be")
+    return tuple([_read_rule(table, f"{file}: topics {number}") for number, table in enumerate(tables, 1)])
+
+
+def _read_rule(table: dict[str, object], where: str) -> Rule:
+    check_names(table, RULE, f"{where}: unknown setting")
+    missing = next((name for name in ("filter", "dispatch") if name not in table), None)
+    if missing is not None:
+        raise ConfigError(f"{where}: {missing}: missing, where {RULE[missing].wanted} is wanted")
+    rule = Rule(**{name: _parse(RULE[name], one, f"{where}: {name}") for name, one in table.items()})  # type: ignore[arg-type]
+    if rule.fanout is not None and rule.dispatch == DIRECT.name:
+        raise ConfigError(f"{where}: fanout: {rule.fanout} is of no use with dispatch {DIRECT.name}, which has no tree")
+    return rule
 
 
 def _parse(setting: Setting, value: object, where: str) -> object:

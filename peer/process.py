@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,22 +20,30 @@ import structlog
 
 from logger.lines import LEVELS, configure
 from overlay.config import Address, OverlayConfig, show
+from overlay.hops import next_hop
 from overlay.node import Node
 from overlay.timing import PRESETS
 from peer.addresses import parse_address
 from peer.clients import Clients, ClientsError
-from peer.config import FRONTS, PeerConfig, load
+from peer.config import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
 from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
-from peer.pubsub.config import PRESETS as ROLES
+from peer.pubsub.config import MAX_SHADOWS
 from peer.pubsub.shell import RingPorts
+from peer.pubsub.status import describe, describe_topic
+from peer.pubsub.store import RetainedStore, StoreError
+from peer.scribe.config import PRESETS as TREES
+from peer.scribe.config import SCRIBE
+from peer.scribe.shell import ScribePorts
 
 try:
     from uvloop import new_event_loop
 except ImportError:
     from asyncio import new_event_loop  # type: ignore[assignment]
 
+RETAINED: Final = "retained.sqlite"
+"""In the data folder: the retained messages that this peer keeps for the ring."""
 STOP_S: Final = 3.0
 """Saying good-bye takes some milliseconds; what takes longer is not worth waiting for."""
 OWN_FILES: Final = 4096
@@ -54,7 +63,7 @@ class PeerProcess:
     def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
         self.config = config
         self.folder = folder
-        self._ports: RingPorts | None = None
+        self._ports: RingPorts | ScribePorts | None = None
         self._node: Node | None = None
         self._clients: Clients | None = None
         self._stop = asyncio.Event()
@@ -85,12 +94,21 @@ class PeerProcess:
                     await asyncio.wait_for(self._node.stop(), STOP_S)
         if self._clients is not None and self._clients.fault is not None:
             raise ClientsError(self._clients.fault)
+        if self._ports is not None and self._ports.fault is not None:
+            raise StoreError(self._ports.fault)
         log.info("stopped")
 
     async def _start(self) -> None:
         """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
-        self._ports = ports = RingPorts(ROLES[self.config.timing], self._activity_changed)
-        self._node = node = Node(self._overlay_config(), ports)
+        ports: RingPorts | ScribePorts
+        if self.config.dispatch == SCRIBE:
+            ports = ScribePorts(self.config.roles, TREES[self.config.timing], self._activity_changed)
+        else:
+            store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
+            ports = RingPorts(self.config.roles, self._activity_changed, store)
+        ports.on_fault = self._stop.set
+        self._ports = ports
+        self._node = node = Node(self._overlay_config(), ports, ports.ring)
         clients = None
         if self.config.listeners:
             self._clients = clients = Clients(self.config, ports, self._stop.set)
@@ -98,12 +116,24 @@ class PeerProcess:
             clients.restore()
         else:
             ports.attach(node)
+        node.more_status = partial(self._more_status, ports, node)
         await node.start()
         ports.begin()
         log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
         if clients is not None:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
+
+    def _more_status(self, ports: RingPorts | ScribePorts, node: Node, about: str) -> dict[str, Any]:
+        """What a status says beside the overlay; or what is known about a topic."""
+        clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
+        if isinstance(ports, ScribePorts):
+            return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
+        if about:
+            towards = partial(next_hop, node.ring.leaves, node.ring.table)
+            return {"about": describe_topic(ports.core, about, towards)}
+        roles = describe(ports.core, asyncio.get_running_loop().time(), {"unsendable": ports.unsendable})
+        return {"pubsub": roles, **clients}
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Say good-bye and return from `serve`; asked again, end at once, with the exit status of that signal."""
@@ -115,12 +145,14 @@ class PeerProcess:
         config, folder = self.config, self.folder
         host, port = config.overlay
         now_ms = time.time_ns() // 1_000_000
+        roles = f"{SCRIBE}, " if config.dispatch == SCRIBE else ""
         return OverlayConfig(
             id=folder.id if folder else passing_id(config.advertise or host, port),
             boot=folder.boot if folder else now_ms,
             listen=config.overlay,
             advertise=config.advertise,
             ring=config.ring,
+            terms=f"{roles}timing {config.timing}, shadows {config.shadows}",
             seeds=self._seeds(),
             timing=PRESETS[config.timing],
             delay_s=config.delay,
@@ -221,7 +253,7 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE.toml",
-    help="Settings, and limits for clients; the options below win.",
+    help="Settings, limits for clients and rules for topics; the options below win.",
 )
 @_setting("overlay", "Where other peers connect.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
 @_setting("advertise", "The host that other peers are told to connect to.", metavar="HOST")
@@ -248,6 +280,9 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting(
     "amqtt-settings", "A configuration file of amqtt's, for its plugins; read at the start alone.", metavar="FILE"
 )
+@_setting("shadows", "Copies of each list of subscribers.  [default: 2]", type=int, metavar=f"0-{MAX_SHADOWS}")
+@_setting("dispatch", "How messages reach their subscribers.  [default: direct]", metavar="|".join(DISPATCHES))
+@_setting("fanout", f"The most sends of one peer in a tree.  [default: {FANOUT}]", type=int, metavar="N")
 @_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
 @_setting("log-json", "Log JSON objects.", is_flag=True)
 @click.option("--parent-pipe", type=int, hidden=True)

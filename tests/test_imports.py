@@ -49,6 +49,8 @@ SHELLS = {
     "mqtt_front.websocket",
     "peer.pubsub.clients",
     "peer.pubsub.shell",
+    "peer.scribe.shell",
+    "peer.pubsub.store",
 }
 """The modules of the rooms with a core that do I/O, or know the clock or chance. All others there only think."""
 

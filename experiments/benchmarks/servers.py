@@ -59,20 +59,31 @@ class Server:
     def await_ready(self) -> None:
         """Return when it accepts connections. Raises BenchError when it has ended, or takes too long."""
         deadline = time.monotonic() + READY_S
-        while self._process.poll() is None and time.monotonic() < deadline:
+        while self.runs and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 socket.create_connection(self.address, timeout=1).close()
                 return
             time.sleep(LOOK_S)
         raise BenchError(f"{self.name} does not accept connections on port {self.address[1]}")
 
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """With SIGKILL. Several can be killed at the same time, and waited for then."""
+        self._process.kill()
+
+    def wait(self) -> None:
+        self._process.wait()
+
     def stop(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self.kill()
+            self.wait()
 
 
 def _ringmq(port: int, folder: Path) -> Sequence[str]:

@@ -11,29 +11,19 @@ bridges as there are other brokers.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Final
 
 from experiments.benchmarks import servers
-from experiments.benchmarks.clients import Address, BenchError
-from experiments.benchmarks.servers import LOOK_S, MOSQUITTO, Server, mosquitto_command, started
-from experiments.local_ring import is_settled
+from experiments.benchmarks.peers import ring_of
+from experiments.benchmarks.servers import MOSQUITTO, Server, mosquitto_command, started
 from experiments.ports import choose_ports
-from overlay.config import show
-from overlay.errors import OverlayError
-from overlay.ids import Id
-from overlay.questions import ask_status
 
-SETTLE_S: Final = 30.0
-"""Until peers are one ring. It takes them less than a second each."""
 BRIDGE: Final = """\
 connection bridge-{number}
 address 127.0.0.1:{hub}
@@ -59,39 +49,8 @@ def joined(side: str, count: int, core: int) -> Iterator[list[Server]]:
 @contextlib.contextmanager
 def _ringmq(count: int, core: int) -> Iterator[list[Server]]:
     """Peers as they come, each with an MQTT listener."""
-    ports = choose_ports(0, 2 * count)
-    overlays: list[Address] = [("127.0.0.1", port) for port in ports[:count]]
-    with ExitStack() as stack:
-        peers = []
-        for number, port in enumerate(ports[count:]):
-            join = ("--join", show(overlays[0])) if number else ()
-            command = (
-                *(sys.executable, "-P", "-m", "peer.command", "peer", "--log-level", "error"),
-                *("--overlay", show(overlays[number]), "--mqtt", f"127.0.0.1:{port}", *join),
-            )
-            peers.append(stack.enter_context(started(f"peer {number + 1}", command, port, core)))
-        _settle(overlays)
-        yield peers
-
-
-def _settle(overlays: Sequence[Address]) -> None:
-    """Return when the peers are one ring. Raises BenchError."""
-    deadline = time.monotonic() + SETTLE_S
-    while time.monotonic() < deadline:
-        statuses = asyncio.run(_statuses(overlays))
-        points = {Id.parse(status["id"]) for status in statuses}
-        if len(points) == len(overlays) and all(is_settled(status, points) for status in statuses):
-            return
-        time.sleep(LOOK_S)
-    raise BenchError(f"{len(overlays)} peers were not one ring after {SETTLE_S:g} s")
-
-
-async def _statuses(overlays: Sequence[Address]) -> list[dict[str, Any]]:
-    statuses = []
-    for overlay in overlays:
-        with contextlib.suppress(OverlayError):
-            statuses.append(await ask_status(overlay))
-    return statuses
+    with ring_of(count, core=core) as ring:
+        yield [peer.server for peer in ring.peers]
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ from overlay.ids import ID_BITS, SPACE, Id, nearness
 from overlay.timing import PRESETS as TIMINGS
 from peer.pubsub.config import PRESETS
 from peer.pubsub.places import inner_of, key_of_place, place_of
+from peer.scribe.config import PRESETS as TREES
+from peer.scribe.config import SCRIBE
 
 TOPICS: Final = ("a", "a/b", "a/b/c", "a/b/d", "x", "x/y", "x/y/z", "m/1", "m/2", "m/3", "n", "/lead")
 FILTERS: Final = (
@@ -64,8 +66,9 @@ class Trouble:
     split: bool = False
 
 
+CALM: Final = Trouble(name="calm")
 TROUBLES: Final = (
-    Trouble(name="calm"),
+    CALM,
     Trouble(name="churn", joins=0.2, crashes=0.15),
     Trouble(name="pauses", joins=0.1, pauses=0.15),
     Trouble(name="loss", joins=0.1, crashes=0.05, loss=0.02, jitter=1.0, duplication=0.02),
@@ -87,9 +90,17 @@ class PubSubScene:
             duplication=trouble.duplication,
         )
         calm = weather.lossless and not trouble.split and not trouble.pauses
+        scribe = dispatch.name == SCRIBE
         self.world = PubSubWorld(
-            seed, TIMINGS[timing], weather, config=replace(PRESETS[timing], dispatch=dispatch), strict=calm
+            seed,
+            TIMINGS[timing],
+            weather,
+            config=replace(PRESETS[timing], dispatch=DIRECT if scribe else dispatch),
+            trees=TREES[timing] if scribe else None,
+            strict=calm,
         )
+        self.world.told.lenient = scribe and trouble is not CALM
+        self._filters = [name for name in FILTERS if self.world.serves(name)]
         self.trouble = trouble
         self.joins = self.crashes = self.pauses = 0
         self._calm_at = 0.0
@@ -148,7 +159,7 @@ class PubSubScene:
     def _subscribe(self) -> None:
         """While others retain messages there, before and after."""
         random = self.world.random
-        name = random.choice(FILTERS)
+        name = random.choice(self._filters)
         for _ in range(random.randrange(3)):
             topic = random.choice(self._topics_of(name))
             if random.random() < 0.5:  # one that nobody has published to before
@@ -255,7 +266,7 @@ def pubsub(
         scene.run(span_s, progress)
         world.run(world.now + QUIET_S)
         # A message with QoS 0 has one way; in a tree it may also be overtaken, and dropped for that.
-        world.told.quiet(world.network.weather.lossless and not chosen.jitter and dispatch.name == "direct")
+        world.told.quiet(world.network.weather.lossless and not chosen.jitter and dispatch.name in ("direct", SCRIBE))
     except AssertionError as broken:
         broken.add_note(f"seed {seed}, trouble {chosen.name}")
         raise
@@ -275,6 +286,7 @@ def pubsub(
         crashes=scene.crashes,
         pauses=scene.pauses,
         longest_suback_s=round(world.told.latest_ack_s, 3),
+        losses=dict(world.told.losses),
         counters=totals,
         digest=world.digest,
         events=world.steps,

@@ -19,6 +19,8 @@ class PubSubFigures:
     crashes: int
     pauses: int
     longest_suback_s: float
+    losses: dict[str, int]
+    """What may be lost and was, by kind: pairs of a message and a subscription."""
     counters: dict[str, int]
     digest: int
     events: int
@@ -39,6 +41,7 @@ class Total:
     pauses: int = 0
     longest_suback_s: float = 0.0
     events: int = 0
+    losses: dict[str, int] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
 
     def add(self, figures: PubSubFigures) -> None:
@@ -46,5 +49,6 @@ class Total:
         for name in ("messages", "subscriptions", "deliveries", "joins", "crashes", "pauses", "events"):
             setattr(self, name, getattr(self, name) + getattr(figures, name))
         self.longest_suback_s = max(self.longest_suback_s, figures.longest_suback_s)
-        for name, count in figures.counters.items():
-            self.counters[name] = self.counters.get(name, 0) + count
+        for sums, more in ((self.losses, figures.losses), (self.counters, figures.counters)):
+            for name, count in more.items():
+                sums[name] = sums.get(name, 0) + count

@@ -88,6 +88,9 @@ class SimulatedClients:
             if subscription is not None:
                 self._told.got(subscription, number, live=True)
 
+    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+        return None
+
     def retained(self, topic: str, body: bytes) -> None:
         if body:
             self._retained[topic] = int(body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import exp
+from math import exp, inf
 from random import Random
 from typing import Final
 
@@ -33,6 +33,10 @@ class Weather:
     """The mean length of such a time."""
     duplication: float = 0.0
     """The share of messages that arrive twice."""
+    gap_s: float = 0.0
+    """The parcels of one peer leave one after the other, each so long after the one before: the sender's work."""
+    uplink_bits_per_s: float = inf
+    """What a peer can send. A parcel takes as long as its bytes, if that is more than `gap_s`."""
     resets: bool = False
     """Whether the machine of a crashed peer answers for it, as TCP does: who sends to it is told, and who was linked
     to it at once. Otherwise a crash is silent, as when the power fails."""
@@ -41,15 +45,21 @@ class Weather:
     def lossless(self) -> bool:
         return not self.loss and not self.burst_loss
 
+    def takes_s(self, size_bytes: int) -> float:
+        """How long a peer is busy with sending so much."""
+        return max(self.gap_s, 8 * size_bytes / self.uplink_bits_per_s)
+
 
 class Network:
     """Decides the fate of each message: `fates` gives the delays after which copies of it arrive."""
 
-    __slots__ = ("_bursts", "_high", "_low", "_random", "_sides", "lost", "weather")
+    __slots__ = ("_bursts", "_high", "_low", "_random", "_sides", "in_turn", "lost", "weather")
 
     def __init__(self, weather: Weather, random: Random) -> None:
         self.weather = weather
         self.lost = 0
+        self.in_turn = weather.takes_s(1) > 0
+        """Whether the parcels of a peer have to wait for each other."""
         self._low, self._high = weather.delay_s
         self._random = random
         self._bursts: dict[tuple[Id, Id], tuple[bool, float]] = {}

@@ -1,4 +1,7 @@
-"""Peers with the roles of publish and subscribe in the virtual world: the cores of real peers, on its clock."""
+"""Peers with the roles of publish and subscribe in the virtual world: the cores of real peers, on its clock.
+
+Either those of RingMQ or those of Scribe; all peers of a world have the same.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable
 from experiments.simulator.clients import SimulatedClients
 from experiments.simulator.network import Weather
 from experiments.simulator.pubsub_checks import PubSubChecks, Sent
+from experiments.simulator.scribe_checks import ScribeChecks
 from experiments.simulator.world import Node, SimulatedRing, World
 from overlay.ids import ID_BITS, Id
 from overlay.leafset import HALF
@@ -14,10 +18,13 @@ from overlay.messages import Peer
 from overlay.timing import Timing
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.core import PubSub
+from peer.pubsub.state import Clients, Overlay
+from peer.scribe.config import TreeConfig
+from peer.scribe.core import Scribe
 
 
 class PubSubRing(SimulatedRing):
-    """A ring whose peer's roles have deadlines of their own."""
+    """A ring whose peer's roles have deadlines of their own, and hear of lost links."""
 
     __slots__ = ()
     node: PubSubNode
@@ -32,6 +39,13 @@ class PubSubRing(SimulatedRing):
         if core.deadline() <= now:
             core.tick()
 
+    def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
+        super().link_lost(peer, now, refused)
+        core = self.node.core
+        if isinstance(core, Scribe):
+            core.now = now
+            core.lost(peer)
+
 
 class PubSubNode(Node):
     """A peer with roles; it is the overlay to them."""
@@ -41,8 +55,8 @@ class PubSubNode(Node):
 
     def __init__(self, world: PubSubWorld, number: int, peer: Peer, half: int) -> None:
         super().__init__(world, number, peer, half)
-        self.clients = SimulatedClients(peer, world.told)
-        self.core = PubSub(self, self.clients, world.config)
+        self.clients = world.clients_for(peer)
+        self.core = world.core_for(self, self.clients)
         self.core.now = world.now
         self.ring = PubSubRing(peer, world.timing, self, half)
         self.ring.node = self
@@ -75,6 +89,13 @@ class PubSubNode(Node):
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
         self.receive(origin, payload)
 
+    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+        core = self.core
+        if not isinstance(core, Scribe):
+            return True
+        core.now = self.world.now
+        return core.forward(key, payload, next_hop)
+
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.core.now = self.world.now
         self.core.receive(sender, payload)
@@ -89,7 +110,7 @@ class PubSubNode(Node):
 
 
 class PubSubWorld(World):
-    """A world of peers with roles. All that their clients do goes through here."""
+    """A world of peers with roles, with `trees` those of Scribe. All that their clients do goes through here."""
 
     def __init__(
         self,
@@ -98,13 +119,30 @@ class PubSubWorld(World):
         weather: Weather | None = None,
         *,
         config: PubSubConfig,
+        trees: TreeConfig | None = None,
         strict: bool = True,
         half: int = HALF,
     ) -> None:
         self.config = config
-        self.told = PubSubChecks(self)
+        self.trees = trees
+        self.told = PubSubChecks(self) if trees is None else ScribeChecks(self)
         self.on_suback: Callable[[PubSubNode, str], None] = lambda node, topic_filter: None
         super().__init__(seed, timing, weather, strict=strict, half=half)
+
+    def node_for(self, number: int, peer: Peer) -> PubSubNode:
+        return PubSubNode(self, number, peer, self.half)
+
+    def clients_for(self, peer: Peer) -> SimulatedClients:
+        return SimulatedClients(peer, self.told)
+
+    def core_for(self, overlay: Overlay, clients: Clients) -> PubSub | Scribe:
+        if self.trees is None:
+            return PubSub(overlay, clients, self.config)
+        return Scribe(overlay, clients, self.config, self.trees)
+
+    def serves(self, topic_filter: str) -> bool:
+        """Whether clients can subscribe to a filter."""
+        return self.trees is None or Scribe.serves(topic_filter)
 
     def add(self, point: Id | None = None) -> PubSubNode:
         number = next(self._numbers)
@@ -112,7 +150,7 @@ class PubSubWorld(World):
             point = Id(self.random.getrandbits(ID_BITS))
         boot = number if point in self.nodes else 0
         peer = Peer(point, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
-        node = self.nodes[point] = PubSubNode(self, number, peer, self.half)
+        node = self.nodes[point] = self.node_for(number, peer)
         self.checks.started(node.ring)
         return node
 

@@ -1,9 +1,10 @@
 """What must never happen to messages and subscriptions, whatever happens to the peers.
 
 At every step: nobody gets a message twice, or one of a publisher and topic before an earlier one; QoS 1 and 2 are done
-only when every subscriber of before the publication holds it; of a shared filter one member gets each message. When
-all is quiet: each subscriber that is still there has everything that was published after its SUBACK, and of each
-topic what was retained; each place has one coordinator, its shadows hold the same, and that is what the clients want.
+only when every subscriber of before the publication holds it; of a shared filter one member gets each message, and
+another only if the first has died. When all is quiet: each subscriber that is still there has everything that was
+published after its SUBACK, and of each topic what was retained; of each shared filter somebody has got what was
+published; each place has one coordinator, its shadows hold the same, and that is what the clients want.
 
 What a split, or the death of a whole set of coordinator and shadows, takes away is nobody's to give: a scenario says by
 `blur` for which time it does not demand that messages reach everybody.
@@ -21,6 +22,8 @@ from mqtt_front.reasons import Reason
 from mqtt_front.topics import matches
 from overlay.ids import Id, nearness
 from overlay.messages import Peer
+from peer.pubsub.core import PubSub
+from peer.pubsub.holdings import Holdings
 from peer.pubsub.messages import Kind
 from peer.pubsub.places import key_of_place, place_of
 
@@ -61,9 +64,13 @@ class PubSubChecks:
         self.subscriptions: list[Subscription] = []
         self.delivered = 0
         self.latest_ack_s = 0.0
+        self.lenient = False
+        """Whether what is lost is counted and not raised."""
+        self.losses: Counter[str] = Counter()
+        """By kind, each pair of a message and a subscription."""
         self._blurs: list[tuple[float, float]] = []
         self._last: dict[tuple[int, int, str, str, bool], int] = {}
-        self._group_got: Counter[tuple[str, int]] = Counter()
+        self._group_got: defaultdict[tuple[str, int], list[Peer]] = defaultdict(list)
         self._crashed: dict[Peer, float] = {}
 
     def blur(self, start: float, end: float) -> None:
@@ -72,6 +79,11 @@ class PubSubChecks:
 
     def _blurred(self, at: float) -> bool:
         return any(start <= at <= end for start, end in self._blurs)
+
+    def _lost(self, kind: str, text: str, count: int = 1) -> None:
+        if not self.lenient:
+            raise InvariantBrokenError(f"{kind}: {text}")
+        self.losses[kind] += count
 
     def crashed(self, node: PubSubNode) -> None:
         self._crashed[node.peer] = self._world.now
@@ -94,13 +106,13 @@ class PubSubChecks:
         key = (Kind.ENTRY, subscription.filter, subscription.peer.id)
         count = 0
         for node in world.all_nodes():
-            holding = node.core.holdings.get(place) if node.alive else None
+            holding = holdings_of(node).get(place) if node.alive else None
             record = holding.book.get(key) if holding is not None else None
             count += record is not None and not record.gone
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
         wanted = min(world.config.shadows + 1, len(world.nodes)) - died
         if count < wanted:
-            raise InvariantBrokenError(f"SUBACK for {_named([subscription])}, held by {count} and not {wanted}")
+            raise InvariantBrokenError(f"SUBACK for {named([subscription])}, held by {count} and not {wanted}")
 
     # At every step
 
@@ -112,9 +124,7 @@ class PubSubChecks:
         if subscription.got[number] > 1:
             raise InvariantBrokenError(f"twice: {sent} to {subscription.peer}, {subscription.filter}")
         if subscription.shared:
-            self._group_got[subscription.filter, number] += 1
-            if self._group_got[subscription.filter, number] > 1:
-                raise InvariantBrokenError(f"twice in a group: {sent} to {subscription.filter}")
+            self._got_by_group(subscription, sent)
         if not matches(subscription.inner, sent.topic):
             raise InvariantBrokenError(f"without a subscription: {sent} to {subscription.peer}")
         if live and not subscription.shared:
@@ -125,6 +135,13 @@ class PubSubChecks:
                 )
             self._last[key] = number
 
+    def _got_by_group(self, subscription: Subscription, sent: Sent) -> None:
+        """A second one gets it only if the first has died, perhaps before it could say that it had it."""
+        got = self._group_got[subscription.filter, sent.number]
+        if any(peer not in self._crashed for peer in got) and not self._blurred(sent.at):
+            raise InvariantBrokenError(f"twice in a group: {sent} to {subscription.filter}")
+        got.append(subscription.peer)
+
     def done(self, sent: Sent, reason: Reason, now: float) -> None:
         """The publisher was told that all have it."""
         if sent.done_at is not None:
@@ -133,7 +150,7 @@ class PubSubChecks:
         if sent.qos and not self._blurred(sent.at):
             missing = [one for one in self._owed(sent) if not one.got[sent.number]]
             if missing:
-                raise InvariantBrokenError(f"done, but not held: {sent}, {reason.name}: {_named(missing)}")
+                self._lost("done, but not held", f"{sent}, {reason.name}: {named(missing)}", len(missing))
 
     def _owed(self, sent: Sent) -> Iterable[Subscription]:
         """Who must have it, being there still."""
@@ -152,10 +169,14 @@ class PubSubChecks:
     def quiet(self, lossless: bool) -> None:
         """Raises unless everything is as it should be in the end."""
         self._all_reached(lossless)
-        self._all_retained()
+        self._all_retained(lossless)
         self.settled()
 
     def _all_reached(self, lossless: bool) -> None:
+        groups: dict[str, list[Subscription]] = defaultdict(list)
+        for one in self.subscriptions:
+            if one.shared:
+                groups[one.filter].append(one)
         for sent in self.sent:
             if self._blurred(sent.at) or (not sent.qos and not lossless):
                 continue
@@ -168,9 +189,24 @@ class PubSubChecks:
                 raise InvariantBrokenError(f"never done: {sent}")
             missing = [one for one in self._owed(sent) if not one.got[sent.number]]
             if missing:
-                raise InvariantBrokenError(f"not reached: {sent}, {sent.reason}: {_named(missing)}")
+                self._lost("not reached", f"{sent}, {sent.reason}: {named(missing)}", len(missing))
+            for name, members in groups.items():
+                if sent.qos and not self._group_got[name, sent.number] and self._owed_to_group(sent, members):
+                    self._lost("not reached", f"{sent}, {sent.reason}: nobody of {name}")
 
-    def _all_retained(self) -> None:
+    def _owed_to_group(self, sent: Sent, members: list[Subscription]) -> bool:
+        """Whether one was there all the time, and none of the others left while it was on its way."""
+        assert sent.done_at is not None
+        if not matches(members[0].inner, sent.topic):
+            return False
+        left = [one.removed_at for one in members if one.removed_at is not None]
+        if any(sent.at - self._world.config.lease_s <= at <= sent.done_at for at in left):
+            return False
+        live = {node.peer for node in self._world.peers()}
+        stayed = [one for one in members if one.removed_at is None and one.peer in live and one.acked_at is not None]
+        return any(one.acked_at < sent.at and not self._blurred(one.acked_at) for one in stayed if one.acked_at)
+
+    def _all_retained(self, lossless: bool) -> None:
         """Of each topic, whoever subscribed got the last message retained before its SUBACK, or a later one."""
         by_topic: dict[str, list[Sent]] = defaultdict(list)
         for sent in self.sent:
@@ -178,19 +214,24 @@ class PubSubChecks:
                 by_topic[sent.topic].append(sent)
         for one in self.subscriptions:
             node = self._world.nodes.get(one.peer.id)
-            if one.shared or one.acked_at is None or self._blurred(one.acked_at) or one.removed_at is not None:
+            if one.acked_at is None or self._blurred(one.acked_at) or one.removed_at is not None:
+                continue
+            if not self._gets_retained(one):
                 continue
             if node is None or not node.alive or node.peer is not one.peer:
                 continue
             for topic, messages in by_topic.items():
-                before = [sent for sent in messages if sent.at < one.acked_at]
+                before = [sent for sent in messages if _was_retained(sent, one, lossless)]
                 if not before or not matches(one.inner, topic):
                     continue
                 last = before[-1]
                 if not any(one.got[sent.number] for sent in messages if sent.at >= last.at):
                     others = [sent for sent in self.sent if sent.retain and sent.topic == topic and sent.at >= last.at]
                     if not any(one.got[sent.number] for sent in others):
-                        raise InvariantBrokenError(f"retained and never seen: {last}: {_named([one])} {one.since:.3f}")
+                        self._lost("retained and never seen", f"{last}: {named([one])} {one.since:.3f}")
+
+    def _gets_retained(self, subscription: Subscription) -> bool:
+        return not subscription.shared
 
     def settled(self) -> None:
         """Each place has its true coordinator, the shadows hold the same, and it is what the clients want."""
@@ -200,11 +241,11 @@ class PubSubChecks:
         for node in live.values():
             for name in node.clients.filters:
                 wanted[place_of(name)].add((name, node.peer.id))
-        held = {holding.place for node in live.values() for holding in node.core.holdings}
+        held = {holding.place for node in live.values() for holding in holdings_of(node)}
         for place in sorted(held | set(wanted)):
             key = key_of_place(place)
             nearest = sorted(live, key=lambda point: nearness(key, point))[: world.config.shadows + 1]
-            books = [live[point].core.holdings.get(place) for point in nearest]
+            books = [holdings_of(live[point]).get(place) for point in nearest]
             first = books[0]
             entries = (
                 set()
@@ -219,7 +260,7 @@ class PubSubChecks:
                 more, fewer = len(entries - wanted[place]), len(wanted[place] - entries)
                 raise InvariantBrokenError(f"not what is wanted: {place} has {more} too many and lacks {fewer}")
             others = [
-                node.peer for point, node in live.items() if point not in nearest and node.core.holdings.get(place)
+                node.peer for point, node in live.items() if point not in nearest and holdings_of(node).get(place)
             ]
             if others:
                 raise InvariantBrokenError(f"held by others: {place} by {others[0]}")
@@ -234,6 +275,20 @@ class PubSubChecks:
                     raise InvariantBrokenError(f"shadow differs: {place}: {peers}: {present ^ first.present()}")
 
 
-def _named(subscriptions: list[Subscription]) -> str:
+def _was_retained(sent: Sent, subscription: Subscription, lossless: bool) -> bool:
+    """Whether a subscriber must have had it by its SUBACK. With QoS 0 it may be lost on its way to one whose entry is
+    known already: then it must have been in its place before."""
+    assert subscription.acked_at is not None
+    if sent.qos or lossless:
+        return sent.at < subscription.acked_at
+    return sent.done_at is not None and sent.done_at <= subscription.since
+
+
+def holdings_of(node: PubSubNode) -> Holdings:
+    assert isinstance(node.core, PubSub), "Scribe holds no lists"
+    return node.core.holdings
+
+
+def named(subscriptions: list[Subscription]) -> str:
     told = [f"{one.peer} {one.filter} acked {one.acked_at}" for one in subscriptions[:SHOWN]]
     return f"{', '.join(told)}{' …' if len(subscriptions) > SHOWN else ''}"

@@ -22,7 +22,7 @@ from experiments.simulator.checks import Checks, InvariantBrokenError
 from experiments.simulator.network import Network, Weather
 from overlay.ids import ID_BITS, Id
 from overlay.leafset import HALF
-from overlay.messages import Message, Peer, Route
+from overlay.messages import Message, Parcel, Peer, Route
 from overlay.ring import Ring
 from overlay.timing import Timing
 
@@ -59,6 +59,7 @@ class Node:
         "alive",
         "backlog",
         "checked",
+        "free_at",
         "number",
         "paused",
         "peer",
@@ -80,6 +81,8 @@ class Node:
         self.backlog: list[tuple[Peer, object]] = []
         self.wake = inf
         self.checked = 0
+        self.free_at = 0.0
+        """When its last parcel has left."""
         self.sent = 0
         self.undelivered = 0
 
@@ -285,12 +288,19 @@ class World:
         now, nodes, me = self.now, self.nodes, node.peer
         fates, events, entries, sent = self.network.fates, self._events, self._entries, self.sent
         node.sent += len(outbox)
+        in_turn = self.network.in_turn
         for peer, message in outbox:
             sent[_kind(message)] += 1
+            leaves_at = self._turn_of(node, message) if in_turn and isinstance(message, Parcel) else now
             receiver = nodes.get(peer.id)
             if receiver is not None:
                 for delay in fates(me.id, peer.id, now):
-                    heappush(events, (now + delay, next(entries), receiver, me, message))
+                    heappush(events, (leaves_at + delay, next(entries), receiver, me, message))
+
+    def _turn_of(self, node: Node, parcel: Parcel) -> float:
+        """When a parcel has left that stands behind the others of its sender."""
+        node.free_at = max(self.now, node.free_at) + self.network.weather.takes_s(len(parcel.payload))
+        return node.free_at
 
     def _push(self, delay: float, node: Node, sender: Peer, event: object) -> None:
         heappush(self._events, (self.now + delay, next(self._entries), node, sender, event))

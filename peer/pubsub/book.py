@@ -28,6 +28,9 @@ class Book:
     def __iter__(self) -> Iterator[Record]:
         return iter([record for _, record in self._records.values()])
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._records
+
     def get(self, key: Key) -> Record | None:
         found = self._records.get(key)
         return found[1] if found else None

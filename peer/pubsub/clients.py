@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mqtt_front.amqtt_front import AmqttFront
+from mqtt_front.errors import PacketError
 from mqtt_front.front import Front
 from mqtt_front.message import Message
 from mqtt_front.plain import give_plain
@@ -45,6 +46,9 @@ class NoClients:
     failed = False
 
     def deliver(self, publication: Publication) -> None: ...
+    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+        return False
+
     def retained(self, topic: str, body: bytes) -> None: ...
     def publishing(self, body: bytes, message: Message) -> None: ...
     def enter(self, now: float) -> None: ...
@@ -92,11 +96,17 @@ class FrontClients:
     def failed(self) -> bool:
         return self._front.fault is not None
 
+    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+        if not body.startswith(PLAIN_HEAD):
+            return None
+        try:
+            return give_plain(self._broker, topic, body[len(PLAIN_HEAD) :]) > 0
+        except (PacketError, UnicodeDecodeError):
+            self._bodies.unreadable += 1
+            return False
+
     def deliver(self, publication: Publication) -> None:
         one = publication
-        if one.body.startswith(PLAIN_HEAD) and not (one.qos or one.retain or one.shared) and one.plain:
-            give_plain(self._broker, one.topic, one.body[len(PLAIN_HEAD) :])
-            return
         message = self._bodies.read(one.topic, one.body, one.qos, one.retain)
         if message is None:
             return
@@ -132,6 +142,9 @@ class AmqttClients:
     @property
     def unreadable(self) -> int:
         return self._bodies.unreadable
+
+    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+        return None
 
     def deliver(self, publication: Publication) -> None:
         message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)

@@ -30,15 +30,28 @@ class PubSubConfig:
     entry_s: float = 15.0
     """How long a subscriber peer that is not heard stays on the lists; QoS 1 and 2 to it are retried as long. Above the
     longest pause that a peer should survive without loss."""
+    grace_s: float = 6.0
+    """How long a peer that is missing on a list, though nobody said that it left, is still sent what it has not
+    acknowledged: a coordinator that has just begun may not have heard of it yet. Two renewals of a subscriber."""
+    ask_s: float = 0.1
+    """The first wait for what the ring is asked, by a route that may have led to one that has just died; doubled each
+    time up to `slow_retry_s`. New subscribers and publishers wait for little else when a coordinator dies."""
     retry_s: float = 0.3
-    """The first wait for an answer. Above the longest round trip; doubled each time up to `slow_retry_s`."""
+    """The same of what a known peer is told. Above the longest round trip."""
     slow_retry_s: float = 2.0
     give_up_s: float = 60.0
     """A message is not retried for longer, nor held for want of a list, whatever the leases say."""
     look_s: float = 1.0
-    """How often what this peer holds of a place is looked at for expired leases and silent followers."""
+    """How often what this peer holds of a place is looked at while it waits for others or something expires."""
+    idle_look_s: float = 30.0
+    """And how often otherwise, as at most topics with a retained message."""
     tomb_s: float = 60.0
     """How long it is remembered that something is gone, so that a copy that missed it does not bring it back."""
+    cleared_s: float = 86_400.0
+    """How long it is remembered that a retained message was cleared or has expired. A peer that was away for longer
+    may bring it back from its disk."""
+    max_cleared: int = 100_000
+    """Of how many topics that is remembered, at 300 bytes each; the oldest are forgotten first."""
     note_s: float = 600.0
     """How long a coordinator of wildcards remembers without renewal that a topic below has a retained message."""
     idle_s: float = 60.0
@@ -48,6 +61,10 @@ class PubSubConfig:
     max_waiting_bytes: int = 64 << 20
     """Of all messages here that wait for a list, for room or for an acknowledgement. Beyond, QoS 0 is dropped, and
     QoS 1 and 2 are refused; both are counted."""
+    restored_at_once: int = 50
+    """Places brought back from the disk every `restore_s`, so that peers that start again do not flood the ring: at 500
+    a second three peers are busy for a tenth of their time. Those that somebody asks for are brought back at once."""
+    restore_s: float = 0.1
     max_stashed: int = 256
     """Requests that wait at a coordinator to be while it gathers; those beyond are asked again by their senders."""
     max_ahead: int = 512
@@ -71,5 +88,7 @@ class PubSubConfig:
 
 LAN: Final = PubSubConfig()
 LOCAL: Final = LAN
-WAN: Final = replace(LAN, lease_s=15.0, entry_s=60.0, retry_s=1.0, slow_retry_s=6.0, look_s=3.0)
+WAN: Final = replace(
+    LAN, lease_s=15.0, entry_s=60.0, grace_s=24.0, ask_s=0.5, retry_s=1.0, slow_retry_s=6.0, look_s=3.0
+)
 PRESETS: Final[dict[str, PubSubConfig]] = {"local": LOCAL, "lan": LAN, "wan": WAN}

@@ -129,8 +129,7 @@ class Coordinator:
 
     def _retained_for(self, holding: Holding, topic_filter: str) -> tuple[tuple[str, ...], Record | None]:
         if not is_wild(holding.place):
-            record = holding.book.get((Kind.RETAINED, topic_filter, 0))
-            return (), record
+            return (), holding.retained(self._state.now)
         noted = [record for record in holding.book if record.kind is Kind.NOTE and not record.gone]
         return tuple([record.name for record in noted if matches(topic_filter, record.name)]), None
 
@@ -212,15 +211,12 @@ class Coordinator:
         holding = self._serving(record.name, sender, message)
         if holding is None or record.kind is not Kind.RETAINED:
             return
-        self._state.clock = max(self._state.clock, record.number[0])
         if self._replication.take(holding, record):
             self._replication.spread(holding)
         answer = Retained(record.name, record.number, self._state.clock)
-        send = partial(self._state.send, sender, answer)
-        copied = Waiter(
-            holding.book.position_of(record.key),
-            send if record.gone else partial(self._notes.ensure, record.name, (sender.id, record.number), send),
-        )
+        send = partial(self._state.promise, sender, answer)
+        note = partial(self._notes.ensure, record.name, (sender.id, record.number), send)
+        copied = Waiter(holding.book.position_of(record.key), note if self.keeps(record.name) else send)
         self._replication.wait(holding, (RETAINED, sender.id, record.number), copied)
 
     def _crowned(self, holding: Holding) -> None:
@@ -250,7 +246,7 @@ class Coordinator:
             holding.expires[key] = self._state.now + self._state.config.note_s
             position = max(position, holding.book.position_of(key))
         self._replication.spread(holding)
-        send = partial(self._state.send, sender, Noted(message.place, message.topics))
+        send = partial(self._state.promise, sender, Noted(message.place, message.topics))
         self._replication.wait(holding, ("note", sender.id, message.topics), Waiter(position, send))
 
     def noted(self, sender: Peer, message: Noted) -> None:
@@ -259,8 +255,7 @@ class Coordinator:
     def fetch(self, sender: Peer, message: Fetch) -> None:
         holding = self._serving(message.topic, sender, message)
         if holding is not None:
-            record = holding.book.get((Kind.RETAINED, message.topic, 0))
-            self._state.send(sender, Fetched(message.topic, record))
+            self._state.send(sender, Fetched(message.topic, holding.retained(self._state.now)))
 
     def tick(self) -> None:
         """Renew the notes about what is retained here."""

@@ -6,13 +6,15 @@ Plain calls; no socket, task, clock or random number in here or below. Set `now`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 
 from mqtt_front.ports import Done
 from mqtt_front.topics import matches
 from overlay.errors import ProtocolError
 from overlay.ids import Id
 from overlay.messages import Peer
+from peer.pubsub.cleared import Cleared
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.coordinator import Coordinator
 from peer.pubsub.holdings import Holdings
@@ -28,11 +30,14 @@ from peer.pubsub.messages import (
     Fetched,
     Gather,
     Held,
+    Kind,
     Known,
     List,
     Note,
     Noted,
     Nudge,
+    Number,
+    Record,
     Renewed,
     Retain,
     Retained,
@@ -42,49 +47,62 @@ from peer.pubsub.messages import (
     Taken,
     UpSub,
 )
+from peer.pubsub.outgoing import addressed
 from peer.pubsub.outlets import Outlets
 from peer.pubsub.publisher import Publisher
 from peer.pubsub.registrations import RENEWALS as LIST_RENEWALS
 from peer.pubsub.registrations import Registrations
 from peer.pubsub.relaying import Relaying
 from peer.pubsub.replication import Replication
-from peer.pubsub.state import Clients, Counters, Overlay, State
+from peer.pubsub.state import NO_DISK, Clients, Counters, Disk, Overlay, State
 from peer.pubsub.subscriber import RENEWALS as ENTRY_RENEWALS
 from peer.pubsub.subscriber import Subscriber
 from peer.pubsub.succession import Succession
-from peer.pubsub.wire import Publication, decode
+from peer.pubsub.wire import Publication, decode, decode_plain
 
 SWEEP_S = 10.0
+FIRST_STAMP = 0
+"""Of a retained message from before any ring: lower than all others."""
 
 
 class PubSub:
     """One per peer."""
 
-    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig) -> None:
-        self._state = state = State(overlay, clients, config)
+    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, disk: Disk = NO_DISK) -> None:
+        self._state = state = State(overlay, clients, config, disk)
         self.holdings = Holdings(state)
-        self._replication = Replication(state, self.holdings)
-        self._succession = Succession(state, self.holdings, self._replication)
+        self.cleared = Cleared(state)
+        self._replication = Replication(state, self.holdings, self.cleared)
+        self._succession = Succession(state, self.holdings, self._replication, self.cleared)
         self._coordinator = Coordinator(state, self.holdings, self._replication, self._succession)
         self._keeping = Keeping(state)
         self.subscriber = Subscriber(state, self._keeping)
-        self._registrations = Registrations(state)
-        self._outlets = Outlets(state)
+        self.registrations = Registrations(state)
+        self.outlets = Outlets(state)
         self._inlets = Inlets(state, self._give)
         self._relaying = Relaying(state)
-        self.publisher = Publisher(state, self._registrations, self._outlets, self._relaying)
+        self.publisher = Publisher(state, self.registrations, self.outlets, self._relaying)
         self._handlers = self._handlers_of_roles()
         self._succession.answer = self._handle
         self.subscriber.in_force_soon = self._keep_unsettled
         self.publisher.settled = self._keep_settled
         self.acknowledges_later = False
-        """Whether `acknowledge` is called by the shell, once the clients' messages are safe."""
+        """Whether `acknowledge` is called by the shell, once the clients' messages are safe. With a disk it must be."""
         self._inside = False
         self._started = False
 
     @property
+    def config(self) -> PubSubConfig:
+        return self._state.config
+
+    @property
     def counters(self) -> Counters:
         return self._state.counters
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of all messages here that wait for a list, for room or for an acknowledgement."""
+        return self._state.waiting_bytes
 
     @property
     def now(self) -> float:
@@ -130,6 +148,13 @@ class PubSub:
         self._do(lambda: self.publisher.publish(one, matched, done))
         return one.seq
 
+    def publish_plain(self, topic: str, body: bytes) -> bool:
+        """The same, of a message with QoS 0 that is not retained, if it is known to whom it goes. False: it is not."""
+        if self._inside or not self.publisher.publish_plain(topic, body):
+            return False
+        self._state.counters.published += 1
+        return True
+
     def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
         """The clients here want a filter. After `done`, all that is published anywhere arrives, and what is retained is
         here."""
@@ -142,6 +167,9 @@ class PubSub:
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         """From another peer, directly or routed."""
+        plain = decode_plain(payload)
+        if plain is not None and not self._inside and self._take_plain(sender, *plain):
+            return
         try:
             message = decode(payload)
         except ProtocolError:
@@ -155,6 +183,22 @@ class PubSub:
         else:
             self._do(lambda: self._handle(sender, message))
 
+    def _take_plain(self, sender: Peer, boot: int, seq: int, topic: bytes, body: bytes) -> bool:
+        """False: it is not for the quick way."""
+        counters = self._state.counters
+        if self._inlets.has_given(sender, topic, boot, seq):
+            counters.duplicates += 1
+            return True
+        wanted = self._state.clients.deliver_plain(topic, body)
+        if wanted is None:
+            return False
+        self._inlets.gave(sender, topic, boot, seq)
+        if wanted:
+            counters.received += 1
+        else:
+            counters.unwanted += 1
+        return True
+
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._do(lambda: self.holdings.owners_changed(key, owners))
 
@@ -166,17 +210,36 @@ class PubSub:
         elif not self._started:
             self._started = True
             self._do(self._start)
-        self._do(self._succession.review_all)
+        self._do(self.holdings.review_all)
 
     # Acknowledgements
 
     @property
     def owes(self) -> bool:
-        """Whether others wait to be told that their messages are here."""
-        return self._inlets.owes
+        """Whether others wait to be told that something is here, or the disk for a commit."""
+        return self._inlets.owes or self._state.promises
 
     def acknowledge(self) -> None:
+        """The clients' messages are safe, and the disk has what it was told."""
+        self._do(self._state.keep_promises)
         self._inlets.acknowledge()
+
+    # What was on the disk
+
+    def restore(self, kept: dict[str, list[Record]], cleared: Iterable[tuple[str, Number, float]]) -> None:
+        """What this peer held of each place, and what was cleared how long ago. Before anything happens."""
+        self.holdings.restore(kept)
+        for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
+            self.cleared.restore(topic, number, self._state.now - age_s)
+
+    def take_over(self, topic: str, body: bytes, chance: int) -> None:
+        """A message was retained here without a ring: whatever the ring knows of the topic is newer.
+
+        `chance` tells it from what another peer brings for the same topic. Before anything happens, but after
+        `restore`.
+        """
+        if not self.holdings.rests(topic) and self.cleared.of(topic) is None:
+            self.holdings.rest(Record(Kind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body))
 
     # Time
 
@@ -188,10 +251,16 @@ class PubSub:
 
     def _start(self) -> None:
         config = self._state.config
-        self._every(config.lease_s / LIST_RENEWALS, self._registrations.renew)
+        self._every(config.lease_s / LIST_RENEWALS, self.registrations.renew)
         self._every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
         self._every(SWEEP_S, self.publisher.sweep)
         self._every(config.note_s / 8, self._coordinator.tick)
+        self._every(SWEEP_S, self.cleared.sweep)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self.holdings.wake():
+            self._state.after(self._state.config.restore_s, self._wake)
 
     def _every(self, period_s: float, then: Callable[[], None]) -> None:
         def again() -> None:
@@ -231,8 +300,10 @@ class PubSub:
         if publication.retain:
             if self._keeping.repeats(origin.id, publication):
                 state.counters.duplicates += 1
-                return
-            if self.subscriber.wants(publication.topic):
+                if not publication.shared:
+                    return
+                publication = addressed(publication, False, publication.shared)
+            elif self.subscriber.wants(publication.topic):
                 self._keeping.live(origin.id, publication)
         state.counters.received += 1
         state.clients.deliver(publication)
@@ -250,7 +321,7 @@ class PubSub:
 
     def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
         self.subscriber.elsewhere(message)
-        self._registrations.elsewhere(message)
+        self.registrations.elsewhere(message)
         self.publisher.elsewhere(message)
 
     def _handlers_of_roles(self) -> dict[type, Callable[..., None]]:
@@ -260,8 +331,8 @@ class PubSub:
             SubAck: self.subscriber.acknowledged,
             Elsewhere: self._elsewhere,
             SubReq: coordinator.sub_req,
-            List: self._registrations.told,
-            Renewed: self._registrations.renewed,
+            List: self.registrations.told,
+            Renewed: self.registrations.renewed,
             Known: replication.known,
             Drop: coordinator.drop,
             Copy: replication.copy,
@@ -276,5 +347,5 @@ class PubSub:
             Noted: coordinator.noted,
             Fetch: coordinator.fetch,
             Fetched: self.subscriber.fetched,
-            Held: self._outlets.held,
+            Held: self.outlets.held,
         }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
+from itertools import chain
 from math import inf
+
+from msgspec.structs import replace
 
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.book import Book, Key
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.messages import Control, Kind, Record, Reign
+from peer.pubsub.mqtt import aged, remaining_of
 from peer.pubsub.places import key_of_place
 
 
@@ -56,12 +60,24 @@ class Waiter:
         """By then every publisher has told, or holds a list that was given later, or holds none."""
 
 
+class Gathering:
+    """The others who hold something of a place are asked for it."""
+
+    __slots__ = ("awaited", "began_at", "owners", "wait_s")
+
+    def __init__(self, owners: tuple[Peer, ...], now: float) -> None:
+        self.owners = owners
+        self.awaited: dict[int, Peer] = {peer.id: peer for peer in owners[1:]}
+        self.began_at = now
+        self.wait_s = 0.0
+
+
 class Holding:
     """One place. The coordinator's fields are empty while somebody else is."""
 
     __slots__ = (
-        "asked_at", "awaited", "book", "expires", "gone_at", "key", "looking", "owners", "place", "publishers",
-        "reign", "retrying", "role", "shadows", "stash", "synced", "waiters",
+        "book", "doubts", "ends_at", "expires", "gathering", "gone_at", "key", "look_at", "looks", "owners", "place",
+        "publishers", "reign", "retrying", "role", "shadows", "stash", "synced", "waiters",
     )  # fmt: skip
 
     def __init__(self, place: str, me: Id) -> None:
@@ -77,11 +93,16 @@ class Holding:
         self.publishers: dict[int, Follower] = {}
         self.expires: dict[Key, float] = {}
         self.gone_at: dict[Key, float] = {}
+        self.ends_at = inf
+        """When the message that is retained here expires."""
         self.waiters: dict[object, Waiter] = {}
-        self.awaited: dict[int, Peer] = {}
-        self.asked_at = 0.0
+        self.gathering: Gathering | None = None
         self.stash: list[tuple[Peer, Control]] = []
-        self.looking = False
+        self.look_at = inf
+        """When it is to be looked at next; and the looks that are planned, at times that may have been overtaken."""
+        self.looks: tuple[float, ...] = ()
+        self.doubts = 0
+        """How often in a row it was found that somebody else should do something about it, and has not."""
         self.retrying = False
 
     @property
@@ -100,6 +121,8 @@ class Holding:
             self.gone_at.pop(key, None)
             if self.coordinates and record.kind in (Kind.ENTRY, Kind.NOTE):
                 self.expires[key] = now + lease_s(record.kind, config)
+        if record.kind is Kind.RETAINED:
+            self.ends_at = _end_of(record, now)
         if self.coordinates and record.kind is Kind.PUBLISHER and record.peer is not None:
             if record.gone:
                 self.publishers.pop(record.peer.id, None)
@@ -107,11 +130,40 @@ class Holding:
                 self.publishers[record.peer.id] = Follower(record.peer, now + config.void_s)
         return True
 
+    def become(self, records: Iterable[Record], position: int, now: float) -> list[Record]:
+        """Hold a copy of another book, with these records in it; returns those that were not here."""
+        before = {record.key: record for record in self.book}
+        merged = list(records)
+        self.book.replace(merged, position)
+        self.gone_at = {record.key: now for record in merged if record.gone}
+        news = [record for record in merged if before.get(record.key) is not record]
+        for record in news:
+            if record.kind is Kind.RETAINED:
+                self.ends_at = _end_of(record, now)
+        return news
+
+    def told(self, records: Iterable[Record], now: float) -> tuple[Record, ...]:
+        """Records of this place as others are told them: a message that expires has less time than when it came."""
+        if self.ends_at == inf:
+            return tuple(records)
+        return tuple([self._aged(one, now) if one.kind is Kind.RETAINED else one for one in records])
+
+    def _aged(self, record: Record, now: float) -> Record:
+        if record.gone:
+            return record
+        remaining_s = round(self.ends_at - now)
+        return replace(record, body=aged(record.body, remaining_s)) if remaining_s > 0 else record.ended()
+
+    def retained(self, now: float) -> Record | None:
+        """The message that is retained, or that it was cleared, as others are told it."""
+        record = self.book.get((Kind.RETAINED, self.place, 0))
+        return None if record is None else self.told((record,), now)[0]
+
     def begin(self, reign: Reign, now: float, config: PubSubConfig) -> None:
         """Be the coordinator. All leases begin anew: nobody told how long they still were."""
         self.role = Role.COORDINATOR
         self.reign = reign
-        self.awaited = {}
+        self.gathering = None
         for record in self.book:
             if record.gone:
                 continue
@@ -125,13 +177,33 @@ class Holding:
         self.role = Role.HOLDER
         self.synced = 0
         self.shadows, self.publishers, self.expires = {}, {}, {}
-        self.waiters, self.awaited, self.stash = {}, {}, []
+        self.gathering = None
+        self.waiters, self.stash = {}, []
 
     def forget_gone(self, before: float) -> None:
         for key in [key for key, at in self.gone_at.items() if at < before]:
             del self.gone_at[key]
             self.book.forget(key)
 
+    @property
+    def settled(self) -> bool:
+        """Whether nobody is waited for: it coordinates, or is a copy of what the coordinator has."""
+        if self.role is Role.HOLDER:
+            return bool(self.synced and self.owners) and self.reign.coordinator == self.owners[0].id
+        return self.role is Role.COORDINATOR and not self.waiters
+
+    def due_at(self, config: PubSubConfig) -> float:
+        """When the next of what is here expires, or may be forgotten."""
+        untils = [publisher.until for publisher in self.publishers.values()]
+        tombs = [at + config.tomb_s for at in self.gone_at.values()]
+        return min(chain((self.ends_at,), self.expires.values(), untils, tombs))
+
     def present(self) -> frozenset[tuple[object, ...]]:
         """All that is not gone: equal for a coordinator and its shadows once it is quiet."""
         return frozenset((*record.key, record.number, record.body) for record in self.book if not record.gone)
+
+
+def _end_of(record: Record, now: float) -> float:
+    """When a message that has come now expires."""
+    remaining_s = None if record.gone else remaining_of(record.body)
+    return inf if remaining_s is None else now + remaining_s

@@ -1,31 +1,52 @@
 """All that this peer holds, by place, and who is nearest to each of their keys.
 
-Owns the watching of keys: a key is watched while any place of it is held.
+Owns the watching of keys: a key is watched while any place of it is held. What comes back from the disk rests until its
+turn has come, or somebody asks for its place: then it is held like what any peer holds that was away. In the same way
+those places are gone through whose owners have changed, which may be all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from math import inf
 from typing import Final
 
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.holding import Holding
+from peer.pubsub.messages import Kind, Record
 from peer.pubsub.state import State
 
 SPARE: Final = 2
 """So many more than the shadows are asked for what they hold: shadows of a moment ago, pushed out by newcomers."""
+REVIEWED_AT_ONCE: Final = 100
+REVIEW_S: Final = 0.1
+"""So many places are reviewed in so much time, which takes a fifth of it. A peer that goes through 100,000 in one turn
+would not be heard meanwhile, and taken for dead."""
+LASTING: Final = (Kind.RETAINED, Kind.NOTE)
+"""What is kept on the disk. All else is renewed by those whom it is about."""
 
 
 class Holdings:
     """A table of holdings. `review` is called when others are nearest to the key of one."""
 
-    __slots__ = ("_by_key", "_places", "_state", "look", "review")
+    __slots__ = (
+        "_by_key", "_due", "_left", "_places", "_refilled_at", "_rested_at", "_resting", "_state", "_waiting", "look",
+        "review",
+    )  # fmt: skip
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._places: dict[str, Holding] = {}
         self._by_key: dict[Id, dict[str, Holding]] = {}
+        self._resting: dict[str, list[Record]] = {}
+        self._rested_at = 0.0
+        self._due: dict[Holding, None] = {}
+        """To be reviewed."""
+        self._left = 0
+        self._refilled_at = -inf
+        self._waiting = False
         self.review: Callable[[Holding], None] = lambda holding: None
         self.look: Callable[[Holding], None] = lambda holding: None
 
@@ -36,7 +57,13 @@ class Holdings:
         return iter(list(self._places.values()))
 
     def get(self, place: str) -> Holding | None:
-        return self._places.get(place)
+        holding = self._places.get(place)
+        if holding is None and place in self._resting:
+            return self.open(place)
+        if holding is not None and holding in self._due:
+            del self._due[holding]
+            self.review(holding)
+        return holding
 
     def open(self, place: str) -> Holding:
         """What is held of a place; from now on something is."""
@@ -51,12 +78,45 @@ class Holdings:
         else:
             holding.owners = next(iter(at_key.values())).owners
         at_key[place] = holding
+        for record in self._resting.pop(place, ()):
+            holding.take(record, self._rested_at, self._state.config)
         self.look_soon(holding, self._state.config.look_s)
         return holding
 
+    # What was on the disk
+
+    @property
+    def resting(self) -> int:
+        """Places that wait for their turn to come back."""
+        return len(self._resting)
+
+    def restore(self, records: dict[str, list[Record]]) -> None:
+        """What was held of each place, as of now. Before anything happens."""
+        self._resting = records
+        self._rested_at = self._state.now
+        stamps = [record.number[0] for kept in records.values() for record in kept if record.kind is Kind.RETAINED]
+        self._state.clock = max(self._state.clock, *stamps, 0)
+
+    def rests(self, place: str) -> bool:
+        return place in self._resting
+
+    def rest(self, record: Record) -> None:
+        """A retained message of this peer alone, which the ring has not seen. Before anything happens."""
+        self._resting[record.name] = [record]
+        self._state.disk.keep(record.name, record)
+
+    def wake(self) -> bool:
+        """Bring some of it back; whether there is more."""
+        for place in list(islice(reversed(self._resting), self._state.config.restored_at_once)):
+            self.review(self.open(place))
+        return bool(self._resting)
+
     def close(self, holding: Holding) -> None:
         """Hold it no longer."""
+        if any(record.kind in LASTING and not record.gone for record in holding.book):
+            self._state.disk.leave(holding.place)
         del self._places[holding.place]
+        self._due.pop(holding, None)
         at_key = self._by_key[holding.key]
         del at_key[holding.place]
         if not at_key:
@@ -66,7 +126,30 @@ class Holdings:
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         for holding in self._of_key(key):
             holding.owners = owners
+            holding.doubts = 0
+            self._due[holding] = None
+        self._review_some()
+
+    def review_all(self) -> None:
+        self._due.update(dict.fromkeys(self._places.values()))
+        self._review_some()
+
+    def _review_some(self) -> None:
+        """Those that there is time for now, and the others later."""
+        state = self._state
+        if self._refilled_at + REVIEW_S <= state.now:
+            self._left, self._refilled_at = REVIEWED_AT_ONCE, state.now
+        while self._due and self._left:
+            self._left -= 1
+            holding, _ = self._due.popitem()
             self.review(holding)
+        if self._due and not self._waiting:
+            self._waiting = True
+            state.after(self._refilled_at + REVIEW_S - state.now, self._go_on)
+
+    def _go_on(self) -> None:
+        self._waiting = False
+        self._review_some()
 
     def _of_key(self, key: Id) -> Iterable[Holding]:
         return list(self._by_key.get(key, {}).values())
@@ -86,12 +169,24 @@ class Holdings:
         return any(peer.id == me for peer in holding.owners[: self._state.config.shadows + 1])
 
     def look_soon(self, holding: Holding, delay_s: float) -> None:
-        """Look at it after a while; there is one such look ahead at any time."""
-        if not holding.looking:
-            holding.looking = True
-            self._state.after(delay_s, lambda: self._look(holding))
+        """Look at it after a while, unless a look is ahead that comes sooner."""
+        holding.look_at = min(holding.look_at, self._state.now + delay_s)
+        self._plan(holding)
 
-    def _look(self, holding: Holding) -> None:
-        holding.looking = False
-        if self._places.get(holding.place) is holding:
+    def _plan(self, holding: Holding) -> None:
+        """One that was planned before and comes in time will do: it plans the rest."""
+        if not any(at <= holding.look_at for at in holding.looks):
+            holding.looks += (holding.look_at,)
+            self._state.agenda.at(holding.look_at, self._look, holding)
+
+    def _look(self, now: float, subject: object) -> None:
+        assert isinstance(subject, Holding)
+        holding = subject
+        holding.looks = tuple([at for at in holding.looks if at > now])
+        if self._places.get(holding.place) is not holding:
+            return
+        if holding.look_at > now:
+            self._plan(holding)
+        else:
+            holding.look_at = inf
             self.look(holding)

@@ -38,7 +38,7 @@ class Inlets:
         self._state = state
         self._give = give
         self._inlets: dict[Id, Inlet] = {}
-        self._orders: dict[tuple[Id, str], tuple[int, int]] = {}
+        self._orders: dict[tuple[Id, bytes], tuple[int, int]] = {}
         self._due: dict[Id, Peer] = {}
 
     def __len__(self) -> int:
@@ -51,17 +51,25 @@ class Inlets:
             self._unnumbered(origin, publication)
 
     def _unnumbered(self, origin: Peer, publication: Publication) -> None:
-        orders, key = self._orders, (origin.id, publication.topic)
-        tag = (publication.boot, publication.seq)
-        last = orders.pop(key, None)
-        if last is not None and last >= tag:
-            orders[key] = last
+        place = publication.topic.encode(), publication.boot, publication.seq
+        if self.has_given(origin, *place):
             self._state.counters.duplicates += 1
-            return
-        orders[key] = tag
-        if len(orders) > self._state.config.max_orders:
-            del orders[next(iter(orders))]
-        self._give(origin, publication)
+        else:
+            self.gave(origin, *place)
+            self._give(origin, publication)
+
+    def has_given(self, origin: Peer, topic: bytes, boot: int, seq: int) -> bool:
+        """Whether this message with QoS 0 was given out before, or a later one."""
+        last = self._orders.get((origin.id, topic))
+        return last is not None and last >= (boot, seq)
+
+    def gave(self, origin: Peer, topic: bytes, boot: int, seq: int) -> None:
+        orders, key, most = self._orders, (origin.id, topic), self._state.config.max_orders
+        if 2 * len(orders) > most:
+            orders.pop(key, None)  # so that it is the youngest
+            while len(orders) >= most:
+                del orders[next(iter(orders))]
+        orders[key] = (boot, seq)
 
     def _numbered(self, origin: Peer, publication: Publication) -> None:
         inlet = self._inlets.get(origin.id)

@@ -70,6 +70,12 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The higher one wins. Of equal numbers: a lease that ran out, but a publisher that is there."""
         return self.number, self.gone if self.kind is Kind.ENTRY else not self.gone, self.confirmed
 
+    def ended(self) -> Record:
+        """The same, gone. Coordinators number what is not the subscribers' to number."""
+        first, second = self.number
+        number = self.number if self.kind is Kind.ENTRY else (first + 1, second)
+        return Record(self.kind, self.name, self.peer, number, True)
+
 
 Records = Annotated[tuple[Record, ...], Meta(max_length=MAX_ITEMS)]
 

@@ -13,6 +13,7 @@ from overlay.errors import ProtocolError
 
 _HEAD: Final = struct.Struct(">BBII")
 _EXPIRES: Final = 0x01
+_REMAINING: Final = slice(2, 6)
 
 PLAIN_HEAD: Final = _HEAD.pack(0, 0, 0, 0)
 """Before the payload of a message with QoS 0, without properties, that does not expire."""
@@ -24,6 +25,18 @@ def encode_body(message: Message, now: float) -> bytes:
     flags = 0 if remaining_s is None else _EXPIRES
     head = _HEAD.pack(message.qos, flags, remaining_s or 0, len(message.properties))
     return b"".join((head, message.properties, message.payload))
+
+
+def remaining_of(body: bytes) -> int | None:
+    """In how many seconds the message expires, counted from when its body was made; None: never."""
+    if len(body) < _HEAD.size or not body[1] & _EXPIRES:
+        return None
+    return int.from_bytes(body[_REMAINING], "big")
+
+
+def aged(body: bytes, remaining_s: int) -> bytes:
+    """The same message, which expires, later."""
+    return b"".join((body[: _REMAINING.start], remaining_s.to_bytes(4, "big"), body[_REMAINING.stop :]))
 
 
 def decode_body(topic: str, body: bytes, qos: int | None, retain: bool, now: float) -> Message:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from math import inf
 
 from dispatching.algorithms import Choice
@@ -35,16 +36,34 @@ class Outgoing:
             done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
 
 
+class Countdown:
+    """Calls once it was counted down."""
+
+    __slots__ = ("_left", "_then")
+
+    def __init__(self, left: int, then: Callable[[], None]) -> None:
+        self._left = left
+        self._then = then
+
+    def down(self) -> None:
+        self._left -= 1
+        if not self._left:
+            self._then()
+
+
 class Topic:
     """A topic that is published to from here. `peers` and `groups` are its plan; None until it is made."""
 
-    __slots__ = ("choice", "groups", "lists", "name", "peers", "queue", "used_at", "valid_until")
+    __slots__ = ("choice", "groups", "lists", "name", "peers", "queue", "quick", "raw", "used_at", "valid_until")
 
     def __init__(self, name: str, lists: tuple[Registration, ...], choice: Choice, now: float) -> None:
         self.name = name
+        self.raw = name.encode()
         self.lists = lists
         self.peers: tuple[Peer, ...] | None = None
         self.groups: tuple[tuple[str, tuple[Peer, ...]], ...] = ()
+        self.quick: tuple[Peer, ...] | None = None
+        """The same as `peers`, if a message goes to them directly and to nobody else."""
         self.choice = choice
         self.valid_until = -inf
         self.queue: deque[Outgoing] = deque()

@@ -7,7 +7,7 @@ gives out nothing before it. Retried from here directly, also what went through 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,16 +24,24 @@ RETRIED_AT_ONCE: Final = 32
 class Item:
     """One message for one peer."""
 
-    __slots__ = ("at", "beyond", "number", "on_held", "publication", "tail")
+    __slots__ = ("at", "beyond", "number", "on_held", "publication", "tail", "tried")
 
     def __init__(
-        self, publication: Publication, tail: bytes, number: int, at: float, on_held: Callable[[], None]
+        self,
+        publication: Publication,
+        tail: bytes,
+        number: int,
+        at: float,
+        on_held: Callable[[], None],
+        tried: frozenset[int],
     ) -> None:
         self.publication = publication
         self.tail = tail
         self.number = number
         self.at = at
         self.on_held = on_held
+        self.tried = tried
+        """Peers that were to have it for the same groups before, and were given up."""
         self.beyond = False
         """It is there, but one before it is not."""
 
@@ -52,32 +60,43 @@ class Outlet:
 
 
 class Outlets:
-    """One per core."""
+    """One per core. `passed_on` is asked whether others serve the groups that a peer was to serve that is given up."""
 
-    __slots__ = ("_numbers", "_outlets", "_state")
+    __slots__ = ("_numbers", "_outlets", "_state", "passed_on")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._outlets: dict[int, Outlet] = {}
         self._numbers: dict[int, int] = {}
         """The last number given to each peer; kept, or it would take the next ones for old."""
+        self.passed_on: Callable[[Peer, Item], bool] = lambda peer, item: False
 
     def __len__(self) -> int:
         return len(self._outlets)
+
+    def __iter__(self) -> Iterator[Outlet]:
+        return iter(self._outlets.values())
 
     @property
     def waiting(self) -> int:
         return sum(len(outlet.flying) + len(outlet.waiting) for outlet in self._outlets.values())
 
-    def push(self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]) -> None:
+    def push(
+        self,
+        peer: Peer,
+        publication: Publication,
+        tail: bytes,
+        on_held: Callable[[], None],
+        tried: frozenset[int] = frozenset(),
+    ) -> None:
         """Send a message; `on_held` is called when the peer holds it, or is given up."""
-        outlet, item = self._enter(peer, publication, tail, on_held)
+        outlet, item = self._enter(peer, publication, tail, on_held, tried)
         outlet.waiting.append(item)
         self._go_on(outlet)
 
     def enlist(self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]) -> Leaf | None:
         """As above, but somebody else sends it, with these numbers. None: it waits here, others are before it."""
-        outlet, item = self._enter(peer, publication, tail, on_held)
+        outlet, item = self._enter(peer, publication, tail, on_held, frozenset())
         if outlet.waiting or outlet.tries or len(outlet.flying) >= self._state.config.window:
             outlet.waiting.append(item)
             self._go_on(outlet)
@@ -87,7 +106,7 @@ class Outlets:
         return Leaf(outlet.peer, item.number, next(iter(outlet.flying)))
 
     def _enter(
-        self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]
+        self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None], tried: frozenset[int]
     ) -> tuple[Outlet, Item]:
         outlet = self._outlets.get(peer.id)
         if outlet is None:
@@ -96,7 +115,7 @@ class Outlets:
             outlet.peer = peer
         number = self._numbers[peer.id] = self._numbers.get(peer.id, 0) + 1
         self._state.waiting_bytes += len(tail)
-        return outlet, Item(publication, tail, number, self._state.now, on_held)
+        return outlet, Item(publication, tail, number, self._state.now, on_held, tried)
 
     def _go_on(self, outlet: Outlet) -> None:
         window = self._state.config.window
@@ -155,13 +174,17 @@ class Outlets:
         self._close(outlet)
 
     def give_up(self, point: int) -> None:
-        """This peer is on no list any more: nobody waits for it."""
+        """This peer is on no list any more: nobody waits for it, and others serve the groups that it was to serve."""
         outlet = self._outlets.pop(point, None)
         if outlet is None:
             return
         for item in (*outlet.flying.values(), *outlet.waiting):
-            self._state.counters.given_up += 1
-            self._over(item)
+            if item.publication.shared and self.passed_on(outlet.peer, item):
+                self._state.waiting_bytes -= len(item.tail)
+                self._state.counters.passed_on += 1
+            else:
+                self._state.counters.given_up += 1
+                self._over(item)
         outlet.flying.clear()
         outlet.waiting.clear()
 
@@ -173,5 +196,6 @@ class Outlets:
         if not outlet.flying and not outlet.waiting and self._outlets.get(outlet.peer.id) is outlet:
             del self._outlets[outlet.peer.id]
 
-    def peers(self) -> list[int]:
-        return list(self._outlets)
+    def leads_to(self, point: int) -> bool:
+        """Whether anything is on its way to a peer, or waits for that."""
+        return point in self._outlets

@@ -6,7 +6,7 @@ trusted, waits here, and those after it to the same topic wait behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -18,13 +18,13 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.keeping import stamp_of
 from peer.pubsub.messages import Elsewhere, Kind, Record, Retain, Retained
-from peer.pubsub.outgoing import Outgoing, Store, Topic, addressed
-from peer.pubsub.outlets import Outlets
+from peer.pubsub.outgoing import Countdown, Outgoing, Store, Topic, addressed
+from peer.pubsub.outlets import Item, Outlets
 from peer.pubsub.places import inner_of, is_shared, is_wild, key_of_place, places_of
 from peer.pubsub.registrations import Registration, Registrations
 from peer.pubsub.relaying import Relaying
 from peer.pubsub.state import State
-from peer.pubsub.wire import Leaf, Publication, encode, tail_of
+from peer.pubsub.wire import Leaf, Publication, encode, encode_plain, tail_of
 
 __all__ = ["Outgoing", "Publisher"]
 
@@ -37,6 +37,7 @@ class Publisher:
     """One per core."""
 
     __slots__ = (
+        "_leaving",
         "_outlets",
         "_registrations",
         "_relaying",
@@ -55,6 +56,8 @@ class Publisher:
         self._outlets = outlets
         self._relaying = relaying
         self._topics: dict[str, Topic] = {}
+        self._leaving: set[int] = set()
+        """Peers of which it is soon looked whether they are on any list still."""
         self._turns: dict[str, int] = {}
         self._stores: dict[tuple[str, tuple[int, int]], Store] = {}
         self.unsettled: dict[int, Publication] = {}
@@ -65,9 +68,14 @@ class Publisher:
         """The time of the world, for the order of retained messages."""
         registrations.changed = self._changed
         registrations.trusted = self._trusted
+        registrations.left = self._left
+        outlets.passed_on = self._pass_on
 
     def __len__(self) -> int:
         return len(self._topics)
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._topics.values())
 
     def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
         state, name = self._state, publication.topic
@@ -85,6 +93,20 @@ class Publisher:
             self._dispatch(topic, outgoing)
         else:
             self._hold(topic, outgoing)
+
+    def publish_plain(self, name: str, body: bytes) -> bool:
+        """With QoS 0 and not retained, if its plan is made and can be trusted. False: nothing has been done."""
+        state, topic = self._state, self._topics.get(name)
+        if topic is None or topic.quick is None or topic.valid_until <= state.now or topic.queue:
+            return False
+        topic.used_at = state.now
+        state.seq += 1
+        if topic.quick:
+            send, payload = state.overlay.send, encode_plain(state.seq, state.me.boot, topic.raw, body)
+            for peer in topic.quick:
+                if not send(peer, payload):
+                    state.counters.dropped += 1
+        return True
 
     def _open(self, name: str) -> Topic:
         lists = tuple([self._registrations.of(place, name) for place in places_of(name)])
@@ -128,10 +150,22 @@ class Publisher:
         for name in one.users:
             topic = self._topics.get(name)
             if topic is not None:
-                topic.peers = None
-        for point in self._outlets.peers():
-            if not self._registrations.lists(point):
-                self._outlets.give_up(point)
+                topic.peers = topic.quick = None
+
+    def _left(self, point: int, told: bool) -> None:
+        """A list names a peer no longer; if nobody said that it left, perhaps only for a moment."""
+        if not self._outlets.leads_to(point):
+            return
+        if told:
+            self._give_up(point)
+        elif point not in self._leaving:
+            self._leaving.add(point)
+            self._state.after(self._state.config.grace_s, partial(self._give_up, point))
+
+    def _give_up(self, point: int) -> None:
+        self._leaving.discard(point)
+        if not self._registrations.lists(point):
+            self._outlets.give_up(point)
 
     def _trusted(self, one: Registration) -> None:
         for name in list(one.users):
@@ -165,6 +199,8 @@ class Publisher:
         topic.groups = tuple(
             [(name, tuple([peers[point] for point in sorted(peers)])) for name, peers in sorted(groups.items())]
         )
+        direct = topic.choice.name == DIRECT or len(topic.peers) <= topic.choice.fanout
+        topic.quick = topic.peers if direct and not topic.groups else None
         return topic.peers
 
     def _dispatch(self, topic: Topic, outgoing: Outgoing) -> None:
@@ -208,8 +244,7 @@ class Publisher:
         served: dict[Id, tuple[Peer, list[str]]] = {peer.id: (peer, []) for peer in peers}
         plain = set(served)
         for name, members in topic.groups:
-            turn = self._turns[name] = self._turns.get(name, self._state.me.id % len(members)) + 1
-            peer = members[turn % len(members)]
+            peer = self._whose_turn(name, members)
             served.setdefault(peer.id, (peer, []))[1].append(name)
         tail = tail_of(outgoing.publication)
         for point, (peer, names) in served.items():
@@ -221,6 +256,37 @@ class Publisher:
                 self._outlets.push(peer, publication, tail, outgoing.got)
             elif not self._state.overlay.send(peer, encode(publication)):
                 self._state.counters.dropped += 1
+
+    def _whose_turn(self, name: str, members: Sequence[Peer]) -> Peer:
+        turn = self._turns[name] = self._turns.get(name, self._state.me.id % len(members)) + 1
+        return members[turn % len(members)]
+
+    def _pass_on(self, given_up: Peer, item: Item) -> bool:
+        """Have another peer of each group serve it, one that was not to do so before; whether there is any.
+
+        The first may have had it, and died before it said so: then the group gets it twice.
+        """
+        topic = self._topics.get(item.publication.topic)
+        if topic is None:
+            return False
+        if topic.peers is None:
+            self._plan(topic)
+        tried = item.tried | {given_up.id}
+        served: dict[Id, tuple[Peer, list[str]]] = {}
+        for name, members in topic.groups:
+            others = [peer for peer in members if peer.id not in tried] if name in item.publication.shared else ()
+            if others:
+                peer = self._whose_turn(name, others)
+                served.setdefault(peer.id, (peer, []))[1].append(name)
+        missing = Countdown(len(served), item.on_held)
+        for peer, names in served.values():
+            publication = addressed(item.publication, False, tuple(names))
+            if peer.id == self._state.me.id:
+                self._state.clients.deliver(publication)
+                missing.down()
+            else:
+                self._outlets.push(peer, publication, item.tail, missing.down, tried)
+        return bool(served)
 
     # Retained messages
 

@@ -8,7 +8,7 @@ after that, or none. Without a pause a list is asked for again in time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
@@ -21,6 +21,9 @@ RENEWALS: Final = 3
 """In the time of a lease."""
 MOST_AT_ONCE: Final = 500
 """Lists in one message."""
+
+Names = set[tuple[str, Peer | None]]
+"""Filters, and peers that want them."""
 
 
 class Registration:
@@ -51,16 +54,21 @@ class Registration:
 class Registrations:
     """One per core. `changed` is called when a list has others in it, `trusted` when it may be used again."""
 
-    __slots__ = ("_lists", "_state", "changed", "trusted")
+    __slots__ = ("_lists", "_state", "changed", "left", "trusted")
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._lists: dict[str, Registration] = {}
         self.changed: Callable[[Registration], None] = lambda one: None
         self.trusted: Callable[[Registration], None] = lambda one: None
+        self.left: Callable[[int, bool], None] = lambda point, told: None
+        """Called for each peer that a list names no longer: whether it was told that it left, or is only missing."""
 
     def __len__(self) -> int:
         return len(self._lists)
+
+    def __iter__(self) -> Iterator[Registration]:
+        return iter(self._lists.values())
 
     def of(self, place: str, topic: str) -> Registration:
         """The list of a place, for this topic too."""
@@ -80,7 +88,7 @@ class Registrations:
     def _ask(self, one: Registration) -> None:
         state, config = self._state, self._state.config
         state.route(key_of_place(one.place), SubReq((self._wanted(one),), state.now))
-        one.wait_s = min(config.slow_retry_s, 2 * one.wait_s) if one.wait_s else config.retry_s
+        one.wait_s = min(config.slow_retry_s, 2 * one.wait_s) if one.wait_s else config.ask_s
         state.after(one.wait_s, lambda: self._ask_again(one))
 
     def _ask_again(self, one: Registration) -> None:
@@ -104,11 +112,14 @@ class Registrations:
             # Something was missed.
             state.send(sender, SubReq((self._wanted(one),), state.now))
             return
-        changed = self._adopt(one, message)
+        before = _peers(one.entries)
+        self._adopt(one, message)
+        after = _peers(one.entries)
         one.coordinator = sender
         self._say_known(one, sender)
-        if changed:
+        if before != after:
             self.changed(one)
+            self._say_who_left(before, after, message)
         if message.asked_at is not None:
             one.asking = False
             one.until = max(one.until, message.asked_at + state.config.lease_s)
@@ -127,11 +138,10 @@ class Registrations:
                 if waited and one.until > self._state.now:
                     self.trusted(one)
 
-    def _adopt(self, one: Registration, message: List) -> bool:
-        """Take over what it says; whether anybody came or went."""
+    def _adopt(self, one: Registration, message: List) -> None:
+        """Take over what it says."""
         if message.reign == one.reign and message.position <= one.position:
-            return False
-        before = dict(one.entries)
+            return
         if not message.since:
             one.entries = {}
         for record in message.entries:
@@ -142,7 +152,11 @@ class Registrations:
             else:
                 one.entries[key] = record
         one.reign, one.position = message.reign, message.position
-        return _peers(before) != _peers(one.entries)
+
+    def _say_who_left(self, before: Names, after: Names, message: List) -> None:
+        told = {record.peer.id for record in message.entries if record.gone and record.peer}
+        for point in {peer.id for _, peer in before if peer} - {peer.id for _, peer in after if peer}:
+            self.left(point, point in told)
 
     def _say_known(self, one: Registration, coordinator: Peer) -> None:
         assert one.reign is not None
@@ -169,7 +183,7 @@ class Registrations:
                 one.coordinator = None
                 if not one.asking:
                     one.asking = True
-                    one.wait_s = self._state.config.retry_s
+                    one.wait_s = self._state.config.ask_s
                     self._state.after(one.wait_s, self._asker(one))
 
     def _asker(self, one: Registration) -> Callable[[], None]:
@@ -206,5 +220,5 @@ class Registrations:
         return any(point == peer for one in self._lists.values() for _, peer in one.entries)
 
 
-def _peers(entries: dict[tuple[str, int], Record]) -> set[tuple[str, Peer | None]]:
+def _peers(entries: dict[tuple[str, int], Record]) -> Names:
     return {(name, record.peer) for (name, _), record in entries.items()}

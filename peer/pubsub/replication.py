@@ -7,13 +7,14 @@ they can trust a list that is older.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
 from overlay.messages import Peer
+from peer.pubsub.cleared import Cleared
 from peer.pubsub.holding import Follower, Holding, Role, Waiter
-from peer.pubsub.holdings import Holdings
+from peer.pubsub.holdings import LASTING, Holdings
 from peer.pubsub.messages import Copied, Copy, Kind, Known, List, Record
 from peer.pubsub.state import State
 
@@ -23,18 +24,36 @@ MOST_DOUBLINGS: Final = 6
 class Replication:
     """One per core. `superseded` is called when a holding turns out to have a coordinator of a higher reign."""
 
-    __slots__ = ("_holdings", "_state", "superseded")
+    __slots__ = ("_cleared", "_holdings", "_state", "superseded")
 
-    def __init__(self, state: State, holdings: Holdings) -> None:
+    def __init__(self, state: State, holdings: Holdings, cleared: Cleared) -> None:
         self._state = state
         self._holdings = holdings
+        self._cleared = cleared
         self.superseded: Callable[[Holding], None] = lambda holding: None
 
     # The coordinator's side
 
     def take(self, holding: Holding, record: Record) -> bool:
-        """Merge a record into the book of a place, and say what that means for leases; whether it was news."""
-        return holding.take(record, self._state.now, self._state.config)
+        """Merge a record into the book of a place, and say what that means for leases; whether it was news.
+
+        If it is a retained message that was cleared since, that is the news.
+        """
+        record = self._cleared.overrule(record)
+        if not holding.take(record, self._state.now, self._state.config):
+            return False
+        self._keep(holding, (record,))
+        return True
+
+    def _keep(self, holding: Holding, news: Iterable[Record]) -> None:
+        """What is new here is to outlive the process, if it is of that kind; and there may be something to do."""
+        for record in news:
+            if record.kind in LASTING:
+                self._state.disk.keep(holding.place, record)
+            if record.kind is Kind.RETAINED:
+                self._state.clock = max(self._state.clock, record.number[0])
+                self._cleared.heard(record)
+        self._holdings.look_soon(holding, self._state.config.look_s)
 
     def followed_by(self, holding: Holding, shadows: tuple[Peer, ...]) -> None:
         """These are the shadows from now on; one that was before goes on from where it is."""
@@ -61,7 +80,8 @@ class Replication:
 
     def _copy(self, holding: Holding, shadow: Follower, since: int) -> None:
         book = holding.book
-        message = Copy(holding.place, holding.reign, since, book.position, tuple(book.since(since)))
+        records = holding.told(book.since(since), self._state.now)
+        message = Copy(holding.place, holding.reign, since, book.position, records)
         self._sent(holding, shadow)
         self._state.send(shadow.peer, message)
 
@@ -187,30 +207,36 @@ class Replication:
             holding.reign = message.reign
             self.superseded(holding)
         same = message.reign == holding.reign
-        missing, extra = False, []
+        missing = False
+        records = [self._cleared.overrule(record) for record in message.records]
+        extra = [mine for mine, theirs in zip(records, message.records, strict=True) if mine.rank() > theirs.rank()]
         if message.since == 0 and not (same and holding.synced):
-            extra = self._become(holding, message)
+            extra += self._become(holding, message.position, records)
         elif not same or message.since > holding.synced:
             missing = True
         else:
-            for record in message.records:
+            for record in records:
                 self.take(holding, record)
             holding.synced = max(holding.synced, message.position)
         holding.reign = message.reign
         position = holding.synced if same or not missing else 0
         if missing and not same:
             holding.synced = 0
-        self._state.send(sender, Copied(message.place, message.reign, position, missing, tuple(extra)))
+        told = holding.told(extra, self._state.now)
+        self._state.promise(sender, Copied(message.place, message.reign, position, missing, told))
 
-    def _become(self, holding: Holding, message: Copy) -> list[Record]:
-        told = {record.key: record for record in message.records}
+    def _become(self, holding: Holding, position: int, records: list[Record]) -> list[Record]:
+        """Returns what the coordinator does not know."""
+        merged = {record.key: record for record in records}
         extra = []
         for record in holding.book:
-            known = told.get(record.key)
-            if (known is None and not record.gone) or (known is not None and known.rank() < record.rank()):
+            known = merged.get(record.key)
+            if known is None and record.gone:
+                continue
+            if known is None or known.rank() < record.rank():
                 extra.append(record)
-        merged = {**told, **{record.key: record for record in extra}}
-        holding.book.replace(merged.values(), message.position)
-        holding.gone_at = {record.key: self._state.now for record in merged.values() if record.gone}
-        holding.synced = message.position
+            if known is None or known.rank() <= record.rank():
+                merged[record.key] = record
+        self._keep(holding, holding.become(merged.values(), position, self._state.now))
+        holding.synced = position
         return extra

@@ -2,16 +2,20 @@
 
 Owns the roles' clock and their one timer. Plain calls: what a client publishes goes to the links within the call that
 read it from its socket, and what comes from a link goes to the clients in the same turn of the loop.
+
+`Shell` serves roles of any kind, `RingPorts` those of this folder.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
@@ -25,46 +29,92 @@ from overlay.errors import OverlayError
 from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.node import Node
+from overlay.ring import Ring
 from peer.pubsub.clients import LocalClients, NoClients, clients_of
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.core import PubSub
 from peer.pubsub.mqtt import PLAIN_HEAD, encode_body
 from peer.pubsub.places import inner_of
+from peer.pubsub.state import NO_DISK, Clients
+from peer.pubsub.store import RetainedStore, StoreError
 
 MIN_TIMER_S: Final = 0.001
+CHANCE_BITS: Final = 63
+"""As many as tell publishers apart in the number of a retained message."""
 
 log = structlog.get_logger("pubsub")
 
 
-class RingPorts:
+class Core(Protocol):
+    """The roles of one peer, of whatever kind, as `PubSub` explains them."""
+
+    now: float
+    clients: Clients
+    acknowledges_later: bool
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        qos: int,
+        matched: bool = False,
+        retain: bool = False,
+        clears: bool = False,
+        done: Done | None = None,
+    ) -> int: ...
+    def publish_plain(self, topic: str, body: bytes) -> bool: ...
+    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None: ...
+    def unsubscribe(self, topic_filter: str) -> None: ...
+    def receive(self, sender: Peer, payload: bytes) -> None: ...
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
+    def activity_changed(self, active: bool) -> None: ...
+    @property
+    def owes(self) -> bool: ...
+    def acknowledge(self) -> None: ...
+    def tick(self) -> None: ...
+    def deadline(self) -> float: ...
+
+
+C = TypeVar("C", bound=Core)
+
+
+class Shell(ABC, Generic[C]):
     """Create inside a running event loop and hand it to a Node and a Front; `attach` both; `begin` once the node has
     started; at the end `stop`.
     """
 
     serves_groups = True
     keeps_retained = True
+    ring: type[Ring] = Ring
+    """The core that the node is to have."""
 
-    def __init__(self, config: PubSubConfig, on_activity: Callable[[bool], None] = lambda active: None) -> None:
+    def __init__(self, on_activity: Callable[[bool], None]) -> None:
         self._on_activity = on_activity
         self._loop = asyncio.get_running_loop()
         self._node: Node | None = None
         self._clients: LocalClients = NoClients()
         self._early: list[Callable[[], None]] | None = []
         """What the clients want before there is a ring. None: there is one."""
-        self.core = PubSub(self, self._clients, config)
-        self.core.acknowledges_later = True
-        self.core.publisher.clock_us = lambda: time.time_ns() // 1000
-        self.core.now = self._loop.time()
+        self.fault: str | None = None
+        """Why nothing can be promised to other peers any more: the disk takes nothing."""
+        self.on_fault: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed = inf
         self._acknowledging = False
         self._stopped = False
         self.unsendable = 0
         """Payloads that no frame can hold."""
+        self.core = self._new_core(self._clients)
+        self.core.acknowledges_later = True
+        self.core.now = self._loop.time()
+
+    @abstractmethod
+    def _new_core(self, clients: Clients) -> C: ...
 
     def attach(self, node: Node, front: Front | AmqttFront | None = None) -> None:
         """Before the node starts, and before the front restores anything or listens."""
         self._node = node
+        node.after_read = self._leave
         self._clients = self.core.clients = clients_of(front)
 
     def begin(self) -> None:
@@ -103,8 +153,13 @@ class RingPorts:
             self._early.append(partial(self.plain_published, topic, payload, receivers_here))
             return
         self._enter()
-        self.core.publish(topic, PLAIN_HEAD + payload, 0, receivers_here > 0)
-        self._leave()
+        body = PLAIN_HEAD + payload
+        if not self.core.publish_plain(topic, body):
+            self.core.publish(topic, body, 0, receivers_here > 0)
+            self._leave()
+
+    def serves(self, topic_filter: str) -> bool:
+        return True
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         if is_of_the_server(inner_of(topic_filter)):
@@ -125,18 +180,23 @@ class RingPorts:
         self.core.unsubscribe(topic_filter)
         self._leave()
 
+    def take_over(self, messages: list[Message]) -> bool:
+        """They stay where they are."""
+        return False
+
     # The application of the overlay
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
         self.receive(origin, payload)
+        self._leave()
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         return True
 
     def receive(self, sender: Peer, payload: bytes) -> None:
+        """More may follow in the same go: what it leads to is sent after that."""
         self._enter()
         self.core.receive(sender, payload)
-        self._leave()
 
     def undeliverable(self, key: Id, payload: bytes) -> None:
         """Whoever asked asks again by himself."""
@@ -186,14 +246,14 @@ class RingPorts:
     # The clock
 
     def _enter(self) -> None:
-        now = self._loop.time()
-        self.core.now = now
+        """Time never goes back, also within a tick, which may be a little early."""
+        now = self.core.now = max(self._loop.time(), self.core.now)
         self._clients.enter(now)
 
     def _leave(self) -> None:
         """Let the front send what has gathered; acknowledge to others after that, as it commits to the disk first."""
         self._clients.leave()
-        if self.core.owes and not self._acknowledging:
+        if self.core.owes and not self._acknowledging and self.fault is None:
             self._acknowledging = True
             self._loop.call_soon(self._acknowledge)
         deadline = self.core.deadline()
@@ -205,11 +265,15 @@ class RingPorts:
 
     def _acknowledge(self) -> None:
         self._acknowledging = False
-        if self._stopped or self._clients.failed:
+        if self._stopped or self._clients.failed or not self._committed():
             return
         self._enter()
         self.core.acknowledge()
         self._leave()
+
+    def _committed(self) -> bool:
+        """Whether what others are told next is safe."""
+        return True
 
     def _tick(self) -> None:
         self._armed, self._timer = inf, None
@@ -225,3 +289,57 @@ class RingPorts:
             raise
         finally:
             self._leave()
+
+
+class RingPorts(Shell[PubSub]):
+    """The shell of the roles of this folder. Its core keeps for others what they retain."""
+
+    def __init__(
+        self,
+        config: PubSubConfig,
+        on_activity: Callable[[bool], None] = lambda active: None,
+        store: RetainedStore | None = None,
+    ) -> None:
+        """With a store, what this peer keeps for others outlives it; `stop` closes it. Raises StoreError."""
+        self._config = config
+        self._store = store
+        super().__init__(on_activity)
+        if store is not None:
+            self.core.restore(*store.load())
+
+    def _new_core(self, clients: Clients) -> PubSub:
+        core = PubSub(self, clients, self._config, NO_DISK if self._store is None else self._store)
+        core.publisher.clock_us = clock_us
+        return core
+
+    def stop(self) -> None:
+        if self._stopped:
+            return
+        super().stop()
+        if self._store is not None:
+            self._committed()
+            self._store.close()
+
+    def take_over(self, messages: list[Message]) -> bool:
+        """Without a store they stay where they are."""
+        if self._store is None:
+            return False
+        for message in messages:
+            body = encode_body(message, self.core.now)
+            self.core.take_over(message.topic, body, secrets.randbits(CHANCE_BITS))
+        return self._committed()
+
+    def _committed(self) -> bool:
+        """What others are told next is on the disk. If that takes no more, they are promised nothing any more."""
+        if self._store is not None and self.fault is None:
+            try:
+                self._store.commit()
+            except StoreError as error:
+                self.fault = str(error)
+                if self.on_fault is not None:
+                    self.on_fault()
+        return self.fault is None
+
+
+def clock_us() -> int:
+    return time.time_ns() // 1000

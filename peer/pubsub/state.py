@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Protocol
+from typing import Final, Protocol
 
 from overlay.agenda import Agenda
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import PubSubConfig
-from peer.pubsub.messages import Control
+from peer.pubsub.messages import Control, Record
 from peer.pubsub.wire import Publication, encode_control
 
 
@@ -40,8 +40,43 @@ class Clients(Protocol):
     def deliver(self, publication: Publication) -> None:
         """Give it to the clients here: those of plain filters if it is `plain`, and one of each group in `shared`."""
 
+    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+        """The quick way, of a message with QoS 0 for plain filters: whether anybody here wants it. None: it is not for
+        the quick way, and nothing was done."""
+
     def retained(self, topic: str, body: bytes) -> None:
         """What is retained of a topic, for those who subscribe from now on; empty: nothing any more."""
+
+
+class Disk(Protocol):
+    """Where what this peer keeps for others outlives its process. It is safe after the next commit, which the shell
+    makes."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to commit."""
+
+    def keep(self, place: str, record: Record) -> None:
+        """A retained message or a note of a place; or that it is gone."""
+
+    def leave(self, place: str) -> None:
+        """Nothing of this place is kept here any more."""
+
+    def forget(self, topic: str) -> None:
+        """That the retained message of a topic was cleared need not be known any more."""
+
+
+class NoDisk:
+    """Of a peer that keeps all in memory."""
+
+    pending = False
+
+    def keep(self, place: str, record: Record) -> None: ...
+    def leave(self, place: str) -> None: ...
+    def forget(self, topic: str) -> None: ...
+
+
+NO_DISK: Final = NoDisk()
 
 
 @dataclass(slots=True)
@@ -65,6 +100,8 @@ class Counters:
     """QoS 1 and 2 sent again for want of an acknowledgement."""
     given_up: int = 0
     """QoS 1 and 2 to a peer that are not retried any more: its lease ran out, or it never acknowledged."""
+    passed_on: int = 0
+    """QoS 1 and 2 for a shared filter that went to another peer with members of it, as the first was given up."""
     silent_publishers: int = 0
     """Subscriptions that came into force without the word of a publisher, whose lease was void by then."""
     leases_lost: int = 0
@@ -89,9 +126,12 @@ class Counters:
 class State:
     """One per core."""
 
-    __slots__ = ("agenda", "clients", "clock", "config", "counters", "local", "now", "overlay", "seq", "waiting_bytes")
+    __slots__ = (
+        "_promises", "agenda", "clients", "clock", "config", "counters", "disk", "local", "now", "overlay", "seq",
+        "waiting_bytes",
+    )  # fmt: skip
 
-    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig) -> None:
+    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, disk: Disk = NO_DISK) -> None:
         self.overlay = overlay
         self.clients = clients
         self.config = config
@@ -105,6 +145,8 @@ class State:
         self.waiting_bytes = 0
         self.local: deque[tuple[Peer, Control]] = deque()
         """What the roles of this peer say to each other."""
+        self.disk = disk
+        self._promises: list[tuple[Peer, Control]] = []
 
     @property
     def me(self) -> Peer:
@@ -115,6 +157,24 @@ class State:
             self.local.append((self.overlay.me, message))
         else:
             self.overlay.send(peer, encode_control(message))
+
+    def promise(self, peer: Peer, message: Control) -> None:
+        """As `send`, of what says that something is safe here: not before the disk has all that it was told."""
+        if self.disk.pending:
+            self._promises.append((peer, message))
+        else:
+            self.send(peer, message)
+
+    @property
+    def promises(self) -> bool:
+        """Whether something waits for the disk."""
+        return self.disk.pending or bool(self._promises)
+
+    def keep_promises(self) -> None:
+        """The disk has it all."""
+        promises, self._promises = self._promises, []
+        for peer, message in promises:
+            self.send(peer, message)
 
     def route(self, key: Id, message: Control) -> None:
         self.overlay.route(key, encode_control(message))

@@ -6,7 +6,7 @@ renewed; leaving. Each change has a higher number, given here alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
@@ -67,6 +67,9 @@ class Subscriber:
     def __len__(self) -> int:
         return len(self._own)
 
+    def __iter__(self) -> Iterator[Own]:
+        return iter(self._own.values())
+
     def wants(self, topic: str) -> bool:
         """Whether a filter here, in force or about to be, matches a topic; shared ones do not count."""
         return any(True for _ in self._plain.match(topic))
@@ -114,7 +117,7 @@ class Subscriber:
         """Ask the ring, and again until there is an answer."""
         state, config = self._state, self._state.config
         state.route(key_of_place(own.place), Sub((own.record(state.me),), own.stage is Stage.ASKING))
-        own.wait_s = min(config.slow_retry_s, 2 * own.wait_s) if own.wait_s else config.retry_s
+        own.wait_s = min(config.slow_retry_s, 2 * own.wait_s) if own.wait_s else config.ask_s
         number = own.number
         state.after(own.wait_s, lambda: self._ask_again(own, number))
 
@@ -154,7 +157,7 @@ class Subscriber:
         if item.retained is not None:
             self._keep(item.retained)
         own.fetching = set(item.topics)
-        self._fetch_again(own, self._state.config.retry_s)
+        self._fetch_again(own, self._state.config.ask_s)
 
     def _fetch_again(self, own: Own, wait_s: float) -> None:
         if own.stage is not Stage.FETCHING:

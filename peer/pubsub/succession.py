@@ -8,25 +8,31 @@ coordinator that has not noticed can bring nothing new into force, because that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 from overlay.ids import nearness
 from overlay.messages import Peer
-from peer.pubsub.holding import Holding, Role, Waiter
+from peer.pubsub.cleared import Cleared
+from peer.pubsub.holding import Gathering, Holding, Role, Waiter
 from peer.pubsub.holdings import Holdings
 from peer.pubsub.messages import Control, Gather, Kind, Nudge, Record, Reign, Taken, UpSub
 from peer.pubsub.replication import Replication
 from peer.pubsub.state import State
 
+MOST_DOUBLINGS: Final = 6
+
 
 class Succession:
     """One per core. `answer` is given the requests that waited for a coordinator."""
 
-    __slots__ = ("_holdings", "_replication", "_state", "answer", "crowned")
+    __slots__ = ("_cleared", "_holdings", "_replication", "_state", "answer", "crowned")
 
-    def __init__(self, state: State, holdings: Holdings, replication: Replication) -> None:
+    def __init__(self, state: State, holdings: Holdings, replication: Replication, cleared: Cleared) -> None:
         self._state = state
         self._holdings = holdings
         self._replication = replication
+        self._cleared = cleared
         self.answer: Callable[[Peer, Control], None] = lambda sender, message: None
         self.crowned: Callable[[Holding], None] = lambda holding: None
         """A place has this peer for its coordinator now."""
@@ -34,20 +40,17 @@ class Succession:
         holdings.look = self._look
         replication.superseded = self._superseded
 
-    def review_all(self) -> None:
-        for holding in self._holdings:
-            self.review(holding)
-
     def review(self, holding: Holding) -> None:
         """See who is to coordinate this place, and act on it."""
         if self._holdings.first(holding):
             if holding.coordinates:
                 self._replication.followed_by(holding, self._holdings.shadows(holding))
-            else:
+            elif holding.gathering is None or holding.gathering.owners != holding.owners:
                 self._gather(holding)
             return
         if holding.role is not Role.HOLDER:
             holding.end()
+        self._holdings.look_soon(holding, self._state.config.look_s)
         self._hand_over(holding)
 
     def _superseded(self, holding: Holding) -> None:
@@ -63,11 +66,21 @@ class Succession:
         if not len(holding.book) and not holding.waiters and holding.role is not Role.GATHERING:
             self._holdings.close(holding)
             return
-        self._holdings.look_soon(holding, state.config.look_s)
-        if holding.role is Role.GATHERING:
-            self._ask(holding)
-        elif holding.role is Role.HOLDER:
+        self._holdings.look_soon(holding, self._quiet_s(holding))
+        if holding.role is Role.HOLDER:
             self.review(holding)
+
+    def _quiet_s(self, holding: Holding) -> float:
+        """For how long nothing will be to do here, unless somebody calls."""
+        config = self._state.config
+        at_rest = holding.settled and self._holdings.belongs(holding)
+        if len(holding.book) and holding.role is Role.HOLDER and not at_rest:
+            holding.doubts += 1
+            return min(config.idle_look_s, config.look_s * (1 << min(holding.doubts, MOST_DOUBLINGS) - 1))
+        holding.doubts = 0
+        if not len(holding.book) or not holding.settled:
+            return config.look_s
+        return min(config.idle_look_s, max(config.look_s, holding.due_at(config) - self._state.now))
 
     def _expire(self, holding: Holding) -> None:
         """Drop entries that were not renewed, and publishers that cannot trust a list any more."""
@@ -78,12 +91,15 @@ class Succession:
             del holding.expires[key]
             if record is not None:
                 state.counters.expired += record.kind is Kind.ENTRY
-                changed |= self._replication.take(holding, _ended(record))
+                changed |= self._replication.take(holding, record.ended())
         for point, publisher in list(holding.publishers.items()):
             if publisher.until <= now:
                 record = book.get((Kind.PUBLISHER, "", point))
                 del holding.publishers[point]
-                changed |= record is not None and self._replication.take(holding, _ended(record))
+                changed |= record is not None and self._replication.take(holding, record.ended())
+        retained = book.get((Kind.RETAINED, holding.place, 0))
+        if holding.ends_at <= now and retained is not None:
+            changed |= self._replication.take(holding, retained.ended())
         if changed:
             self._replication.spread(holding)
 
@@ -92,30 +108,30 @@ class Succession:
     def _gather(self, holding: Holding) -> None:
         """Ask everybody, again if the ring has changed meanwhile."""
         holding.role = Role.GATHERING
-        holding.awaited = {peer.id: peer for peer in holding.owners[1:]}
-        holding.asked_at = self._state.now
-        self._ask(holding)
+        holding.gathering = gathering = Gathering(holding.owners, self._state.now)
+        self._ask(holding, gathering)
 
-    def _ask(self, holding: Holding) -> None:
+    def _ask(self, holding: Holding, gathering: Gathering) -> None:
         """Shadows are waited for as long as the ring counts them; those beside them, who hardly know more, not so."""
-        if holding.asked_at + self._state.config.slow_retry_s <= self._state.now:
+        if holding.gathering is not gathering or self._holdings.get(holding.place) is not holding:
+            return
+        state, config = self._state, self._state.config
+        if gathering.began_at + config.slow_retry_s <= state.now:
             shadows = {peer.id for peer in self._holdings.shadows(holding)}
-            holding.awaited = {point: peer for point, peer in holding.awaited.items() if point in shadows}
-        for peer in list(holding.awaited.values()):
-            self._state.send(peer, Gather(holding.place))
-        if holding.awaited:
-            self._state.after(self._state.config.retry_s, lambda: self._ask_again(holding))
+            gathering.awaited = {point: peer for point, peer in gathering.awaited.items() if point in shadows}
+        for peer in gathering.awaited.values():
+            state.send(peer, Gather(holding.place))
+        if gathering.awaited:
+            gathering.wait_s = min(config.slow_retry_s, 2 * gathering.wait_s or config.ask_s)
+            state.after(gathering.wait_s, partial(self._ask, holding, gathering))
         self._go_on(holding)
-
-    def _ask_again(self, holding: Holding) -> None:
-        if holding.role is Role.GATHERING and self._holdings.get(holding.place) is holding:
-            self._ask(holding)
 
     def gathered(self, sender: Peer, message: Gather) -> None:
         """Somebody is to coordinate a place: tell what is held of it, and step down."""
         holding = self._holdings.get(message.place)
         if holding is None:
-            self._state.send(sender, UpSub(message.place, 0, (), False))
+            cleared = self._cleared.of(message.place)
+            self._state.send(sender, UpSub(message.place, 0, () if cleared is None else (cleared,), False))
             return
         if holding.coordinates and nearness(holding.key, self._state.me.id) < nearness(holding.key, sender.id):
             return  # Its leaf set is not up to date; it will be.
@@ -123,7 +139,14 @@ class Succession:
             holding.end()
         holding.reign = Reign(holding.reign.number + 1, sender.id)
         holding.synced = 0
-        self._state.send(sender, UpSub(message.place, holding.reign.number, tuple(holding.book), False))
+        self._holdings.look_soon(holding, self._state.config.look_s)
+        self._state.send(sender, UpSub(message.place, holding.reign.number, self._all_of(holding), False))
+
+    def _all_of(self, holding: Holding) -> tuple[Record, ...]:
+        """All that is known here of a place."""
+        records = holding.told(holding.book, self._state.now)
+        cleared = self._cleared.of(holding.place)
+        return records if cleared is None or cleared.key in holding.book else (*records, cleared)
 
     def told(self, sender: Peer, message: UpSub) -> None:
         """What somebody else holds, because it was asked, or because it leaves."""
@@ -140,18 +163,18 @@ class Succession:
             self._replication.spread(holding)
             if message.leaving and sender.id not in holding.shadows:
                 # One that is counted as a shadow here has to stay one, until both see the same ring.
-                then = Waiter(holding.book.position, lambda: self._state.send(sender, Taken(message.place)))
+                then = Waiter(holding.book.position, lambda: self._state.promise(sender, Taken(message.place)))
                 self._replication.wait(holding, ("taken", sender.id), then)
             return
-        if holding.role is Role.GATHERING:
-            holding.awaited.pop(sender.id, None)
+        if holding.gathering is not None:
+            holding.gathering.awaited.pop(sender.id, None)
             self._go_on(holding)
         else:
             self.review(holding)
 
     def _go_on(self, holding: Holding) -> None:
         """All have answered, or are gone: reign."""
-        if holding.awaited or holding.role is not Role.GATHERING:
+        if holding.gathering is None or holding.gathering.awaited:
             return
         state = self._state
         state.counters.reigns += 1
@@ -173,8 +196,7 @@ class Succession:
         if first.id == self._state.me.id:
             return
         if not self._holdings.belongs(holding):
-            book = tuple(holding.book)
-            self._state.send(first, UpSub(holding.place, holding.reign.number, book, True))
+            self._state.send(first, UpSub(holding.place, holding.reign.number, self._all_of(holding), True))
         elif holding.reign.coordinator != first.id or not holding.synced:
             self._state.send(first, Nudge(holding.place))
 
@@ -192,10 +214,3 @@ class Succession:
         if holding is not None and holding.role is Role.HOLDER and not self._holdings.belongs(holding):
             self._state.counters.handed_over += 1
             self._holdings.close(holding)
-
-
-def _ended(record: Record) -> Record:
-    """The same, gone. Coordinators number what is not the subscribers' to number."""
-    first, second = record.number
-    number = record.number if record.kind is Kind.ENTRY else (first + 1, second)
-    return Record(record.kind, record.name, record.peer, number, True)

@@ -122,6 +122,22 @@ def _counted(part: bytes) -> bytes:
     return _LENGTH.pack(len(part)) + part
 
 
+def encode_plain(seq: int, boot: int, topic: bytes, body: bytes) -> bytes:
+    """As `encode`, of a publication with QoS 0 for plain subscribers alone: most are such."""
+    return b"".join((_HEAD.pack(PUBLICATION[0], PLAIN, len(topic), boot, seq), topic, body))
+
+
+def decode_plain(payload: bytes) -> tuple[int, int, bytes, bytes] | None:
+    """Boot, sequence, topic and body of such a publication; None for anything else."""
+    if len(payload) < _HEAD.size or payload[0] != PUBLICATION[0] or payload[1] != PLAIN:
+        return None
+    _, _, size, boot, seq = _HEAD.unpack_from(payload)
+    start = _HEAD.size + size
+    if start > len(payload):
+        return None
+    return boot, seq, payload[_HEAD.size : start], payload[start:]
+
+
 def decode(payload: bytes) -> Publication | Control:
     """Raises ProtocolError with one short line for anything that was not encoded here."""
     if payload[:1] == CONTROL:

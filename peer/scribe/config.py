@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+SCRIBE: Final = "scribe"
+"""The name among those of the dispatching algorithms. It is none of them: it brings its own roles."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeConfig:

@@ -33,7 +33,8 @@ gets all below the prefix, and drops what its filters do not match (`unwanted`),
 - A forwarder without room (`max_waiting_bytes`) passes nothing on.
 - Retained messages are kept by the root of their topic and its copies, without waiting for the copies; new subscribers
   to exactly that topic get them. **Wildcard filters get no retained messages** but those published while they are in
-  force. Who subscribes while a retained message is on its way to its root may miss it.
+  force. Who subscribes while a retained message is on its way to its root may miss it. Whether one that is kept is also
+  on its way to another filter of the same peer, is told by the clocks of the two peers.
 - **No shared filters**: `subscribe` raises SharedFilterError; ask `serves` first. A root could pick one child for each
   message (Scribe's anycast), but a root that takes over picks another for what is sent again, and a group would get it
   twice.
@@ -97,6 +98,24 @@ class Scribe:
     def now(self, now: float) -> None:
         self._state.now = now
 
+    @property
+    def clock_us(self) -> Callable[[], int]:
+        return self._state.clock_us
+
+    @clock_us.setter
+    def clock_us(self, clock_us: Callable[[], int]) -> None:
+        """The time of the world. Before anything happens."""
+        self._state.clock_us = clock_us
+
+    @property
+    def clients(self) -> Clients:
+        return self._state.clients
+
+    @clients.setter
+    def clients(self, clients: Clients) -> None:
+        """Before anything happens."""
+        self._state.clients = clients
+
     # Calls of the clients
 
     @staticmethod
@@ -128,6 +147,10 @@ class Scribe:
             self._keeping.live(state.me.id, one)
         self._do(lambda: self.publisher.publish(one, matched, done))
         return one.seq
+
+    def publish_plain(self, topic: str, body: bytes) -> bool:
+        """There is no quick way."""
+        return False
 
     def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
         """The clients here want a filter. `done` is called when it is in force. Raises SharedFilterError."""

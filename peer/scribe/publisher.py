@@ -8,7 +8,6 @@ is no answer, or a refusal, it asks the ring, and what the old root did not repo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Final
@@ -54,15 +53,13 @@ class Root:
 class Publisher:
     """One per core. Call `renew` RENEWALS times in `trust_s`."""
 
-    __slots__ = ("_carrier", "_roots", "_spread", "_state", "clock_us")
+    __slots__ = ("_carrier", "_roots", "_spread", "_state")
 
     def __init__(self, state: TreeState, carrier: Carrier, spread: Spread) -> None:
         self._state = state
         self._carrier = carrier
         self._spread = spread
         self._roots: dict[str, Root] = {}
-        self.clock_us: Callable[[], int] = lambda: int(state.now * 1e6)
-        """The time of the world, for the order of retained messages."""
 
     def __len__(self) -> int:
         """Places whose roots it keeps."""
@@ -74,7 +71,7 @@ class Publisher:
         return sum(len(root.queue) + len(root.flying) for root in self._roots.values())
 
     def stamp(self) -> int:
-        return self._state.tick_clock(self.clock_us())
+        return self._state.tick_clock(self._state.clock_us())
 
     def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
         state = self._state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,7 @@ class TreeCounters(Counters):
 class TreeState(State):
     """One per core."""
 
-    __slots__ = ("hops", "said", "trees")
+    __slots__ = ("clock_us", "hops", "said", "trees")
     counters: TreeCounters
 
     def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, trees: TreeConfig) -> None:
@@ -51,6 +51,8 @@ class TreeState(State):
         """The number of the last envelope sent from here."""
         self.said: deque[tuple[Peer, TreeMessage]] = deque()
         """What this peer says to itself."""
+        self.clock_us: Callable[[], int] = lambda: int(self.now * 1e6)
+        """The time of the world, for the order of retained messages."""
 
     def tell(self, peer: Peer, message: TreeMessage) -> None:
         if peer.id == self.overlay.me.id:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from mqtt_front.filter_tree import FilterTree
 from peer.pubsub.keeping import Keeping
+from peer.pubsub.messages import Record
 from peer.pubsub.places import is_shared, is_wild, key_of_place, place_of
 from peer.scribe.errors import SharedFilterError
 from peer.scribe.messages import Fetch, Fetched
@@ -27,12 +28,14 @@ class Stage(Enum):
 class Own:
     """One filter of the clients here."""
 
-    __slots__ = ("dones", "filter", "place", "stage")
+    __slots__ = ("dones", "filter", "place", "since_us", "stage")
 
     def __init__(self, topic_filter: str) -> None:
         self.filter = topic_filter
         self.place = place_of(topic_filter)
         self.stage = Stage.JOINING
+        self.since_us = 0
+        """When it was in force, on the clock that retained messages are numbered by."""
         self.dones: list[Callable[[], None]] = []
 
 
@@ -119,12 +122,19 @@ class Subscriber:
         own = self._own.get(message.topic)
         if own is None or own.stage is not Stage.FETCHING:
             return
-        if message.record is not None:
-            self._keeping.fetched(message.record)
+        record = message.record
+        if record is not None and not self._comes_by_itself(record):
+            self._keeping.fetched(record)
         self._over(own)
 
+    def _comes_by_itself(self, record: Record) -> bool:
+        """Whether another filter here was in force when it was published: then it has come, or is on its way to all."""
+        published_us = record.number[0]
+        filters = self._filters.match(record.name)
+        return any(own.stage is Stage.IN_FORCE and own.since_us <= published_us for own in filters)
+
     def _over(self, own: Own) -> None:
-        own.stage = Stage.IN_FORCE
+        own.stage, own.since_us = Stage.IN_FORCE, self._state.clock_us()
         dones, own.dones = own.dones, []
         for done in dones:
             done()

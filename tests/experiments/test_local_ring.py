@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import random
+import shutil
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,16 +19,19 @@ from typing import Any
 import pytest
 
 from experiments import local_ring
-from experiments.local_ring import STOP_S, LocalRing, expected_leaves, is_settled
+from experiments.local_ring import STOP_S, LocalRing, expected_leaves, is_settled, settings_of
 from experiments.ports import choose_ports
 from overlay.errors import OverlayError
 from overlay.ids import ID_BITS, Id, distance
 from overlay.questions import ask_status
+from peer.errors import ConfigError
 
 Start = Callable[..., Any]
 Eventually = Callable[..., Any]
 
 IDLE_SPAN_S = 4.0
+WITHIN_S = 10
+FREE = ("--overlay-port", "0", "--mqtt-port", "0")
 
 
 class Ring:
@@ -33,12 +39,9 @@ class Ring:
 
     def __init__(self, process: Any, peers: int) -> None:
         self.process = process
-        ready = process.says("ready: ", 60)
-        said, _, ports = ready.rpartition(":")
-        assert said == f"ready: {peers} peers, overlay 127.0.0.1"
-        first, last = map(int, ports.split("-"))
-        self.ports = list(range(first, last + 1))
-        assert len(self.ports) == peers
+        self.mqtt_ports = ports_of(process.says("ready: ", 60), f"ready: {peers} peers, mqtt 127.0.0.1")
+        self.ports = ports_of(process.says("overlay: "), "overlay: 127.0.0.1")
+        assert len(self.mqtt_ports) == len(self.ports) == peers
         self.pids = dict(zip(self.ports, self._children(), strict=True))
 
     def _children(self) -> list[int]:
@@ -76,6 +79,13 @@ class Ring:
         )
 
 
+def ports_of(line: str, before: str) -> list[int]:
+    said, _, ports = line.rpartition(":")
+    assert said == before
+    first, last = map(int, ports.split("-"))
+    return list(range(first, last + 1))
+
+
 def neighbours(status: dict[str, Any]) -> set[int]:
     return {int(leaf["address"].rpartition(":")[2]) for side in status["leaves"].values() for leaf in side}
 
@@ -85,7 +95,7 @@ def ring(start: Start) -> Iterator[Callable[..., Ring]]:
     rings: list[Ring] = []
 
     def starter(peers: int, *options: str) -> Ring:
-        rings.append(Ring(start("ring", "--peers", str(peers), "--overlay-port", "0", *options), peers))
+        rings.append(Ring(start("ring", "--peers", str(peers), *FREE, *options), peers))
         return rings[-1]
 
     yield starter
@@ -161,7 +171,7 @@ def test_nothing_is_left_of_a_killed_ring(ring: Start, usage: Any, eventually: E
 
 
 def test_an_interrupt_while_starting_leaves_nothing(start: Start, usage: Any, eventually: Eventually) -> None:
-    process = start("ring", "--peers", "30", "--overlay-port", "0")
+    process = start("ring", "--peers", "30", *FREE)
     listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     eventually(lambda: len(listing.read_text().split()) >= 5, 20)
     pids = [int(pid) for pid in listing.read_text().split()]
@@ -197,18 +207,28 @@ def test_the_delay_reaches_the_peers(ring: Start) -> None:
     assert min(trips_ms) >= 10
 
 
-def test_a_port_in_use_is_named_before_anything_starts(ringmq: Start) -> None:
+@pytest.mark.parametrize("option", ["--overlay-port", "--mqtt-port"])
+def test_a_port_in_use_is_named_before_anything_starts(ringmq: Start, option: str) -> None:
     ports = choose_ports(0, 3)
     with socket.create_server(("127.0.0.1", ports[2])):
-        process = ringmq("ring", "--peers", "3", "--overlay-port", str(ports[0]))
+        process = ringmq("ring", "--peers", "3", *FREE, option, str(ports[0]))
     assert process.popen.returncode == 1
     assert process.out == ""
-    assert process.err == f"ringmq: port {ports[2]} of {ports[0]}-{ports[2]} in use: try --overlay-port 0\n"
+    assert process.err == f"ringmq: port {ports[2]} of {ports[0]}-{ports[2]} in use: try {option} 0\n"
+
+
+def test_ports_for_two_purposes(ringmq: Start) -> None:
+    process = ringmq("ring", "--peers", "3", "--overlay-port", "20002", "--mqtt-port", "20000")
+    assert process.popen.returncode == 2
+    assert process.err.startswith(
+        "ringmq: --overlay-port: 20002-20004 and 20000-20002 overlap: each peer needs its own "
+    )
+    assert process.err.count("\n") == 1
 
 
 def test_a_child_that_cannot_start_ends_the_ring(ringmq: Start, tmp_path: Path) -> None:
     (tmp_path / "peer-003").touch()
-    process = ringmq("ring", "--peers", "4", "--overlay-port", "0", "--data", str(tmp_path))
+    process = ringmq("ring", "--peers", "4", *FREE, "--data", str(tmp_path))
     assert process.popen.returncode == 1
     assert process.out == ""
     assert process.err.count("\n") == 1
@@ -247,8 +267,155 @@ def test_garbage_does_not_disturb_the_ring(ring: Start) -> None:
     assert "ended" not in three.process.err
 
 
+def publish(port: int, topic: str, text: str) -> None:
+    """With QoS 1; waits until it is acknowledged."""
+    command = ["mosquitto_pub", "-h", "127.0.0.1", "-p", str(port), "-t", topic, "-q", "1", "-m", text]
+    subprocess.run(command, check=True, capture_output=True, timeout=WITHIN_S)
+
+
+@pytest.fixture
+def listen(tmp_path: Path) -> Iterator[Callable[..., Callable[[], list[str]]]]:
+    """Subscribe a client to all topics, and return what tells the messages that it has."""
+    if shutil.which("mosquitto_sub") is None:
+        pytest.skip("mosquitto_sub is not installed")
+    running: list[subprocess.Popen[bytes]] = []
+
+    def listener(port: int) -> Callable[[], list[str]]:
+        out = tmp_path / f"client-{len(running)}"
+        command = ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(port), "-t", "#", "-q", "1", "-v"]
+        with out.open("wb") as file:
+            running.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT))
+        return lambda: out.read_text().splitlines()
+
+    yield listener
+    for process in running:
+        process.kill()
+        process.wait(WITHIN_S)
+
+
+@pytest.mark.parametrize("options", [(), ("--dispatch", "guided", "--fanout", "1", "--shadows", "1")])
+def test_clients_of_different_peers_talk(
+    ring: Start, listen: Start, ringmq: Start, eventually: Eventually, options: tuple[str, ...]
+) -> None:
+    three = ring(3, *options)
+    heard = [listen(port) for port in three.mqtt_ports]
+    eventually(lambda: [in_force(status) for status in three.statuses(three.ports)] == [1, 1, 1], 20, "all subscribe")
+    wanted = [f"from/{port} {number}" for port in three.mqtt_ports for number in range(3)]
+    for line in wanted:
+        topic, _, text = line.partition(" ")
+        publish(int(topic.removeprefix("from/")), topic, text)
+    for one in heard:
+        eventually(lambda one=one: sorted(one()) == sorted(wanted), 10, "each client has each message once")
+    topic = f"from/{three.mqtt_ports[0]}"
+    places = {place["place"]: place for place in told_of(ringmq, three.ports[0], topic)["places"]}
+    for port in three.ports[1:]:
+        other = told_of(ringmq, port, topic)["places"]
+        assert [one["coordinator"] for one in other] == [one["coordinator"] for one in places.values()]
+    assert {subscriber["address"] for subscriber in places["#"]["held"]["subscribers"]} == {
+        f"127.0.0.1:{port}" for port in three.ports
+    }
+    choices = [status["pubsub"]["settings"] for status in three.statuses(three.ports)]
+    assert {(one["dispatch"], one["fanout"], one["shadows"]) for one in choices} == {
+        ("guided", 1, 1) if options else ("direct", None, 2)
+    }
+    assert three.process.end(signal.SIGINT) == 0
+
+
+def told_of(ringmq: Start, port: int, topic: str) -> dict[str, Any]:
+    process = ringmq("status", "--peer", f"127.0.0.1:{port}", "--topic", topic, "--json")
+    assert process.popen.returncode == 0, process.err
+    answer: dict[str, Any] = json.loads(process.out)
+    return answer
+
+
+def in_force(status: dict[str, Any]) -> int:
+    count: int = status["pubsub"]["subscribing"]["stages"]["in_force"] if status else 0
+    return count
+
+
+def test_a_ring_keeps_its_clients(ring: Start, eventually: Eventually, tmp_path: Path) -> None:
+    """A session that waits for its client outlives the ring, with what waits in it."""
+    if shutil.which("mosquitto_sub") is None:
+        pytest.skip("mosquitto_sub is not installed")
+    session = ["mosquitto_sub", "-h", "127.0.0.1", "-i", "sleeper", "-c", "-q", "1", "-t", "a/#"]
+    three = ring(3, "--data", str(tmp_path))
+    subprocess.run([*session, "-p", str(three.mqtt_ports[0]), "-E"], check=True, timeout=WITHIN_S)
+    publish(three.mqtt_ports[2], "a/b", "for later")
+    assert three.process.end() == 0
+    again = ring(3, "--data", str(tmp_path))
+    command = [*session, "-p", str(again.mqtt_ports[0]), "-C", "1", "-W", str(WITHIN_S)]
+    assert subprocess.run(command, check=True, capture_output=True, timeout=2 * WITHIN_S).stdout == b"for later\n"
+    assert again.process.end() == 0
+
+
+def test_a_file_for_all_peers(ring: Start, tmp_path: Path) -> None:
+    file = tmp_path / "all.toml"
+    file.write_text(
+        "dispatch = 'guided'\nshadows = 1\ntiming = 'lan'\ndiscovery = false\n[limits]\nmax_connections = 1"
+    )
+    two = ring(2, "--config", str(file), "--shadows", "3")
+    for status in two.statuses(two.ports):
+        settings = status["pubsub"]["settings"]
+        assert (settings["dispatch"], settings["shadows"]) == ("guided", 3)
+    for port in two.mqtt_ports:
+        where = ("127.0.0.1", port)
+        with socket.create_connection(where, WITHIN_S), socket.create_connection(where, WITHIN_S) as second:
+            assert closes(second), "there is room for one"
+    assert two.process.end() == 0
+
+
+def closes(line: socket.socket) -> bool:
+    try:
+        return line.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("mqtt = '127.0.0.1:1'", {}, "mqtt: is for one peer, where all have the same file: say --mqtt-port"),
+        ("data = 'a'", {}, "data: is for one peer, where all have the same file: say --data"),
+        ("shadow = 2", {}, "unknown setting shadow: did you mean shadows?"),
+    ],
+)
+def test_a_file_that_is_not_for_all(tmp_path: Path, text: str, line: dict[str, object], says: str) -> None:
+    file = tmp_path / "all.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        settings_of(file, line)
+    assert str(caught.value) == f"{file}: {says}"
+
+
+def test_what_a_file_leaves_open(tmp_path: Path) -> None:
+    file = tmp_path / "all.toml"
+    file.write_text("")
+    assert settings_of(file, {"fanout": None}) == settings_of(None, {}) == {"timing": "local"}
+    file.write_text("timing = 'wan'\n[limits]\nmax_queued = 7")
+    assert settings_of(file, {}) == {}
+    assert settings_of(file, {"timing": "lan", "shadows": 0}) == {"timing": "lan", "shadows": 0}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--dispatch", "scribble"), "ringmq: --dispatch: 'scribble' is not one of "),
+        (("--fanout", "3"), "ringmq: fanout: 3 is of no use with dispatch direct"),
+        (("--shadows", "9"), "ringmq: --shadows: 9 is not a whole number from 0 to 8"),
+        (("--timing", "fast"), "ringmq: --timing: 'fast' is not one of local, lan, wan"),
+        (("--delay", "fast"), "ringmq: --delay: 'fast' is not a range"),
+    ],
+)
+def test_a_wrong_setting_is_one_line(ringmq: Start, options: tuple[str, ...], says: str) -> None:
+    process = ringmq("ring", "--peers", "3", *FREE, *options)
+    assert (process.popen.returncode, process.out) == (2, "")
+    assert process.err.startswith(says)
+    assert process.err.count("\n") == 1
+
+
 async def test_ready_is_when_all_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last peer answers at first not at all, when the others do not know it; then that it lacks one of them."""
+    """The last peer answers at first not at all, when the others do not know it; then that it lacks one of them, while
+    the second serves no clients."""
     points = some_ids(3)
     asked: list[int] = []
 
@@ -259,14 +426,15 @@ async def test_ready_is_when_all_are_settled(monkeypatch: pytest.MonkeyPatch) ->
         times = asked.count(place)
         if place == 2 and times == 1:
             raise OverlayError("not yet")
-        return answer(points[place], others[: min(times, 2) if place != 2 else times - 1])
+        told = answer(points[place], others[: min(times, 2) if place != 2 else times - 1])
+        return told | {"listeners": {}} if (place, times) == (1, 2) else told
 
     monkeypatch.setattr(local_ring, "ask_status", ask)
-    watched = LocalRing(range(3), [], None)
+    watched = LocalRing(range(3), range(3, 6), [], None)
     watched.children = [Unborn(address) for address in watched.addresses]
     settled: list[int] = []
     await watched.settle(lambda: settled.append(len(asked)))
-    assert settled == [6, 6, 7], "who is settled is not asked again; before all ids are known nobody is"
+    assert settled == [6, 8, 8], "who is settled is not asked again; before all ids are known nobody is"
     await watched.stop()
 
 
@@ -283,7 +451,8 @@ class Unborn:
 
 def answer(me: Id, leaves: list[Id], active: bool = True) -> dict[str, Any]:
     side = [{"id": leaf.hex(), "address": "127.0.0.1:1"} for leaf in leaves]
-    return {"id": me.hex(), "active": active, "leaves": {"clockwise": side, "counterclockwise": side[::-1]}}
+    told = {"id": me.hex(), "active": active, "listeners": {"mqtt": "127.0.0.1:1"}}
+    return told | {"leaves": {"clockwise": side, "counterclockwise": side[::-1]}}
 
 
 def some_ids(count: int) -> list[Id]:

@@ -20,6 +20,7 @@ SMALL = {
     "split": ["--nodes", "20", "--apart", "10"],
     "churn": ["--nodes", "20", "--hours", "0.01", "--lan-hours", "0.01", "--median", "60"],
     "pubsub": ["--nodes", "8", "--seconds", "5"],
+    "spread": ["--nodes", "40", "--topics", "1"],
 }
 
 
@@ -41,6 +42,7 @@ def figures_of(result: Result) -> dict[str, Any]:
         ("fail", ["30% of 40 die at once", "10% dead and unrepaired"]),
         ("split", ["20 peers, apart for 10 s"]),
         ("pubsub", ["1 runs of 8 peers"]),
+        ("spread", ["setting", "spread"]),
         ("churn", [f"{name} lost in bursts" for name in ("wan, 0.01 h, 0%", "wan, 0.01 h, 5%", "lan, 0.01 h, 0%")]),
     ],
 )
@@ -197,6 +199,7 @@ def test_a_run_without_hours_is_left_out() -> None:
         ["hops", "--leaf-set", "3"],
         ["fail", "--fraction", "0.95"],
         ["split", "--timing", "mars"],
+        ["spread", "--uplink-mbps", "0"],
     ],
 )
 def test_what_cannot_be_asked_is_refused(arguments: list[str]) -> None:
@@ -220,3 +223,46 @@ def test_what_makes_no_sense_is_refused(arguments: list[str]) -> None:
     result = CliRunner().invoke(simulate.simulate, arguments)
     assert result.exit_code == 2
     assert arguments[1] in result.stderr
+
+
+def test_scribe_in_the_place_of_the_roles() -> None:
+    result = run("pubsub", "--dispatch", "scribe", "--trouble", "churn", "--json")
+    assert result.exit_code == 0, result.output
+    (total, *_) = figures_of(result).values()
+    assert total["counters"]["joins"] > 0
+    assert total["held"] == 1
+
+
+def test_the_table_of_all_ways_of_dispatching() -> None:
+    result = run("spread", "--subscribers", "30")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    head = next(number for number, line in enumerate(lines) if line.startswith("dispatch "))
+    assert [line.split()[0] for line in lines[head + 1 : head + 7]] == ["direct", *["guided"] * 4, "scribe"]
+    assert len({len(line) for line in lines[head : head + 7]}) == 1
+
+
+def test_a_tree_that_is_too_deep_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = simulate.spread
+    monkeypatch.setattr(simulate, "spread", lambda *a, **named: [replace(row, depth=9) for row in real(*a, **named)])
+    result = run("spread", "--json")
+    assert result.exit_code == 1
+    assert [text.split(":")[0] for text in figures_of(result)["broken"]] == [
+        "direct", "guided 5", "guided 10", "guided 25", "guided 64",
+    ]  # fmt: skip
+
+
+def test_a_message_that_does_not_arrive_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any, **named: Any) -> Any:
+        raise InvariantBrokenError("it came twice")
+
+    monkeypatch.setattr(simulate, "spread", fail)
+    result = run("spread", "--json")
+    assert result.exit_code == 1
+    assert figures_of(result)["broken"] == ["it came twice"]
+
+
+def test_more_subscribers_than_peers() -> None:
+    result = run("spread", "--subscribers", "41")
+    assert result.exit_code == 2
+    assert "--subscribers" in result.stderr

@@ -57,6 +57,8 @@ def access_of(acl: str | None = None, **passwords: str) -> Access:
 class Ears:
     """A layer above that remembers, and lets a filter be in force at once unless `patient`."""
 
+    keeps_retained = False
+
     def __init__(self) -> None:
         self.messages: list[Message] = []
         self.receivers: list[int] = []

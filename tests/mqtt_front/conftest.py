@@ -53,6 +53,7 @@ class SlowPorts:
         self.dones: list[Done | None] = []
         self.added: list[tuple[str, Callable[[], None]]] = []
         self.removed: list[str] = []
+        self.unserved: set[str] = set()
 
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         self.messages.append((message, receivers_here))
@@ -60,6 +61,12 @@ class SlowPorts:
 
     def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
         self.published(Message(topic, payload), receivers_here, None)
+
+    def take_over(self, messages: list[Message]) -> bool:
+        return False
+
+    def serves(self, topic_filter: str) -> bool:
+        return topic_filter not in self.unserved
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
         self.added.append((topic_filter, done))

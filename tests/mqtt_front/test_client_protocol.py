@@ -15,7 +15,19 @@ from mqtt_front.codec import encode
 from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front
 from mqtt_front.journal import NO_JOURNAL, NoJournal
-from mqtt_front.packets import Connect, Disconnect, Pingreq, Version, Will
+from mqtt_front.packets import (
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Puback,
+    Publish,
+    Subscribe,
+    Subscription,
+    Version,
+    Will,
+)
+from mqtt_front.reasons import Reason
 
 
 class Transport(asyncio.Transport):
@@ -163,8 +175,8 @@ async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
 class Socket:
     """A client's socket that can be written to past the transport, and its other end."""
 
-    def __init__(self) -> None:
-        self.front = Front(FrontConfig(sys_interval_s=0))
+    def __init__(self, front: Front | None = None, client_id: str = "c") -> None:
+        self.front = front or Front(FrontConfig(sys_interval_s=0))
         self.near, self.far = socket.socketpair()
         for one in (self.near, self.far):
             one.setblocking(False)
@@ -172,12 +184,15 @@ class Socket:
         self.transport._extra["socket"] = self.near  # type: ignore[attr-defined]
         self.client = ClientProtocol(self.front, anonymous=True, bare=True)
         self.client.connection_made(self.transport)
-        self.client.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
+        self.send(Connect(Version.V5, client_id, True, 0))
         self.far.recv(1000)
         self.front._flush()
 
+    def send(self, *packets: Packet) -> None:
+        self.client.data_received(b"".join(encode(Version.V5, packet) for packet in packets))
+
     def ping(self) -> None:
-        self.client.data_received(encode(Version.V5, Pingreq()))
+        self.send(Pingreq())
 
     @property
     def came(self) -> bytes:
@@ -212,6 +227,32 @@ async def test_an_answer_leaves_at_once_and_the_next_of_the_turn_at_its_end(bare
         bare.front._flush()
         assert bare.transport.written.pop() == PINGRESP * 2
     assert bare.front.broker.counters.bytes_sent > 6 * len(PINGRESP)
+
+
+async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
+    """However many publish in one turn: who is answered is not among the few."""
+    front = bare.front
+    pairs = [(Socket(front, f"from {number}"), Socket(front, f"to {number}")) for number in range(5)]
+    for number, (_, subscriber) in enumerate(pairs):
+        subscriber.send(Subscribe(1, (Subscription(str(number), 1),)))
+    front._flush()
+    front._flush()
+    for number, (publisher, subscriber) in enumerate(pairs):
+        publisher.send(Publish(str(number), b"x", 1, packet_id=7))
+        assert subscriber.came.endswith(encode(Version.V5, Publish(str(number), b"x", 1, packet_id=1)))
+        publisher.ping()
+        assert publisher.came == b""
+    front._flush()
+    for publisher, subscriber in pairs:
+        assert publisher.transport.written == [encode(Version.V5, Puback(7)) + PINGRESP]
+        for one in (publisher, subscriber):
+            one.near.close()
+            one.far.close()
+
+
+async def test_an_acknowledgement_alone_leaves_at_once(bare: Socket) -> None:
+    bare.send(Publish("nobody", b"", 1, packet_id=7))
+    assert bare.came == encode(Version.V5, Puback(7, Reason.NO_MATCHING_SUBSCRIBERS))
 
 
 async def test_nothing_overtakes_what_waits_in_the_transport(bare: Socket) -> None:

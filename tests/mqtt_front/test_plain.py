@@ -42,7 +42,7 @@ def test_as_by_the_general_way(make_world: type[World], special: bool) -> None:
             clients["numbered"] = world.connect("numbered")
             clients["numbered"].subscribe(Subscription("a/b", 0), ids=(7,))
         if plain:
-            count = give_plain(world.broker, "a/b", b"\xffx")
+            count = give_plain(world.broker, b"a/b", b"\xffx")
         else:
             count = world.broker.distribute_plain(Message("a/b", b"\xffx"))
         sent = {name: client.take() for name, client in clients.items() if name != "away"}
@@ -53,4 +53,4 @@ def test_as_by_the_general_way(make_world: type[World], special: bool) -> None:
 
 def test_what_is_no_topic(world: World) -> None:
     with pytest.raises(PacketError):
-        give_plain(world.broker, "a/#", b"x")
+        give_plain(world.broker, b"a/#", b"x")

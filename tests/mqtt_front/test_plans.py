@@ -41,6 +41,14 @@ def test_who_wants_nothing_special_is_quick(router: Router[Session]) -> None:
     assert groups == 1
 
 
+def test_it_says_with_how_little_one_is_content(router: Router[Session]) -> None:
+    made = Plans(router)
+    assert made.of(b"a").least_qos == 2
+    for name, qos, least in (("2", 2, 2), ("0", 0, 0), ("1", 1, 0)):
+        router.subscribe(a_session(name), "a", qos)
+        assert made.of(b"a").least_qos == least
+
+
 def test_a_plan_holds_until_a_subscription_changes(router: Router[Session]) -> None:
     made = Plans(router)
     session = a_session("c")

@@ -19,6 +19,7 @@ def test_a_publication_is_done_with_the_clients_here(here: int, reason: Reason) 
 
 def test_filters_are_in_force_at_once() -> None:
     told: list[int] = []
+    assert Alone().serves("$share/g/t")
     Alone().filter_added("t", lambda: told.append(1))
     Alone().filter_removed("t")
     assert told == [1]

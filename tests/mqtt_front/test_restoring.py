@@ -430,3 +430,26 @@ def test_the_disk_has_what_the_memory_has(make_world: type[World], steps: list[t
         assert sessions.keys() == kept.keys()
         assert retained == {message.topic: message for message in world.broker.retained}
         store.close()
+
+
+@pytest.mark.parametrize("takes", [True, False])
+def test_what_is_retained_goes_to_who_keeps_it_now(
+    lives: Lives, slow_ports: SlowPorts, takes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+
+    def take_over(messages: list[Message]) -> bool:
+        taken.extend(message.topic for message in messages)
+        return takes
+
+    monkeypatch.setattr(slow_ports, "keeps_retained", True)
+    monkeypatch.setattr(slow_ports, "take_over", take_over)
+    world = lives.begin()
+    client = world.connect("c")
+    client.publish("kept", b"x", retain=True)
+    client.publish("short", b"x", retain=True, message_expiry_s=10)
+    world.turn()
+    for times in (1, 1 if takes else 2):
+        assert len(lives.begin(20.0, slow_ports).broker.retained) == 0
+        assert taken == ["kept"] * times
+    assert len(lives.begin(20.0).broker.retained) == (0 if takes else 1), "it is still there"

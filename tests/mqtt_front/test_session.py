@@ -500,3 +500,46 @@ def test_a_session_alone_keeps_what_it_cannot_send() -> None:
     assert not session.accept(1)
     assert session.release(1)
     assert not session.release(1)
+
+
+# The short way
+
+
+def test_nothing_overtakes_what_waits(make_world: type[World]) -> None:
+    world = make_world(FrontConfig(max_inflight=1))
+    client = subscribed(world, qos=1)
+    publish(world, b"1", b"2", qos=1)
+    client.connection.block()
+    client.send(Puback(1))
+    client.connection.unblock()
+    publish(world, b"3", qos=1)
+    client.connection.go_on()
+    assert seen(client.take()) == [(b"1", 1, False), (b"2", 2, False)]
+    client.send(Puback(2))
+    assert seen(client.take()) == [(b"3", 3, False)]
+
+
+def test_nothing_overtakes_what_is_to_be_repeated(make_world: type[World]) -> None:
+    world = make_world(FrontConfig(max_inflight=3))
+    client = subscribed(world, qos=1)
+    publish(world, b"1", b"2", b"3", qos=1)
+    client.drop()
+    client, repeated = back(world, receive_maximum=2)
+    assert seen(repeated) == [(b"1", 1, True), (b"2", 2, True)]
+    client.connection.block()
+    client.send(Puback(1), Puback(2))
+    client.connection.unblock()
+    publish(world, b"4", qos=1)
+    client.connection.go_on()
+    assert seen(client.take()) == [(b"3", 3, True), (b"4", 4, False)]
+
+
+def test_an_acknowledgement_makes_room_for_the_next_repetition(make_world: type[World]) -> None:
+    world = make_world(FrontConfig(max_inflight=2))
+    client = subscribed(world, qos=1)
+    publish(world, b"1", b"2", qos=1)
+    client.drop()
+    client, repeated = back(world, receive_maximum=1)
+    assert seen(repeated) == [(b"1", 1, True)]
+    client.send(Puback(1))
+    assert seen(client.take()) == [(b"2", 2, True)]

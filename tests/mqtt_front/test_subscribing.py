@@ -44,6 +44,17 @@ def test_each_filter_has_its_reason_in_order(make_world: type[World], version: V
 
 
 @pytest.mark.parametrize("version", Version)
+def test_a_shared_filter_that_the_layer_above_does_not_serve(
+    make_world: type[World], quick_ports: SlowPorts, version: Version
+) -> None:
+    world = make_world(ports=quick_ports)
+    quick_ports.unserved = {"$share/g/a"}
+    suback = world.connect("c", version).subscribe("a", "$share/g/a", "$share/g/b", qos=1)
+    assert list(suback.reasons) == [1, Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED if version is V5 else FAILURE_3, 1]
+    assert set(world.broker.router.filters(world.session("c"))) == {"a", "$share/g/b"}
+
+
+@pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize("wrong", ["a/#/b", "a+", "#a", "", "$share/g", "$share//t", "$share/g+/t", "$share/g/"])
 def test_what_is_no_filter_fails_alone(world: World, version: Version, wrong: str) -> None:
     client = world.connect("c", version)

@@ -166,11 +166,14 @@ class Board:
     def greeted(self, link: Link, hello: Hello | None) -> None:
         self.hellos.append(hello)
 
-    def asked(self, link: Link) -> None:
+    def asked(self, link: Link, about: bytes) -> None:
         link.answer(Kind.STATUS_REPLY, b"{}")
 
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))
+
+    def parcel(self, sender: Peer, payload: bytes) -> None:
+        self.messages.append((sender, Parcel(payload)))
 
     def settled(self) -> None:
         self.turns += 1
@@ -209,12 +212,15 @@ class Recorder:
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))
 
-    def settled(self) -> None: ...
+    def parcel(self, sender: Peer, payload: bytes) -> None:
+        self.messages.append((sender, Parcel(payload)))
+
+    def read(self) -> None: ...
 
     def lost(self, peer: Peer, refused: bool) -> None:
         self.losses.append((peer, refused))
 
-    def status_body(self) -> bytes:
+    def status_body(self, about: bytes) -> bytes:
         return b'{"hello":"there"}'
 
 
@@ -401,6 +407,9 @@ class FakeCore:
 
     def receive(self, sender: Peer, message: Message, now: float) -> None:
         self._called("receive", sender, message)
+
+    def parcel(self, sender: Peer, payload: bytes, now: float) -> None:
+        self.receive(sender, Parcel(payload), now)
 
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
         self._called("link_lost", peer, refused)

@@ -78,7 +78,13 @@ def test_of_two_crossing_hellos_exactly_one_is_refused() -> None:
 
 
 def test_the_largest_hello_fits() -> None:
-    hello = Hello("\U0001f600" * MAX_RING_CHARS, Peer(Id(SPACE - 1), "h" * MAX_HOST, 65535, 2**62), True, Id(1))
+    hello = Hello(
+        "\U0001f600" * MAX_RING_CHARS,
+        Peer(Id(SPACE - 1), "h" * MAX_HOST, 65535, 2**62),
+        True,
+        Id(1),
+        "t" * MAX_RING_CHARS,
+    )
     assert len(encode_hello(hello)) < MAX_HELLO_BYTES
     assert decode_hello(encode_hello(hello)) == hello
 

@@ -133,7 +133,7 @@ def test_any_chunking_gives_the_same(cuts: list[int]) -> None:
 
     link, witness = None, Witness()
     asyncio.run(story())
-    parcels = [("received", [PEER, message]) for message in (Parcel(b"one"), Heartbeat(), Parcel(bytes(50)))]
+    parcels = [("parcel", [PEER, b"one"]), ("received", [PEER, Heartbeat()]), ("parcel", [PEER, bytes(50)])]
     assert witness.told == [*parcels, ("ended", [Reason.IDLE, "idle"])]
 
 

@@ -269,6 +269,17 @@ async def test_refused_hellos(side, stranger_to, changes: dict[str, object], rea
     assert one.owner.losses == []
 
 
+async def test_other_terms_are_told_of_and_no_hindrance(side, until) -> None:
+    one, other = await side(LOW, terms="timing lan"), await side(HIGH, terms="timing wan")
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    assert one.notices.counters["terms_differ"] == other.notices.counters["terms_differ"] == 1
+    same = await side(Id(5), terms="timing lan")
+    same.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+    assert "terms_differ" not in same.notices.counters
+
+
 async def test_another_version(side, stranger_to) -> None:
     one = await side(LOW)
     async with stranger_to(one) as stranger:

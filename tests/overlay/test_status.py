@@ -9,9 +9,10 @@ import msgspec
 import pytest
 
 from overlay.config import OverlayConfig, show
+from overlay.errors import OverlayError
 from overlay.ids import SPACE, Id
 from overlay.messages import MAX_HOST, Peer
-from overlay.questions import MAX_STATUS_BYTES, ask_status
+from overlay.questions import MAX_ABOUT_BYTES, MAX_STATUS_BYTES, ask_status
 from overlay.status import MAX_LINKS_SHOWN, describe, round_trip_ms
 
 ME, NEXT, LAST = Peer(Id(1), "::1", 7, 3), Peer(Id(2), "next", 8, 1), Peer(Id(3), "last", 9, 1)
@@ -105,7 +106,7 @@ def test_a_full_status_with_long_names_can_be_asked_for() -> None:
         link.frames_in = link.frames_out = link.bytes_in = link.bytes_out = 1 << 60
     counters = {f"{number}".zfill(30): 1 << 60 for number in range(200)}
     status = describe(ring_of((peer,) * 32, (peer,) * 32, peer), CONFIG, links, counters, 1e9)
-    assert len(msgspec.json.encode(status)) < MAX_STATUS_BYTES
+    assert len(msgspec.json.encode(status)) < MAX_STATUS_BYTES * 0.53, "the rest is for the layers above"
 
 
 # -- round trips
@@ -131,6 +132,16 @@ async def test_a_round_trip_has_the_emulated_latency_on_both_ways(side, until) -
 
 
 # -- over the wire
+
+
+async def test_a_question_about_something_is_for_the_application(start) -> None:
+    node = await start(1)
+    node.more_status = lambda about: {"about": about}
+    assert (await ask_status(node.address))["about"] == ""
+    longest = "é" * (MAX_ABOUT_BYTES // 2)
+    assert (await ask_status(node.address, about=longest))["about"] == longest
+    with pytest.raises(OverlayError, match=r"a frame of 4097 bytes"):
+        await ask_status(node.address, about="a" * (MAX_ABOUT_BYTES + 1))
 
 
 async def test_status_over_the_wire(start, until) -> None:

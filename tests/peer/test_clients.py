@@ -263,6 +263,26 @@ async def test_the_limits_are_those_of_the_settings(front: str) -> None:
     await clients.stop()
 
 
+@pytest.mark.parametrize("front", ["own", "amqtt"])
+async def test_what_a_status_says_of_the_clients(front: str) -> None:
+    if front == "amqtt":
+        pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
+    clients = Clients(PeerConfig(mqtt=ANY, mqtt_ws=ANY, front=front), Alone())
+    clients.prepare()
+    assert clients.status()["listeners"] == {}, "nobody is served yet"
+    addresses = await clients.listen()
+    async with reached("mqtt", addresses["mqtt"][1]) as client:
+        assert await client.connect() == ACCEPTED
+        status = clients.status()
+    assert json.loads(json.dumps(status)) == status
+    assert status["listeners"] == {name: f"{HOST}:{port}" for name, (_, port) in addresses.items()}
+    assert (status["front"]["kind"], status["front"]["clients"]) == (front, 1)
+    assert status["front"]["counters"]["connections"] == 1
+    if front == "own":
+        assert status["front"]["sessions"] == 1
+    await clients.stop()
+
+
 async def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "clients.sqlite").write_bytes(b"nonsense" * 1000)
     clients = Clients(PeerConfig(mqtt=ANY, data=tmp_path), Alone())

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from dispatching.algorithms import ALGORITHMS, Choice
+from dispatching.plan import UNBOUNDED
 from mqtt_front.config import RANGES, FrontConfig
-from peer.config import LIMITS, SETTINGS, PeerConfig, load, parse_delay
+from peer.config import FANOUT, LIMITS, MAX_RULES, SETTINGS, PeerConfig, Rule, load, parse_delay
 from peer.errors import ConfigError
+from peer.pubsub.config import LAN, LOCAL, MAX_SHADOWS, WAN
 
 ALL = """
 overlay = "0.0.0.0:5000"
@@ -34,8 +37,20 @@ acl = "etc/acl"
 anonymous = false
 front = "amqtt"
 amqtt_settings = "etc/amqtt.yaml"
+shadows = 3
+dispatch = "guided"
+fanout = 4
 log_level = "debug"
 log_json = true
+
+[[topics]]
+filter = "video/#"
+dispatch = "guided"
+fanout = 5
+
+[[topics]]
+filter = "alarm/+"
+dispatch = "direct"
 
 [limits]
 max_connections = 500
@@ -79,6 +94,10 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         anonymous=False,
         front="amqtt",
         amqtt_settings=Path("etc/amqtt.yaml"),
+        shadows=3,
+        dispatch="guided",
+        fanout=4,
+        topics=(Rule("video/#", "guided", 5), Rule("alarm/+", "direct")),
         log_level="debug",
         log_json=True,
         limits=FrontConfig(
@@ -133,6 +152,14 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("tls_cert", ""),
         ("tls_key", 1),
         ("tls_ca", True),
+        ("shadows", -1),
+        ("shadows", 9),
+        ("shadows", 1.0),
+        ("dispatch", "scribble"),
+        ("dispatch", ["guided"]),
+        ("fanout", 0),
+        ("fanout", 1 << 63),
+        ("fanout", True),
         ("log_level", "loud"),
         ("log_json", 1),
     ],
@@ -362,3 +389,137 @@ def test_the_examples_of_the_document_are_taken(tmp_path: Path) -> None:
     assert examples
     for example in examples:
         assert load(write(tmp_path, example), {"mqtt": "127.0.0.1:0"}).limits != FrontConfig()
+
+
+# What the pub/sub roles are told
+
+
+def test_the_roles_have_their_defaults_from_the_timing() -> None:
+    assert load(None, {}).roles == LAN
+    assert load(None, {"timing": "wan"}).roles == WAN
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("shadows", [0, MAX_SHADOWS])
+def test_the_roles_are_told_of_the_line(name: str, shadows: int) -> None:
+    roles = load(None, {"shadows": shadows, "dispatch": name}).roles
+    assert (roles.shadows, roles.dispatch.name, roles.rules) == (shadows, name, ())
+
+
+@pytest.mark.parametrize(
+    ("line", "choice"),
+    [
+        ({}, Choice("direct", UNBOUNDED)),
+        ({"dispatch": "guided"}, Choice("guided", FANOUT)),
+        ({"dispatch": "guided", "fanout": 1}, Choice("guided", 1)),
+        ({"dispatch": "guided", "fanout": UNBOUNDED}, Choice("guided", UNBOUNDED)),
+    ],
+)
+def test_the_fanout_of_a_dispatching(line: dict[str, object], choice: Choice) -> None:
+    assert load(None, line).roles.dispatch == choice
+
+
+def test_scribe_brings_its_own_roles(tmp_path: Path) -> None:
+    config = load(None, {"dispatch": "scribe", "shadows": 4})
+    assert (config.dispatch, config.roles.dispatch.name, config.roles.shadows) == ("scribe", "direct", 4)
+    for text, useless in (("fanout = 4", "fanout"), (VIDEO, "topics")):
+        with pytest.raises(ConfigError, match=f"^{useless}: of no use with dispatch scribe"):
+            load(write(tmp_path, text), {"dispatch": "scribe"})
+    with pytest.raises(ConfigError, match="dispatch: 'scribe' is not one of direct, guided"):
+        load(write(tmp_path, VIDEO.replace("guided", "scribe")), {})
+
+
+VIDEO = "[[topics]]\nfilter = 'video/#'\ndispatch = 'guided'\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "fanout"),
+    [
+        (VIDEO, {}, FANOUT),
+        ("fanout = 4\n" + VIDEO, {}, 4),
+        ("fanout = 4\n" + VIDEO, {"fanout": 6}, 6),
+        ("dispatch = 'guided'\nfanout = 4\n" + VIDEO + "fanout = 5", {"fanout": 6}, 5),
+    ],
+)
+def test_the_fanout_of_a_rule(tmp_path: Path, text: str, line: dict[str, object], fanout: int) -> None:
+    assert load(write(tmp_path, text), line).roles.rules == (("video/#", Choice("guided", fanout)),)
+
+
+def test_rules_keep_their_order(tmp_path: Path) -> None:
+    roles = load(write(tmp_path, ALL), {"fanout": 7}).roles
+    assert roles.rules == (("video/#", Choice("guided", 5)), ("alarm/+", Choice("direct")))
+    assert (roles.dispatch, roles.lease_s) == (Choice("guided", 7), WAN.lease_s)
+
+
+@pytest.mark.parametrize("text", ["", VIDEO + "fanout = 5", "[[topics]]\nfilter = '#'\ndispatch = 'direct'"])
+def test_a_fanout_wants_a_tree(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, text), {"fanout": 4})
+    assert str(caught.value) == "fanout: 4 is of no use with dispatch direct, which has no tree"
+
+
+FILTER = "an MQTT filter, such as video/#, and no shared one"
+NAMES = f"one of {', '.join(ALGORITHMS)}"
+LISTED = "is no list of tables, such as [[topics]] and lines below it"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("topics = 7", f"topics: 7 {LISTED}"),
+        ("topics = ['a/#']", f"topics: ['a/#'] {LISTED}"),
+        ("[topics]\nfilter = 'a'", f"topics: {{'filter': 'a'}} {LISTED}"),
+        ("topic = []", "unknown setting topic: did you mean topics?"),
+        ("[[topics]]\ndispatch = 'guided'", f"topics 1: filter: missing, where {FILTER} is wanted"),
+        ("[[topics]]\nfilter = 'a'", f"topics 1: dispatch: missing, where {NAMES} is wanted"),
+        ("[[topics]]\nfilters = 'a'", "topics 1: unknown setting filters: did you mean filter?"),
+        (VIDEO + "shadows = 2", "topics 1: unknown setting shadows: there are filter, dispatch, fanout"),
+        (VIDEO + "[[topics]]\nfilter = 'a/#/b'\ndispatch = 'guided'", f"topics 2: filter: 'a/#/b' is not {FILTER}"),
+        ("[[topics]]\nfilter = ''\ndispatch = 'guided'", f"topics 1: filter: '' is not {FILTER}"),
+        ("[[topics]]\nfilter = 7\ndispatch = 'guided'", f"topics 1: filter: 7 is not {FILTER}"),
+        (
+            "[[topics]]\nfilter = '$share/g/a'\ndispatch = 'guided'",
+            f"topics 1: filter: '$share/g/a' is not {FILTER}",
+        ),
+        ("[[topics]]\nfilter = 'a'\ndispatch = 'scribble'", f"topics 1: dispatch: 'scribble' is not {NAMES}"),
+        (VIDEO + "fanout = 0", "topics 1: fanout: 0 is not a whole number from 1 on"),
+        (
+            "[[topics]]\nfilter = 'a'\ndispatch = 'direct'\nfanout = 5",
+            "topics 1: fanout: 5 is of no use with dispatch direct, which has no tree",
+        ),
+        (VIDEO * (MAX_RULES + 1), f"topics: {MAX_RULES + 1} are more than the {MAX_RULES} that there may be"),
+    ],
+)
+def test_a_wrong_rule_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, text), {})
+    assert str(caught.value) == f"{tmp_path / 'peer.toml'}: {says}"
+
+
+def test_as_many_rules_as_there_may_be(tmp_path: Path) -> None:
+    assert len(load(write(tmp_path, VIDEO * MAX_RULES), {}).topics) == MAX_RULES
+
+
+# The document about rings
+
+RING = (Path(__file__).parents[2] / "docs" / "ring.md").read_text()
+
+
+def test_the_examples_about_rings_are_taken(tmp_path: Path) -> None:
+    one_peer, rules = [part.partition("```")[0] for part in RING.split("```toml\n")[1:]]
+    assert load(write(tmp_path, one_peer), {}).listeners
+    config = load(write(tmp_path, rules), {})
+    assert [rule.filter for rule in config.topics] == ["video/low/#", "video/#"]
+
+
+def test_the_document_about_rings_has_the_times_of_the_roles() -> None:
+    assert LOCAL == LAN, "they share a column"
+    for start, times in (
+        ("A silent publisher delays a SUBACK by at most", (LAN.void_s, WAN.void_s)),
+        ("A peer that crashed or fell silent stays on the lists for", (LAN.entry_s, WAN.entry_s)),
+    ):
+        assert f"| {start} | {times[0]:g} s | {times[1]:g} s |\n" in RING
+    assert f"{LAN.max_waiting_bytes >> 20} MiB of messages, {LAN.window} unacknowledged" in RING
+    assert f"(default {FANOUT})" in RING
+    assert f"(2 by default, 0 to {MAX_SHADOWS})" in RING
+    assert PeerConfig().shadows == 2

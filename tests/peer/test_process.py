@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from structlog.testing import capture_logs
 
@@ -21,7 +22,7 @@ from experiments.ports import choose_ports
 from mqtt_front.config import FrontConfig
 from overlay.config import OverlayConfig
 from overlay.ids import Id
-from peer.config import SETTINGS, PeerConfig
+from peer.config import FANOUT, SETTINGS, PeerConfig
 from peer.process import OWN_FILES, PeerProcess, known_addresses, peer
 
 Start = Callable[..., Any]
@@ -74,6 +75,80 @@ def test_it_tells_its_status(start: Start, ringmq: Start) -> None:
     shown = ringmq("status", "--peer", address)
     assert shown.popen.returncode == 0
     assert shown.out.startswith(f"peer        {answer['id'][:8]} at {address} of ring ringmq\nstate       active, up ")
+
+
+def test_its_status_tells_the_settings_of_the_roles(start: Start, ringmq: Start, tmp_path: Path) -> None:
+    file = tmp_path / "peer.toml"
+    file.write_text("shadows = 1\n[[topics]]\nfilter = 'video/#'\ndispatch = 'guided'\nfanout = 5\n")
+    line = ("--shadows", "3", "--dispatch", "guided", "--fanout", "4")
+    address = address_of(start("peer", *LISTEN, "--config", str(file), *line))
+    answer = status_of(ringmq, address)
+    settings = answer["pubsub"]["settings"]
+    told = {name: settings[name] for name in ("shadows", "dispatch", "fanout", "rules")}
+    assert told == {"shadows": 3, "dispatch": "guided", "fanout": 4, "rules": 1}
+    assert (answer["listeners"], answer["front"]) == ({}, None)
+    assert answer["pubsub"]["counters"]["unsendable"] == 0
+    assert "clients     not served\n" in ringmq("status", "--peer", address).out
+
+
+def test_scribe_in_the_place_of_the_roles(start: Start, ringmq: Start, eventually: Callable[..., Any]) -> None:
+    line = (*LISTEN, "--mqtt", "127.0.0.1:0", "--dispatch", "scribe")
+    first = address_of(start("peer", *line))
+    second = address_of(start("peer", *line, "--join", first))
+    host, _, port = eventually(lambda: status_of(ringmq, second)["listeners"])["mqtt"].rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as client:
+        client.settimeout(10)
+        client.sendall(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01c\x82\x08\0\x01\0\x03a/b\0")
+        assert client.recv(4, socket.MSG_WAITALL) == b"\x20\x02\0\0"
+        assert client.recv(5, socket.MSG_WAITALL) == b"\x90\x03\0\x01\0"
+    answers = [status_of(ringmq, address) for address in (first, second)]
+    assert sum(answer["scribe"]["joins"] for answer in answers) > 0
+    assert all("pubsub" not in answer for answer in answers)
+    assert ringmq("status", "--peer", second).popen.returncode == 0
+    topic = ringmq("status", "--peer", second, "--topic", "a/b")
+    assert "says nothing about topics" in topic.err
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (("--shadows", "9"), "--shadows: 9 is not a whole number from 0 to 8"),
+        (("--dispatch", "scribble"), "--dispatch: 'scribble' is not one of "),
+        (("--fanout", "0"), "--fanout: 0 is not a whole number from 1 on"),
+        (("--fanout", "3"), "fanout: 3 is of no use with dispatch direct, which has no tree"),
+        (("--fanout", "3", "--dispatch", "scribe"), "fanout: of no use with dispatch scribe, which has trees"),
+    ],
+)
+def test_wrong_settings_of_the_roles(ringmq: Start, line: tuple[str, ...], says: str) -> None:
+    process = ringmq("peer", *LISTEN, *line)
+    assert (process.popen.returncode, process.out) == (2, "")
+    assert process.err.startswith(f"ringmq: {says}")
+    assert process.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("front", ["own", "amqtt"])
+def test_its_status_tells_of_its_clients(
+    start: Start, ringmq: Start, eventually: Callable[..., Any], front: str
+) -> None:
+    if front == "amqtt":
+        pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
+    address = address_of(start("peer", *LISTEN, "--mqtt", "127.0.0.1:0", "--front", front))
+    listeners = eventually(lambda: status_of(ringmq, address)["listeners"])
+    host, _, port = listeners["mqtt"].rpartition(":")
+    with socket.create_connection((host, int(port)), 10) as client:
+        client.settimeout(10)
+        client.sendall(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01c\x82\x08\0\x01\0\x03a/b\0")
+        assert client.recv(4, socket.MSG_WAITALL) == b"\x20\x02\0\0"
+        assert client.recv(5, socket.MSG_WAITALL) == b"\x90\x03\0\x01\0"
+        answer = status_of(ringmq, address)
+        shown = ringmq("status", "--peer", address)
+    assert (answer["front"]["kind"], answer["front"]["clients"]) == (front, 1)
+    (subscribed,) = answer["pubsub"]["subscribing"]["filters"]
+    assert (subscribed["filter"], subscribed["stage"]) == ("a/b", "in_force")
+    assert [place["place"] for place in answer["pubsub"]["places"]["shown"]] == ["a/b"]
+    assert shown.popen.returncode == 0, shown.err
+    assert f"clients     1 on mqtt {host}:{port}\n" in shown.out
+    assert "subscribes  1 filters in force, 0 on their way\n" in shown.out
 
 
 def test_two_peers_join(start: Start, ringmq: Start, eventually: Callable[..., Any]) -> None:
@@ -285,6 +360,13 @@ def test_the_limits_of_the_file_hold(start: Start, tmp_path: Path, eventually: C
 
 def test_every_setting_has_its_option() -> None:
     assert {option.name for option in peer.params} == {*SETTINGS, "config", "parent_pipe"}
+
+
+def test_the_defaults_of_the_roles_are_those_that_the_help_tells() -> None:
+    helps = {option.name: option.help for option in peer.params if isinstance(option, click.Option)}
+    default = PeerConfig()
+    for name, value in {"shadows": default.shadows, "dispatch": default.dispatch, "fanout": FANOUT}.items():
+        assert f"[default: {value}]" in (helps[name] or "")
 
 
 def test_known_addresses_take_both_sides_in_turn() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.benchmarks.figures import Figures
+from experiments.benchmarks.peers import Ring, ring_of
 from experiments.benchmarks.servers import Server, running
 
 
@@ -33,6 +34,13 @@ def figures() -> Callable[..., Figures]:
         return Figures(**{**usual, **changes})
 
     return make
+
+
+@pytest.fixture(scope="module")
+def ring() -> Iterator[Ring]:
+    """Four peers; who kills one starts it again."""
+    with ring_of(4) as four:
+        yield four
 
 
 @pytest.fixture(scope="module")

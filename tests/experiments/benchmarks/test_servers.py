@@ -26,6 +26,14 @@ def test_a_server_runs_on_its_core_for_as_long_as_it_should(name: str) -> None:
     assert not Path(f"/proc/{server.pid}").exists()
 
 
+def test_a_server_can_be_killed() -> None:
+    with running("ringmq", CORE) as server:
+        assert server.runs
+        server.kill()
+        server.wait()
+        assert not server.runs
+
+
 def test_a_server_that_ends_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(servers.COMMANDS, "ringmq", lambda port, folder: (sys.executable, "-c", "pass"))
     with pytest.raises(BenchError, match="ringmq does not accept"), running("ringmq", CORE):

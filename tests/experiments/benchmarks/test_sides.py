@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.benchmarks import passage, sides
+from experiments.benchmarks import passage, peers
 from experiments.benchmarks.clients import BenchError, connected
 from experiments.benchmarks.sides import SIDES, joined, why_not
 
@@ -40,9 +40,16 @@ def test_bridges_bring_each_message_once(side: str, count: int) -> None:
         passage.check([server.address for server in servers])
 
 
+@pytest.mark.parametrize("count", [2, 5])
+def test_a_ring_brings_each_message_once(count: int) -> None:
+    with joined("ringmq", count, CORE) as servers:
+        passage.check([server.address for server in servers])
+
+
 def test_peers_that_are_not_one_ring_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sides, "SETTLE_S", 0.05)
-    monkeypatch.setattr(sides, "is_settled", lambda status, points: False)
+    monkeypatch.setattr(peers, "SETTLE_S", 0.05)
+    monkeypatch.setattr(peers, "SETTLE_S_PER_PEER", 0.0)
+    monkeypatch.setattr(peers, "is_settled", lambda status, points: False)
     with pytest.raises(BenchError, match=r"2 peers were not one ring after 0.05 s"), joined("ringmq", 2, CORE):
         pass
 

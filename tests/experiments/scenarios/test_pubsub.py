@@ -9,6 +9,7 @@ from experiments.scenarios import pubsub as scenario
 from experiments.scenarios.pubsub import TROUBLES, PubSubScene, pubsub
 from experiments.simulator.checks import InvariantBrokenError
 from experiments.simulator.pubsub_checks import PubSubChecks
+from peer.scribe.config import SCRIBE
 
 
 @pytest.mark.parametrize("trouble", [one.name for one in TROUBLES])
@@ -24,6 +25,27 @@ def test_everything_holds_in_trees() -> None:
     figures = pubsub(24, 4, span_s=20.0, dispatch=Choice("guided", 2))
     assert figures.trouble == "all"
     assert figures.counters["received"] > 0
+
+
+def test_scribe_loses_nothing_while_nothing_fails() -> None:
+    figures = pubsub(16, 6, span_s=20.0, trouble="calm", dispatch=Choice(SCRIBE))
+    assert figures.losses == {}
+    assert figures.counters["forwarded"] > figures.messages
+    assert figures.deliveries > figures.messages
+
+
+@pytest.mark.parametrize("dispatch", ["direct", "guided", SCRIBE])
+def test_losses_are_excused_to_scribe_alone_and_when_something_fails(dispatch: str) -> None:
+    lenient = {one.name for one in TROUBLES if PubSubScene(2, 1, "lan", one, Choice(dispatch)).world.told.lenient}
+    assert lenient == ({one.name for one in TROUBLES} - {"calm"} if dispatch == SCRIBE else set())
+
+
+@pytest.mark.parametrize("trouble", ["churn", "all", "split"])
+def test_what_scribe_loses_is_counted(trouble: str) -> None:
+    figures = pubsub(24, 2, span_s=20.0, trouble=trouble, dispatch=Choice(SCRIBE))
+    assert figures.losses.keys() <= {"done, but not held", "not reached", "retained and never seen"}
+    assert sum(figures.losses.values()) < figures.deliveries / 20
+    assert figures.counters["orphaned"] > 0
 
 
 def test_the_seed_decides() -> None:

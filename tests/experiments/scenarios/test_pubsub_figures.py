@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from experiments.scenarios.pubsub import pubsub
 from experiments.scenarios.pubsub_figures import Total
 
@@ -13,3 +15,6 @@ def test_totals() -> None:
     total.add(figures)
     assert (total.held, total.messages) == (2, 2 * figures.messages)
     assert total.counters["published"] == 2 * figures.counters["published"]
+    total.add(replace(figures, losses={"not reached": 3}))
+    total.add(replace(figures, losses={"not reached": 4}))
+    assert total.losses == {"not reached": 7}

@@ -113,3 +113,17 @@ def test_the_same_seed_gives_the_same_weather() -> None:
     one, other, third = (network(seed, **rough) for seed in (5, 5, 6))
     fates = [[net.fates(A, B, step * 0.1) for step in range(500)] for net in (one, other, third)]
     assert fates[0] == fates[1] != fates[2]
+
+
+def test_a_send_takes_its_gap_or_its_bytes() -> None:
+    assert Weather().takes_s(1 << 20) == 0.0
+    assert Weather(gap_s=0.5).takes_s(1 << 20) == 0.5
+    slow = Weather(gap_s=0.5, uplink_bits_per_s=800.0)
+    assert slow.takes_s(10) == 0.5
+    assert slow.takes_s(100) == 1.0
+
+
+@pytest.mark.parametrize(("weather", "expected"), [({}, False), ({"gap_s": 1e-6}, True)])
+def test_parcels_wait_for_each_other_only_where_sending_takes_time(weather: dict[str, float], expected: bool) -> None:
+    assert network(**weather).in_turn is expected
+    assert network(uplink_bits_per_s=1e6).in_turn

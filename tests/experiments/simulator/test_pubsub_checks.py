@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from experiments.scenarios.building import settled_ring
@@ -113,6 +115,19 @@ def test_retained_and_never_seen(story: Story) -> None:
         story.quiet()
 
 
+@pytest.mark.parametrize(("qos", "done_at", "lossless", "owed"), [
+    (0, 0.0, False, True), (0, 0.1, False, False), (0, 0.1, True, True), (1, 0.1, False, True),
+])  # fmt: skip
+def test_with_qos_0_what_is_retained_may_be_lost_before_suback(
+    qos: int, done_at: float, lossless: bool, owed: bool
+) -> None:
+    story = Story()
+    sent = story.told.publishing(story.two.peer, "a", qos, True, 0.0)
+    story.told.done(sent, Reason.SUCCESS, done_at)
+    with pytest.raises(InvariantBrokenError, match="retained") if owed else nullcontext():
+        story.told.quiet(lossless)
+
+
 def test_what_is_held_is_not_what_is_wanted(story: Story) -> None:
     del story.one.clients.filters["a"]
     with pytest.raises(InvariantBrokenError, match="not what is wanted"):
@@ -150,3 +165,35 @@ def test_suback_before_the_shadows_hold_it(story: Story) -> None:
     for node in story.holders()[:2]:
         story.told.crashed(node)
     story.told.acknowledged(story.subscription)
+
+
+def test_losses_are_counted_where_they_may_happen(story: Story) -> None:
+    story.told.lenient = True
+    done = story.told.publishing(story.two.peer, "a", 1, False, 1.5)
+    story.told.done(done, Reason.SUCCESS, 1.6)
+    kept = story.told.publishing(story.two.peer, "a", 0, True, 0.0)
+    story.told.done(kept, Reason.SUCCESS, 0.0)
+    story.quiet()
+    assert story.told.losses == {"done, but not held": 1, "not reached": 1, "retained and never seen": 1}
+
+
+def test_twice_in_a_group_of_which_one_has_died() -> None:
+    story = Story("$share/g/a")
+    story.world.subscribe(story.two, "$share/g/a")
+    sent = story.told.publishing(story.two.peer, "a", 1, False, 1.0)
+    story.told.got(story.subscription, sent.number, live=True)
+    story.told.crashed(story.one)
+    story.told.got(story.two.clients.filters["$share/g/a"], sent.number, live=True)
+
+
+def test_a_group_that_is_not_reached() -> None:
+    story = Story("$share/g/a")
+    sent = story.world.publish(story.two, "a", 1)
+    story.world.run(2.0)
+    story.quiet()
+    story.told._group_got.clear()
+    with pytest.raises(InvariantBrokenError, match="nobody of"):
+        story.quiet()
+    assert sent.done_at is not None
+    story.subscription.removed_at = sent.done_at
+    story.told._all_reached(lossless=True)

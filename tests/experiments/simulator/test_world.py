@@ -457,3 +457,68 @@ def test_a_message_given_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.route(one, other.peer.id, b"x")
     world.run(LAN.receipt_s * LAN.receipt_tries + 1)
     assert one.undelivered == 1
+
+
+# Sending takes time
+
+
+class Arrivals:
+    """When parcels come to a peer, by what they say."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.at: dict[bytes, float] = {}
+        monkeypatch.setattr(Node, "receive", lambda node, sender, payload: self._take(node, payload))
+
+    def _take(self, node: Node, payload: bytes) -> None:
+        self.at[payload] = round(node.world.now, 9)
+
+
+def two_peers(**weather: float) -> tuple[World, Node, Node]:
+    world = World(1, LAN, Weather(delay_s=(0.01, 0.01), **weather))  # type: ignore[arg-type]
+    settled_ring(world, 2)
+    one, other = world.live()
+    return world, one, other
+
+
+def test_parcels_of_one_peer_leave_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrivals = Arrivals(monkeypatch)
+    world, one, other = two_peers(gap_s=0.002)
+    for word in (b"a", b"b", b"c"):
+        one.ring.send(other.peer, word)
+    other.ring.send(one.peer, b"mine")
+    world._after(one)
+    world._after(other)
+    world.run(0.005)
+    one.ring.send(other.peer, b"behind")
+    world._after(one)
+    world.run(0.02)
+    one.ring.send(other.peer, b"later")
+    world._after(one)
+    world.run(0.1)
+    assert arrivals.at == {
+        b"a": 0.012, b"b": 0.014, b"c": 0.016, b"mine": 0.012, b"behind": 0.018, b"later": 0.032,
+    }  # fmt: skip
+
+
+def test_large_parcels_take_longer_and_the_rings_own_messages_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrivals = Arrivals(monkeypatch)
+    world, one, other = two_peers(uplink_bits_per_s=8_000.0)
+    large = bytes(100)
+    one.ring.send(other.peer, large)
+    one.ring.send(other.peer, b"!")
+    world.route(one, other.peer.id, b"routed")
+    delivered: list[float] = []
+    world.on_delivery = lambda node, route: delivered.append(world.now)
+    world.run(1.0)
+    assert arrivals.at == {large: 0.11, b"!": 0.111}
+    assert delivered == [0.01]
+
+
+def test_without_a_gap_all_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrivals = Arrivals(monkeypatch)
+    world, one, other = two_peers()
+    for word in (b"a", b"b"):
+        one.ring.send(other.peer, word)
+    world._after(one)
+    world.run(0.1)
+    assert set(arrivals.at.values()) == {0.01}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,8 @@ from peer.pubsub.config import PubSubConfig
 from peer.pubsub.core import PubSub
 from peer.pubsub.messages import Control
 from peer.pubsub.places import key_of_place
-from peer.pubsub.state import State
+from peer.pubsub.state import NO_DISK, State
+from peer.pubsub.store import RetainedStore
 from peer.pubsub.wire import Publication, decode
 
 Lost = Callable[[Peer, Peer, Publication | Control], bool]
@@ -23,20 +25,34 @@ Lost = Callable[[Peer, Peer, Publication | Control], bool]
 class Member:
     """A peer: the overlay and the clients of its core."""
 
-    def __init__(self, net: Net, peer: Peer) -> None:
+    def __init__(self, net: Net, peer: Peer, before: Callable[[PubSub], None]) -> None:
         self.net = net
         self.me = peer
         self.active = True
         self.full = False
         """Whether `send` takes nothing."""
+        self.quick = False
+        """Whether its clients take plain messages on the quick way."""
+        self.quick_wanted = True
         self.watched: dict[Id, int] = {}
         self.got: list[tuple[str, bytes]] = []
         self.publications: list[Publication] = []
         self.kept: dict[str, bytes] = {}
         self.reasons: list[Reason] = []
-        self.core = PubSub(self, self, net.config)
+        self.store = net.store(peer)
+        self.core = PubSub(self, self, net.config, self.store or NO_DISK)
+        self.core.acknowledges_later = self.store is not None
         self.core.now = net.now
+        if self.store is not None:
+            self.core.restore(*self.store.load())
+        before(self.core)
         self.core.activity_changed(True)
+
+    def settle(self) -> None:
+        """What the shell does at the end of a turn."""
+        if self.store is not None and self.core.owes:
+            self.store.commit()
+            self.core.acknowledge()
 
     def send(self, peer: Peer, payload: bytes) -> bool:
         if not self.full:
@@ -58,6 +74,12 @@ class Member:
         self.publications.append(publication)
         self.got.append((publication.topic, publication.body))
 
+    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+        if not self.quick:
+            return None
+        self.got.append((topic.decode(), body))
+        return self.quick_wanted
+
     def retained(self, topic: str, body: bytes) -> None:
         self.kept[topic] = body
 
@@ -77,32 +99,51 @@ class Member:
 
 
 class Net:
-    """`add` members, `run` time. `lost` decides about each message; `seen` has all that arrived."""
+    """`add` members, `run` time. `lost` decides about each message; `seen` has all that arrived.
 
-    def __init__(self, config: PubSubConfig) -> None:
+    With a folder each member has its disk there, on which it is for the wall clock what it is for all others.
+    """
+
+    def __init__(self, config: PubSubConfig, folder: Path | None = None) -> None:
         self.config = config
+        self.folder = folder
         self.now = 0.0
         self.queue: deque[tuple[Peer, Peer, bytes]] = deque()
         self.members: dict[Id, Member] = {}
         self.lost: Lost = lambda sender, receiver, message: False
         self.seen: list[tuple[Peer, Peer, Publication | Control]] = []
 
-    def add(self, point: int, boot: int = 1) -> Member:
+    def add(self, point: int, boot: int = 1, before: Callable[[PubSub], None] = lambda core: None) -> Member:
+        """`before` is called before anything happens to its core."""
         peer = Peer(Id(point), "here", 1, boot)
-        member = Member(self, peer)
+        member = Member(self, peer, before)
         self.members[peer.id] = member
         self._changed()
         return member
 
-    def crash(self, member: Member) -> None:
-        del self.members[member.me.id]
+    def store(self, peer: Peer) -> RetainedStore | None:
+        if self.folder is None:
+            return None
+        return RetainedStore(self.folder / f"{peer.id:x}", lambda: self.now)
+
+    def crash(self, *members: Member) -> None:
+        for member in members:
+            del self.members[member.me.id]
+            if member.store is not None:
+                member.store.close()
         self._changed()
+
+    def restart(self, *members: Member) -> list[Member]:
+        """As after `kill -9` of all of them at once."""
+        self.crash(*[member for member in members if member.me.id in self.members])
+        return [self.add(member.me.id, member.me.boot + 1) for member in members]
 
     def _changed(self) -> None:
         for member in list(self.members.values()):
             for key, count in list(member.watched.items()):
                 member.core.now = self.now
                 member.core.owners_changed(key, self.owners(key, count))
+            member.settle()
 
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         nearest = sorted(self.members, key=lambda point: nearness(key, point))
@@ -122,6 +163,8 @@ class Net:
         """Deliver all that is on its way, and do all that is due in this time."""
         until = self.now + span_s
         while True:
+            for member in list(self.members.values()):
+                member.settle()
             self._deliver()
             due = min((member.core.deadline() for member in self.members.values()), default=until + 1)
             if due > until:
@@ -130,18 +173,26 @@ class Net:
             for member in list(self.members.values()):
                 member.core.now = self.now
                 member.core.tick()
+                member.settle()
         self.now = until
 
     def _deliver(self) -> None:
         while self.queue:
-            sender, receiver, payload = self.queue.popleft()
-            message = decode(payload)
-            member = self.members.get(receiver.id)
-            if member is None or self.lost(sender, receiver, message):
-                continue
-            self.seen.append((sender, receiver, message))
-            member.core.now = self.now
-            member.core.receive(sender, payload)
+            self.step()
+
+    def step(self) -> None:
+        """Deliver one message that is on its way."""
+        if not self.queue:
+            return
+        sender, receiver, payload = self.queue.popleft()
+        message = decode(payload)
+        member = self.members.get(receiver.id)
+        if member is None or self.lost(sender, receiver, message):
+            return
+        self.seen.append((sender, receiver, message))
+        member.core.now = self.now
+        member.core.receive(sender, payload)
+        member.settle()
 
     def count(self, kind: type) -> int:
         return sum(isinstance(message, kind) for _, _, message in self.seen)
@@ -150,7 +201,19 @@ class Net:
 @pytest.fixture
 def net() -> Net:
     """Eight members, evenly spread."""
-    made = Net(PubSubConfig())
+    return eight(PubSubConfig())
+
+
+@pytest.fixture
+def lasting(tmp_path: Path) -> Iterator[Net]:
+    """The same, each with a disk."""
+    net = eight(PubSubConfig(), tmp_path)
+    yield net
+    net.crash(*net.members.values())
+
+
+def eight(config: PubSubConfig, folder: Path | None = None) -> Net:
+    made = Net(config, folder)
     for number in range(8):
         made.add((number << 125) + 5)
     made.run()

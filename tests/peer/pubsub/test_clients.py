@@ -90,3 +90,17 @@ def test_a_peer_without_clients_takes_everything() -> None:
     clients.publishing(BODY, Message("a", b"1"))
     clients.leave()
     assert (clients.unreadable, clients.failed) == (0, False)
+
+
+async def test_plain_messages_take_the_quick_way_to_our_own_front(front: Front | AmqttFront) -> None:
+    clients = clients_of(front)
+    body = encode_body(Message("a", b"1"), 0.0)
+    if isinstance(front, AmqttFront):
+        assert clients.deliver_plain(b"a", body) is None
+        return
+    assert clients.deliver_plain(b"a", body) is False, "nobody wants it"
+    assert clients.deliver_plain(b"a", BODY) is None, "it is not plain"
+    assert clients.unreadable == 0
+    for wrong in (b"\xff", b"a/#", b""):
+        assert clients.deliver_plain(wrong, body) is False
+    assert clients.unreadable == 3

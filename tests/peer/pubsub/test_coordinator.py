@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+from math import inf
+
+import pytest
+
+from mqtt_front.message import Message
 from overlay.messages import Peer
-from peer.pubsub.messages import Control, Copied, Drop, Elsewhere, Fetch, Fetched, Known, List, Sub, SubAck
+from peer.pubsub.messages import (
+    Control,
+    Copied,
+    Drop,
+    Elsewhere,
+    Fetch,
+    Fetched,
+    Kind,
+    Known,
+    List,
+    Note,
+    Record,
+    Retain,
+    Retained,
+    Sub,
+    SubAck,
+)
+from peer.pubsub.mqtt import encode_body, remaining_of
+from peer.pubsub.places import key_of_place
+from peer.pubsub.store import RetainedStore
 from peer.pubsub.wire import Publication, encode_control
-from tests.peer.pubsub.conftest import Net
+from tests.peer.pubsub.conftest import Member, Net
 
 
 def test_a_filter_is_in_force_when_the_shadows_have_it(net: Net) -> None:
@@ -102,3 +126,122 @@ def test_an_entry_that_is_not_renewed_is_dropped_from_the_lists(net: Net) -> Non
     assert holding is not None
     assert not [record for record in holding.book if record.name == "a" and not record.gone]
     assert net.count(List) > 0
+
+
+def _body(expiry_s: int) -> bytes:
+    return encode_body(Message("a", b"x", expires_at=expiry_s), 0.0)
+
+
+def test_what_is_retained_ages_where_it_is_kept(net: Net) -> None:
+    publisher, *readers = net.others("a", "a/#", "#")
+    publisher.publish("a", _body(100), retain=True)
+    net.run(30.0)
+    readers[0].subscribe("a")
+    net.run(1.0)
+    assert remaining_of(readers[0].kept["a"]) == 70
+    net.add(key_of_place("a") + 1)
+    net.run(19.0)
+    readers[1].subscribe("#")
+    net.run(1.0)
+    assert remaining_of(readers[1].kept["a"]) == 50, "and a new coordinator goes on with what remains"
+    for victim in net.holders("a")[:2]:
+        net.crash(victim)
+    net.run(29.0)
+    readers[1].subscribe("a")
+    net.run(1.0)
+    assert remaining_of(readers[1].kept["a"]) == 50, "it was here"
+    third = next(reader for reader in readers[1:] if "a" not in reader.kept and reader.me.id in net.members)
+    third.subscribe("a")
+    net.run(1.0)
+    assert remaining_of(third.kept["a"]) in (18, 19)
+
+
+def test_what_has_expired_is_removed_wherever_it_is_kept(lasting: Net) -> None:
+    publisher, reader = lasting.others("a", "a/#", "#")[:2]
+    publisher.publish("a", b"first", retain=True)
+    lasting.run(1.0)
+    away = lasting.holders("a")[2]
+    lasting.crash(away)
+    lasting.run(5.0)
+    publisher.publish("a", _body(10), retain=True)
+    lasting.run(10.0)
+    reader.subscribe("a")
+    lasting.run(lasting.config.look_s + 0.5)
+    for holder in lasting.holders("a"):
+        holding = holder.core.holdings.get("a")
+        assert holding is not None
+        assert (holding.ends_at, holding.retained(lasting.now).gone) == (inf, True)  # type: ignore[union-attr]
+        assert holder.store is not None
+        assert "a" not in holder.store.load().places
+        assert [topic for topic, _, _ in holder.store.load().cleared] == ["a"]
+    lasting.run(lasting.config.note_s + 2 * lasting.config.tomb_s)
+    assert not any(holding.place in ("#", "a/#") for one in lasting.members.values() for holding in one.core.holdings)
+    lasting.restart(away)
+    lasting.run(2.0)
+    reader.subscribe("a/#")
+    lasting.run(2.0)
+    assert not reader.kept.get("a"), "nor does it give way to what it replaced"
+
+
+def _unwritten(member: Member) -> RetainedStore:
+    """Its disk does not take anything for a while."""
+    store, member.store = member.store, None
+    assert store is not None
+    return store
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_retained_message_is_acknowledged_when_all_disks_have_it(lasting: Net, place: int) -> None:
+    publisher, holder = lasting.others("a", "a/#", "#")[0], lasting.holders("a")[place]
+    for body in (b"x", b""):
+        before = len(publisher.reasons)
+        store = _unwritten(holder)
+        publisher.publish("a", body, retain=True)
+        lasting.run(3.0)
+        assert len(publisher.reasons) == before
+        holder.store = store
+        lasting.run(1.0)
+        assert len(publisher.reasons) == before + 1
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_retained_message_is_acknowledged_when_its_notes_are_on_the_disks(lasting: Net, place: int) -> None:
+    publisher = lasting.others("#")[0]
+    topic = next(topic for topic in map(str, range(99)) if not set(lasting.holders(topic)) & set(lasting.holders("#")))
+    store = _unwritten(holder := lasting.holders("#")[place])
+    publisher.publish(topic, retain=True)
+    lasting.run(3.0)
+    assert publisher.reasons == []
+    holder.store = store
+    lasting.run(3.0)
+    assert len(publisher.reasons) == 1
+
+
+def test_what_was_cleared_is_not_noted(net: Net) -> None:
+    """A message that comes late, after what cleared it."""
+    publisher = net.others("a", "a/#", "#")[0]
+    publisher.publish("a", b"", retain=True)
+    net.run(1.0)
+    late = Retain(Record(Kind.RETAINED, "a", None, (0, 1), False, body=b"x"))
+    net.queue.append((publisher.me, net.holders("a")[0].me, encode_control(late)))
+    net.run(1.0)
+    assert net.count(Note) == 0
+    answer = [message for _, _, message in net.seen if isinstance(message, Retained)][-1]
+    assert answer.number == (0, 1), "who brings it is rid of it"
+
+
+def test_a_new_coordinator_knows_how_late_it_is(net: Net) -> None:
+    """The clock of the first publisher is far ahead of that of the second, who hears of it from the coordinator."""
+    first, second, reader = net.others("a", "a/#", "#")[:3]
+    first.core.publisher.clock_us = lambda: 10**15
+    first.publish("a", b"first", retain=True)
+    net.run(1.0)
+    net.crash(net.holders("a")[0])
+    net.run(1.0)
+    second.publish("a", b"not retained")
+    net.run(1.0)
+    second.publish("a", b"second", retain=True)
+    net.run(1.0)
+    reader.subscribe("a")
+    net.run(1.0)
+    assert reader.kept == {"a": b"second"}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
+from mqtt_front.message import Message
 from overlay.ids import Id, key_of
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
-from peer.pubsub.holding import Holding, Role, lease_s
+from peer.pubsub.holding import Holding, Role, Waiter, lease_s
 from peer.pubsub.messages import Kind, Record, Reign
+from peer.pubsub.mqtt import encode_body
 
 ME, OTHER = Id(1), Peer(Id(2), "h", 1, 0)
 ENTRY = Record(Kind.ENTRY, "a", OTHER, (0, 1), False)
@@ -58,3 +60,77 @@ def test_what_is_gone_is_remembered_for_a_while() -> None:
     assert len(holding.book) == 1
     holding.forget_gone(10.1)
     assert len(holding.book) == 0
+
+
+def retained(stamp: int, expiry_s: int | None = None) -> Record:
+    body = encode_body(Message("a", b"x", expires_at=expiry_s), 0.0)
+    return Record(Kind.RETAINED, "a", None, (stamp, 0), False, body=body)
+
+
+def test_what_is_retained_is_told_with_what_remains_of_its_time() -> None:
+    holding = Holding("a", ME)
+    holding.take(retained(1, 100), 10.0, LAN)
+    holding.take(ENTRY, 10.0, LAN)
+    assert holding.ends_at == 110.0
+    assert holding.told(holding.book, 40.0) == (retained(1, 70), ENTRY)
+    assert holding.retained(109.0) == retained(1, 1)
+    assert holding.retained(110.0) == retained(1).ended(), "nobody need be quick to drop it"
+    holding.take(retained(2), 50.0, LAN)
+    assert holding.ends_at == inf
+    assert holding.retained(1000.0) == retained(2)
+    holding.take(retained(3, 5), 60.0, LAN)
+    holding.take(retained(3).ended(), 65.0, LAN)
+    assert holding.ends_at == inf
+    assert Holding("b", ME).retained(0.0) is None
+
+
+def test_the_end_wins_over_what_has_ended() -> None:
+    record = retained(4, 1)
+    assert record.ended().gone
+    assert record.ended().rank() > record.rank()
+    assert ENTRY.ended().number == ENTRY.number, "entries are the subscribers' to number"
+
+
+def test_a_copy_goes_on_with_the_time_it_had() -> None:
+    holding = Holding("a", ME)
+    holding.take(retained(1, 100), 0.0, LAN)
+    mine = next(iter(holding.book))
+    assert holding.become([mine, ENTRY], 7, 50.0) == [ENTRY]
+    assert holding.ends_at == 100.0
+    assert holding.become([retained(2, 100)], 8, 50.0) == [retained(2, 100)]
+    assert holding.ends_at == 150.0
+    gone = Record(Kind.ENTRY, "a", OTHER, (0, 2), True)
+    holding.become([gone], 9, 60.0)
+    assert holding.gone_at == {gone.key: 60.0}
+    assert (holding.book.position, len(holding.book)) == (9, 1)
+
+
+def test_who_waits_for_nobody() -> None:
+    holding = Holding("a", ME)
+    holding.take(retained(1), 0.0, LAN)
+    assert not holding.settled, "it has no coordinator"
+    holding.begin(Reign(1, ME), 0.0, LAN)
+    assert holding.settled
+    holding.waiters[1] = Waiter(9, lambda: None)
+    assert not holding.settled
+    holding.end()
+    assert not holding.settled
+    holding.owners, holding.reign, holding.synced = (OTHER,), Reign(2, OTHER.id), 5
+    assert holding.settled
+    holding.role = Role.GATHERING
+    assert not holding.settled
+
+
+def test_when_there_is_something_to_do() -> None:
+    holding = Holding("a", ME)
+    holding.take(retained(1), 0.0, LAN)
+    holding.begin(Reign(1, ME), 0.0, LAN)
+    assert holding.due_at(LAN) == inf
+    holding.take(retained(2, 1000), 0.0, LAN)
+    assert holding.due_at(LAN) == 1000.0
+    holding.take(Record(Kind.NOTE, "a/b", None, (1, 0), True), 0.0, LAN)
+    assert holding.due_at(LAN) == LAN.tomb_s
+    holding.take(ENTRY, 1.0, LAN)
+    assert holding.due_at(LAN) == 1.0 + LAN.entry_s
+    holding.take(PUBLISHER, 1.0, LAN)
+    assert holding.due_at(LAN) == 1.0 + LAN.void_s

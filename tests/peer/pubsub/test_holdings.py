@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from mqtt_front.message import Message
 from overlay.ids import key_of
 from overlay.messages import Peer
+from peer.pubsub.config import LAN
 from peer.pubsub.holding import Holding
-from peer.pubsub.holdings import SPARE, Holdings
+from peer.pubsub.holdings import REVIEW_S, REVIEWED_AT_ONCE, SPARE, Holdings
+from peer.pubsub.messages import Kind, Record
+from peer.pubsub.mqtt import PLAIN_HEAD, encode_body
 from peer.pubsub.state import State
 
 
@@ -52,3 +58,126 @@ def test_one_look_ahead_at_a_time(state: State) -> None:
     state.now = 20.0
     state.agenda.run(20.0)
     assert looks == [holding], "what is not held any more is not looked at"
+
+
+def test_the_sooner_look_counts(state: State) -> None:
+    holdings = Holdings(state)
+    looks: list[float] = []
+    holdings.look = lambda holding: looks.append(state.now)
+    holding = holdings.open("a")
+    state.agenda.run(state.config.look_s)
+    looks.clear()
+    for delay_s in (30.0, 1.0, 5.0):
+        holdings.look_soon(holding, delay_s)
+    for now in (0.5, 1.0, 5.0, 30.0):
+        state.now = now
+        state.agenda.run(now)
+    assert looks == [1.0]
+
+
+def kept(topic: str, kind: Kind = Kind.RETAINED) -> Record:
+    return Record(kind, topic, None, (9, 0), False, body=PLAIN_HEAD)
+
+
+def test_what_was_kept_comes_back_in_its_turn(state: State) -> None:
+    state.config = replace(LAN, restored_at_once=2)
+    holdings = Holdings(state)
+    reviewed: list[str] = []
+    holdings.review = lambda holding: reviewed.append(holding.place)
+    holdings.restore({name: [kept(name)] for name in "abcde"})
+    assert (len(holdings), holdings.resting, state.clock) == (0, 5, 9)
+    assert holdings.rests("a")
+    assert holdings.wake()
+    assert (sorted(reviewed), len(holdings), holdings.resting) == (["d", "e"], 2, 3)
+    found = holdings.get("a")
+    assert found is not None, "who asks for it does not wait"
+    assert list(found.book) == [kept("a")]
+    assert list(holdings.open("b").book) == [kept("b")]
+    assert not holdings.wake()
+    assert sorted(reviewed) == ["c", "d", "e"]
+    assert holdings.get("f") is None
+    assert not holdings.wake()
+
+
+class Listening:
+    """A disk that notes which places were left."""
+
+    pending = False
+
+    def __init__(self) -> None:
+        self.kept: list[Record] = []
+        self.left: list[str] = []
+
+    def keep(self, place: str, record: Record) -> None:
+        self.kept.append(record)
+
+    def leave(self, place: str) -> None:
+        self.left.append(place)
+
+    def forget(self, topic: str) -> None: ...
+
+
+def test_the_disk_keeps_what_is_held_and_no_more(state: State) -> None:
+    disk = state.disk = Listening()
+    holdings = Holdings(state)
+    holdings.rest(kept("a"))
+    assert disk.kept == [kept("a")]
+    holdings.restore({"a": [kept("a")], "b/#": [kept("b/c", Kind.NOTE)]})
+    for place in ("a", "b/#", "c"):
+        holdings.close(holdings.open(place))
+    assert disk.left == ["a", "b/#"]
+
+
+def test_many_are_reviewed_one_after_the_other(state: State) -> None:
+    holdings = Holdings(state)
+    reviewed: list[Holding] = []
+    holdings.review = reviewed.append
+    many = [holdings.open(str(number)) for number in range(3 * REVIEWED_AT_ONCE)]
+    for holding in many:
+        holdings.owners_changed(holding.key, (state.me,))
+    assert len(reviewed) == REVIEWED_AT_ONCE
+    waiting = [holding for holding in many if holding not in reviewed]
+    assert holdings.get(waiting[0].place) is waiting[0]
+    assert reviewed[-1] is waiting[0], "what somebody asks for is reviewed before"
+    holdings.close(waiting[1])
+    for _ in range(3):
+        state.now += REVIEW_S
+        state.agenda.run(state.now)
+    assert len(reviewed) == len(many) - 1
+    assert set(reviewed) == set(many) - {waiting[1]}
+    holdings.review_all()
+    state.now += 10 * REVIEW_S
+    for _ in range(3):
+        state.agenda.run(state.now)
+        state.now += REVIEW_S
+    assert len(reviewed) == 2 * (len(many) - 1)
+
+
+def test_time_goes_on_for_what_rests(state: State) -> None:
+    holdings = Holdings(state)
+    state.now = 10.0
+    body = encode_body(Message("a", b"x", expires_at=100), 0.0)
+    holdings.restore({"a": [Record(Kind.RETAINED, "a", None, (9, 0), False, body=body)]})
+    state.now = 50.0
+    assert holdings.open("a").ends_at == 110.0
+
+
+def test_looks_do_not_pile_up(state: State) -> None:
+    holdings = Holdings(state)
+    looked: list[float] = []
+    holdings.look = lambda holding: looked.append(state.now)
+    holding = holdings.open("a")
+    for _ in range(100):
+        holdings.look_soon(holding, 30.0)
+        holdings.look_soon(holding, 1.0)
+        state.now += 1.0
+        state.agenda.run(state.now)
+    assert len(looked) == 100
+    assert len(state.agenda) <= 2
+    holdings.look_soon(holding, 30.0)
+    state.now += 29.0
+    state.agenda.run(state.now)
+    assert len(looked) == 100, "the look that was planned before does not come for that too early"
+    state.now += 1.0
+    state.agenda.run(state.now)
+    assert len(looked) == 101

@@ -101,3 +101,12 @@ def test_memory_is_bounded(state: State) -> None:
     for topic in ("a", "b", "c", "a"):
         box.inlets.take(ORIGIN, Publication(1, 1, 0, topic, b"9"))
     assert box.got == [1, 9, 9, 9, 9], "the oldest is forgotten first"
+
+
+def test_the_topic_published_to_last_is_forgotten_last(state: State) -> None:
+    state.config = replace(LAN, max_orders=3)
+    box = Box(state)
+    for seq, topic in enumerate("abcad", 1):
+        box.inlets.take(ORIGIN, Publication(1, seq, 0, topic, b"1"))
+    known = [topic for topic in (b"a", b"b", b"c", b"d") if box.inlets.has_given(ORIGIN, topic, 1, 1)]
+    assert known == [b"a", b"c", b"d"]

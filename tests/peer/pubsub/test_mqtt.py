@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mqtt_front.message import Message
 from overlay.errors import ProtocolError
-from peer.pubsub.mqtt import PLAIN_HEAD, decode_body, encode_body
+from peer.pubsub.mqtt import PLAIN_HEAD, aged, decode_body, encode_body, remaining_of
 
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
@@ -32,3 +32,16 @@ def test_the_head_of_plain_messages() -> None:
 def test_garbage_is_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode_body("t", body, None, False, 0.0)
+
+
+@given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1))
+def test_a_body_ages(payload: bytes, properties: bytes, expiry_s: int, remaining_s: int) -> None:
+    body = encode_body(Message("t", payload, 1, True, properties, 100.0 + expiry_s), 100.0)
+    assert remaining_of(body) == expiry_s
+    older = aged(body, remaining_s)
+    assert older == encode_body(Message("t", payload, 1, True, properties, 100.0 + remaining_s), 100.0)
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\1\0", PLAIN_HEAD])
+def test_what_has_no_time_to_live_lives_for_ever(body: bytes) -> None:
+    assert remaining_of(body) is None

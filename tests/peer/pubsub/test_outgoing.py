@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqtt_front.reasons import Reason
-from peer.pubsub.outgoing import Outgoing, addressed
+from peer.pubsub.outgoing import Countdown, Outgoing, addressed
 from peer.pubsub.wire import Publication
 
 ONE = Publication(1, 2, 1, "a", b"x", True, 7)
@@ -34,3 +34,12 @@ def test_a_copy_says_whom_it_is_for() -> None:
     assert (copy.plain, copy.shared) == (False, ("$share/g/a",))
     assert (copy.seq, copy.body, copy.retain, copy.stamp) == (ONE.seq, ONE.body, ONE.retain, ONE.stamp)
     assert ONE.plain
+
+
+def test_a_countdown_calls_once() -> None:
+    calls: list[int] = []
+    countdown = Countdown(2, lambda: calls.append(1))
+    countdown.down()
+    assert calls == []
+    countdown.down()
+    assert calls == [1]

@@ -8,7 +8,7 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
 from peer.pubsub.messages import Held
-from peer.pubsub.outlets import Outlets
+from peer.pubsub.outlets import Item, Outlets
 from peer.pubsub.state import State
 from peer.pubsub.wire import Publication, decode, tail_of
 
@@ -44,7 +44,7 @@ def test_numbers_and_acknowledgements(state: State) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     assert way.sent() == [(1, 1), (2, 1), (3, 1)]
-    assert (way.outlets.waiting, way.outlets.peers()) == (3, [9])
+    assert (way.outlets.waiting, way.outlets.leads_to(9)) == (3, True)
     way.outlets.held(TO, Held(1, 2, ()))
     assert way.held == [10, 11]
     way.push(13)
@@ -114,3 +114,25 @@ def test_others_may_send_it(state: State) -> None:
     assert way.sent() == [(2, 1)], "who is behind gets the next from us too"
     way.outlets.held(TO, Held(1, 2, ()))
     assert way.held == [1, 2]
+
+
+def test_who_is_given_up_may_be_followed_by_another(state: State) -> None:
+    way = Way(state)
+    asked: list[tuple[Peer, Item]] = []
+
+    def passed_on(peer: Peer, item: Item) -> bool:
+        asked.append((peer, item))
+        return item.publication.body == b"1"
+
+    way.outlets.passed_on = passed_on
+    for body in (b"1", b"2"):
+        one = Publication(1, 1, 1, "t", body, shared=("$share/g/t",))
+        way.outlets.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
+    way.push(3)
+    way.outlets.give_up(TO.id)
+    assert [(peer, item.tail, item.tried) for peer, item in asked] == [
+        (TO, b"1", frozenset({4})),
+        (TO, b"2", frozenset({4})),
+    ]
+    assert way.held == [2, 3]
+    assert (state.counters.passed_on, state.counters.given_up, state.waiting_bytes) == (1, 2, 0)

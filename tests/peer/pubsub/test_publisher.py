@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mqtt_front.reasons import Reason
@@ -9,7 +10,7 @@ from overlay.messages import Peer
 from peer.pubsub.config import LAN
 from peer.pubsub.messages import Control, Held, Retain
 from peer.pubsub.wire import Publication
-from tests.peer.pubsub.conftest import Net
+from tests.peer.pubsub.conftest import Member, Net
 
 
 def test_filters_of_all_places_count_once(net: Net) -> None:
@@ -150,3 +151,116 @@ def test_who_subscribes_where_it_was_published_gets_it_too(net: Net) -> None:
     assert done == ["a"]
     assert publisher.kept == {"a": b"kept"}
     assert publisher.got == []
+
+
+def _group_of(net: Net, *members: Member) -> None:
+    for member in members:
+        member.subscribe("$share/g/a", "$share/h/a")
+    net.run(1.0)
+
+
+def _got(members: Sequence[Member]) -> list[tuple[bytes, str]]:
+    """What the groups got, in all."""
+    return sorted((one.body, name) for member in members for one in member.publications for name in one.shared)
+
+
+def _wanted(count: int) -> list[tuple[bytes, str]]:
+    return sorted((str(number).encode(), f"$share/{group}/a") for number in range(count) for group in "gh")
+
+
+def test_another_serves_the_group_of_a_peer_that_died(net: Net) -> None:
+    publisher, *members = net.others("a")[:4]
+    _group_of(net, *members)
+    victim = members[1]
+    victim.subscribe("a")
+    net.run(1.0)
+    net.lost = lambda sender, receiver, message: receiver == victim.me and isinstance(message, Publication)
+    for number in range(9):
+        publisher.publish("a", str(number).encode(), qos=1 + number % 2)
+    net.run(1.0)
+    assert len(publisher.reasons) == 0, "as it subscribes for itself too"
+    net.crash(victim)
+    net.run(net.config.entry_s + 3)
+    assert publisher.reasons == [Reason.SUCCESS] * 9
+    assert _got(members) == _wanted(9)
+    assert not any(one.plain for member in members for one in member.publications)
+    counters = publisher.core.counters
+    assert counters.passed_on > 0
+    assert counters.passed_on + counters.given_up == 9
+
+
+def test_each_peer_of_a_group_is_tried_once(net: Net) -> None:
+    publisher, *members = net.others("a")[:4]
+    _group_of(net, *members)
+    net.lost = lambda sender, receiver, message: sender == publisher.me and isinstance(message, Publication)
+    for number in range(3):
+        publisher.publish("a", str(number).encode())
+    net.run(0.5)
+    net.crash(*members[:2])
+    net.run(1.0)
+    net.lost = lambda sender, receiver, message: False
+    net.run(2 * net.config.entry_s)
+    assert _got(members) == _wanted(3)
+    assert len(publisher.reasons) == 3
+
+
+def test_the_last_of_a_group_may_be_the_publishers_own_peer(net: Net) -> None:
+    publisher, member = net.others("a")[:2]
+    _group_of(net, publisher, member)
+    net.lost = lambda sender, receiver, message: receiver == member.me and isinstance(message, Publication)
+    for number in range(4):
+        publisher.publish("a", str(number).encode())
+    net.run(0.5)
+    net.crash(member)
+    net.run(net.config.entry_s + 3)
+    assert _got([publisher]) == _wanted(4)
+    assert len(publisher.reasons) == 4
+
+
+def test_what_nobody_of_a_group_can_have_is_given_up(net: Net) -> None:
+    publisher, member = net.others("a")[:2]
+    _group_of(net, member)
+    net.crash(member)
+    publisher.publish("a")
+    net.run(net.config.entry_s + 3)
+    assert len(publisher.reasons) == 1
+    assert publisher.core.counters.given_up == 1
+
+
+def test_only_the_groups_of_the_peer_that_died_are_served_again(net: Net) -> None:
+    """Each by another peer; and it is done when all of them have it."""
+    publisher, victim, one, two, third = net.others("a")[:5]
+    for member, groups in ((victim, "gh"), (one, "g"), (two, "h"), (third, "i")):
+        member.subscribe(*[f"$share/{group}/a" for group in groups])
+    net.run(1.0)
+
+    def lost(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
+        return (sender == two.me and isinstance(message, Held)) or (
+            receiver == victim.me and isinstance(message, Publication)
+        )
+
+    net.lost = lost
+    for number in range(4):
+        publisher.publish("a", str(number).encode())
+    net.run(0.5)
+    net.crash(victim)
+    net.run(net.config.entry_s + 1)
+    wanted = [(str(number).encode(), f"$share/{group}/a") for number in range(4) for group in "ghi"]
+    assert _got([one, two, third]) == wanted
+    assert publisher.core.counters.passed_on > 0
+    assert publisher.reasons == []
+    net.lost = lambda sender, receiver, message: False
+    net.run(3.0)
+    assert len(publisher.reasons) == 4
+
+
+def test_a_group_that_never_answers_is_given_up_in_the_end(net: Net) -> None:
+    publisher, *members = net.others("a")[:3]
+    _group_of(net, *members)
+    net.lost = lambda sender, receiver, message: receiver == publisher.me and isinstance(message, Held)
+    publisher.publish("a")
+    net.run(net.config.give_up_s + 10)
+    assert publisher.reasons == []
+    net.run(net.config.give_up_s + 10)
+    assert publisher.reasons == [Reason.SUCCESS]
+    assert (publisher.core.counters.passed_on, publisher.core.counters.given_up) == (1, 1)

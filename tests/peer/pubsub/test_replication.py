@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+from mqtt_front.message import Message
 from overlay.messages import Peer
+from peer.pubsub.cleared import Cleared
+from peer.pubsub.holdings import Holdings
 from peer.pubsub.messages import Control, Copied, Copy, Kind, Record, Reign
+from peer.pubsub.mqtt import encode_body
+from peer.pubsub.places import key_of_place
+from peer.pubsub.replication import Replication
+from peer.pubsub.state import State
 from peer.pubsub.wire import Publication, encode_control
 from tests.peer.pubsub.conftest import Net
 
@@ -89,3 +96,85 @@ def test_a_shadow_that_missed_something_says_so(net: Net) -> None:
     assert answer.missing or answer.position == position
     net.run(1.0)
     assert _equal(net, "a")
+
+
+def test_a_shadow_that_knows_of_a_clearing_says_so(net: Net) -> None:
+    publisher = net.others("a", "a/#", "#")[0]
+    publisher.publish("a", b"", retain=True)
+    net.run(net.config.idle_s + 2 * net.config.tomb_s)
+    coordinator, shadow = net.holders("a")[:2]
+    stale = Record(Kind.RETAINED, "a", None, (0, 1), False, body=b"stale")
+    known = shadow.core.cleared.of("a")
+    for one in (coordinator, shadow):
+        one.subscribe("a")
+    net.run(1.0)
+    holding = coordinator.core.holdings.get("a")
+    assert holding is not None
+    for one in net.members.values():
+        if one is not shadow:
+            one.core.cleared.heard(stale)  # these have forgotten it
+    holding.book.forget((Kind.RETAINED, "a", 0))
+    holding.take(stale, net.now, net.config)
+    publisher.subscribe("a")
+    net.run(1.0)
+    assert holding.book.get(stale.key) == known
+    assert _equal(net, "a")
+
+
+def test_a_copy_is_taken_when_it_is_on_the_disk(lasting: Net) -> None:
+    lasting.others("a")[0].publish("a", b"x", retain=True)
+    lasting.run(1.0)
+    for holder in lasting.holders("a"):
+        assert holder.store is not None
+        assert [record.body for record in holder.store.load().places["a"]] == [b"x"]
+    shadow = lasting.holders("a")[1]
+    store, shadow.store = shadow.store, None
+
+    def copied() -> int:
+        """How often it has said so since the last call."""
+        answers = [message for sender, _, message in lasting.seen if sender == shadow.me]
+        lasting.seen.clear()
+        return sum(isinstance(message, Copied) and message.place == "a" for message in answers)
+
+    copied()
+    lasting.others("a")[1].subscribe("a")
+    lasting.run(0.1)
+    assert copied() > 0, "of what the disk does not keep it is not waited for"
+    lasting.others("a")[0].publish("a", b"y", retain=True)
+    lasting.run(0.1)
+    assert copied() == 0
+    shadow.store = store
+    lasting.run(0.1)
+    assert copied() > 0
+
+
+def test_what_was_cleared_is_the_news_of_who_brings_it(state: State) -> None:
+    holdings, cleared = Holdings(state), Cleared(state)
+    replication = Replication(state, holdings, cleared)
+    gone = Record(Kind.RETAINED, "a", None, (5, 5), True)
+    cleared.heard(gone)
+    holding = holdings.open("a")
+    stale = Record(Kind.RETAINED, "a", None, (5, 4), False, body=b"stale")
+    assert replication.take(holding, stale)
+    assert list(holding.book) == [gone], "so that the others are told of it"
+    assert not replication.take(holding, stale)
+    later = Record(Kind.RETAINED, "a", None, (5, 6), False, body=b"later")
+    assert replication.take(holding, later)
+    assert cleared.of("a") is None
+    assert state.clock == 5
+
+
+def test_a_copy_of_what_is_there_is_not_written_again(lasting: Net) -> None:
+    body = encode_body(Message("a", b"x", expires_at=100), 0.0)
+    lasting.others("a")[0].publish("a", body, retain=True)
+    lasting.run(50.0)
+    shadow = lasting.holders("a")[1]
+    assert shadow.store is not None
+    before = shadow.store.load().places["a"]
+    lasting.add(key_of_place("a") + 1)
+    lasting.run(10.0)
+    holding = shadow.core.holdings.get("a")
+    assert holding is not None
+    assert holding.ends_at == 100.0
+    assert [record.body for record in holding.book if record.kind is Kind.RETAINED] == [body], "it is as it came"
+    assert [record.number for record in before] == [record.number for record in shadow.store.load().places["a"]]

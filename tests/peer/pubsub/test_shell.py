@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,12 +14,15 @@ import pytest
 from mqtt_front.front import Front, Listen
 from mqtt_front.message import Message
 from mqtt_front.reasons import Reason
+from mqtt_front.store import Store
 from overlay.config import OverlayConfig
 from overlay.ids import Id
+from overlay.messages import Peer
 from overlay.node import Node
 from overlay.timing import LOCAL
 from peer.pubsub.config import LOCAL as ROLES
 from peer.pubsub.shell import RingPorts
+from peer.pubsub.store import RetainedStore
 
 PATIENCE_S = 20.0
 
@@ -112,17 +116,20 @@ def _text(text: str) -> bytes:
 
 
 class PeerHere:
-    """A peer without a process: node, roles and front."""
+    """A peer without a process: node, roles and front. With a folder it keeps there what it must find again."""
 
-    def __init__(self, number: int, seeds: tuple[tuple[str, int], ...]) -> None:
+    def __init__(self, number: int, seeds: tuple[tuple[str, int], ...], folder: Path | None = None) -> None:
         timing = dataclasses.replace(LOCAL, join_s=0.2)
         config = OverlayConfig(
             id=Id(number << 100), boot=1, listen=("127.0.0.1", 0), seeds=seeds, timing=timing, discovery=False
         )
-        self.ports = RingPorts(ROLES)
+        self.store = None if folder is None else RetainedStore(folder / f"retained {number}")
+        self.ports = RingPorts(ROLES, store=self.store)
         self.front = Front(ports=self.ports)
         self.node = Node(config, self.ports)
         self.ports.attach(self.node, self.front)
+        if folder is not None:
+            self.front.restore(Store(folder / f"clients {number}", 0.0))
         self.mqtt_port = 0
 
     async def start(self) -> None:
@@ -137,16 +144,33 @@ class PeerHere:
         await self.node.stop()
 
 
+async def started(count: int, folder: Path | None = None) -> list[PeerHere]:
+    peers: list[PeerHere] = []
+    for number in range(1, count + 1):
+        seeds = (peers[0].node.address,) if peers else ()
+        peers.append(PeerHere(number, seeds, folder))
+        await peers[-1].start()
+    return peers
+
+
+@contextlib.asynccontextmanager
+async def lasting(count: int, folder: Path) -> AsyncIterator[list[PeerHere]]:
+    """A ring whose peers keep what they must find again."""
+    peers = await started(count, folder)
+    try:
+        yield peers
+    finally:
+        for one in peers:
+            await one.stop()
+
+
 @pytest.fixture
 async def ring() -> AsyncIterator[Callable[[int], Coroutine[Any, Any, list[PeerHere]]]]:
     """Starts so many peers; all are stopped in the end."""
     peers: list[PeerHere] = []
 
     async def start(count: int) -> list[PeerHere]:
-        for number in range(1, count + 1):
-            seeds = (peers[0].node.address,) if peers else ()
-            peers.append(PeerHere(number, seeds))
-            await peers[-1].start()
+        peers.extend(await started(count))
         return peers
 
     yield start
@@ -247,3 +271,96 @@ async def test_what_is_kept_is_what_was_given_out(
     assert all(any(message is messages[0] for message in given) for messages in kept)
     for client in clients:
         await client.close()
+
+
+async def _seen(port: int, *filters: str) -> dict[str, bytes]:
+    """What a new client finds retained."""
+    client = await Client.to(port, f"reader of {filters}")
+    await client.subscribe(*filters, "end")
+    await client.publish("end", b"")
+    await until(lambda: client.messages and client.messages[-1][0] == "end")
+    await client.close()
+    return {topic: payload for topic, payload, retained in client.messages if retained}
+
+
+async def test_a_ring_that_was_stopped_finds_what_is_retained(tmp_path: Path) -> None:
+    async with lasting(3, tmp_path) as peers:
+        speaker = await Client.to(peers[0].mqtt_port, "speaker")
+        for number in range(30):
+            await speaker.publish(f"room/{number}", str(number).encode(), retain=True)
+        for number in range(10):
+            await speaker.publish(f"room/{number}", b"", retain=True)
+        await speaker.close()
+    wanted = {f"room/{number}": str(number).encode() for number in range(10, 30)}
+    async with lasting(3, tmp_path) as peers:
+        await until(lambda: all(len(one.node.ring.leaves) == 2 for one in peers))
+        assert await _seen(peers[1].mqtt_port, "room/+") == wanted
+        assert await _seen(peers[2].mqtt_port, *[f"room/{number}" for number in range(30)]) == wanted
+        await until(lambda: not any(one.ports.core.holdings.resting for one in peers))
+
+
+async def test_nothing_is_acknowledged_that_the_disk_does_not_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lasting(2, tmp_path) as peers:
+        faults: list[str | None] = []
+        for one in peers:
+            one.ports.on_fault = lambda one=one: faults.append(one.ports.fault)  # type: ignore[misc]
+        assert peers[1].store is not None
+        peers[1].store._database.execute("PRAGMA max_page_count = 1")
+        speaker = await Client.to(peers[0].mqtt_port, "speaker")
+        acknowledged = asyncio.create_task(speaker.publish("a", bytes(100_000), retain=True))
+        await until(lambda: faults)
+        assert faults == [f"cannot write to {tmp_path / 'retained 2'}: database or disk is full"]
+        heard: list[bytes] = []
+        receive = peers[1].ports.core.receive
+        monkeypatch.setattr(
+            peers[1].ports.core, "receive", lambda sender, payload: heard.append(payload) or receive(sender, payload)
+        )
+        await until(lambda: sum(b"\0" * 1000 in payload for payload in heard) > 2)
+        assert not acknowledged.done(), "however often it is told"
+        acknowledged.cancel()
+        await speaker.close()
+
+
+async def test_a_peer_that_was_alone_brings_what_it_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path / "clients 2", 0.0)
+    now = asyncio.get_running_loop().time()
+    for message in (Message("old", b"1"), Message("known", b"1"), Message("expired", b"1", expires_at=now - 1)):
+        store.retained(message)
+    store.commit()
+    store.close()
+    async with lasting(1, tmp_path) as peers:
+        speaker = await Client.to(peers[0].mqtt_port, "speaker")
+        await speaker.publish("known", b"2", retain=True)
+        await speaker.close()
+    for _ in range(2):
+        async with lasting(2, tmp_path) as peers:
+            await until(lambda: all(len(one.node.ring.leaves) == 1 for one in peers))
+            for one in peers:
+                assert await _seen(one.mqtt_port, "#") == {"old": b"1", "known": b"2"}
+        store = Store(tmp_path / "clients 2", 0.0)
+        assert store.retained_messages() == [], "they are the ring's now"
+        store.close()
+
+
+async def test_time_never_goes_back_in_a_tick_that_is_early() -> None:
+    ports = RingPorts(ROLES)
+    times: list[float] = []
+    ahead = asyncio.get_running_loop().time() + 5.0
+    ports.core.now = ahead
+    ports.core.receive = lambda sender, payload: times.append(ports.core.now)  # type: ignore[method-assign]
+    ports.receive(Peer(Id(1), "127.0.0.1", 1, 1), b"")
+    assert times == [ahead]
+    ports.stop()
+
+
+async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) -> None:
+    async with lasting(1, tmp_path) as (peer,):
+        peer.ports.published(Message("late", b"x", retain=True), 0, None)
+        assert peer.store is not None
+        assert peer.store.pending
+        peer.ports.stop()
+        store = RetainedStore(tmp_path / "retained 1")
+        assert "late" in store.load().places
+        store.close()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from overlay.ids import Id
-from peer.pubsub.messages import Fetch
+from overlay.messages import Peer
+from peer.pubsub.messages import Fetch, Record, Taken
 from peer.pubsub.state import Counters, State
 
 
@@ -31,3 +32,30 @@ def test_what_is_due(state: State) -> None:
 
 def test_counters_by_name() -> None:
     assert Counters(dropped=3).as_dict()["dropped"] == 3
+
+
+class Slow:
+    """A disk that is told of changes and not yet committed."""
+
+    pending = True
+
+    def keep(self, place: str, record: Record) -> None: ...
+    def leave(self, place: str) -> None: ...
+    def forget(self, topic: str) -> None: ...
+
+
+def test_promises_wait_for_the_disk(state: State) -> None:
+    sent = state.overlay.net.queue  # type: ignore[attr-defined]
+    other = Peer(Id(9), "h", 1, 1)
+    state.promise(other, Taken("a"))
+    assert len(sent) == 1, "nothing is written, so that nothing is waited for"
+    assert not state.promises
+    disk = state.disk = Slow()
+    state.promise(other, Taken("b"))
+    state.promise(state.me, Taken("c"))
+    disk.pending = False
+    assert state.promises
+    assert (len(sent), len(state.local)) == (1, 0)
+    state.keep_promises()
+    assert not state.promises
+    assert (len(sent), len(state.local)) == (2, 1)

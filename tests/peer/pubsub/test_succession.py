@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from mqtt_front.message import Message
 from overlay.ids import SPACE
-from peer.pubsub.messages import Gather
+from peer.pubsub.messages import Gather, Kind, Nudge, Record, UpSub
+from peer.pubsub.mqtt import encode_body
 from peer.pubsub.places import key_of_place
+from peer.pubsub.wire import decode, encode_control
 from tests.peer.pubsub.conftest import Net
 
 
@@ -71,6 +74,44 @@ def test_nobody_reigns_before_all_have_answered(net: Net) -> None:
     assert holding.coordinates
 
 
+def test_nudges_do_not_make_it_ask_more(net: Net) -> None:
+    net.others("a")[0].subscribe("a")
+    net.run(0.5)
+    shadow = net.holders("a")[1]
+    silent = shadow.me
+    net.lost = lambda sender, receiver, message: receiver == silent and isinstance(message, Gather)
+    newcomer = net.add(key_of_place("a") + 1)
+    net.seen.clear()
+    for _ in range(100):
+        newcomer.core.receive(silent, encode_control(Nudge("a")))
+        net.run(0.1)
+    asked = sum(isinstance(message, Gather) for _, receiver, message in net.seen if receiver != silent)
+    assert asked <= len(net.members)
+    assert sum(isinstance(message, Nudge) for _, _, message in net.seen) < 100
+    net.lost = lambda sender, receiver, message: False
+    net.run(net.config.slow_retry_s)
+    holding = newcomer.core.holdings.get("a")
+    assert holding is not None
+    assert holding.coordinates
+
+
+def test_a_slow_answer_counts_however_often_it_is_nudged(net: Net) -> None:
+    net.others("a")[0].subscribe("a")
+    net.run(0.5)
+    shadow = net.holders("a")[1].me
+    net.lost = lambda sender, receiver, message: sender == shadow and isinstance(message, UpSub)
+    newcomer = net.add(key_of_place("a") + 1)
+    for _ in range(2):
+        newcomer.core.receive(shadow, encode_control(Nudge("a")))
+        net.run(0.25)
+    holding = newcomer.core.holdings.get("a")
+    assert holding is not None
+    assert not holding.coordinates
+    newcomer.core.receive(shadow, encode_control(Nudge("a")))
+    newcomer.core.receive(shadow, encode_control(UpSub("a", 1, (), False)))
+    assert holding.coordinates
+
+
 def test_who_stopped_serving_gathers_again(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
@@ -96,3 +137,88 @@ def test_what_nobody_wants_any_more_is_forgotten(net: Net) -> None:
     one.core.unsubscribe("a")
     net.run(net.config.tomb_s + 5)
     assert not any(len(member.core.holdings) for member in net.members.values())
+
+
+def test_a_place_leaves_the_disk_once_others_have_it(lasting: Net) -> None:
+    lasting.others("a")[0].publish("a", b"kept", retain=True)
+    lasting.run(1.0)
+    before = lasting.holders("a")
+    newcomer = lasting.add(key_of_place("a") + 1)
+    store, newcomer.store = newcomer.store, None
+    lasting.run(3.0)
+    pushed_out = before[-1]
+    assert pushed_out.store is not None
+    assert "a" in pushed_out.store.load().places, "the newcomer has not got it on its disk yet"
+    newcomer.store = store
+    lasting.run(3.0)
+    assert "a" not in pushed_out.store.load().places
+    assert pushed_out.core.holdings.get("a") is None
+    assert store is not None
+    assert "a" in store.load().places
+
+
+def test_who_comes_back_hands_over_what_is_not_his_any_more(lasting: Net) -> None:
+    lasting.others("a")[0].publish("a", b"kept", retain=True)
+    lasting.run(1.0)
+    holders = lasting.holders("a")
+    lasting.crash(*holders)
+    for step in (1, 2, 3):
+        lasting.add((key_of_place("a") + step) % SPACE)
+    lasting.run(1.0)
+    (back,) = lasting.restart(holders[1])
+    lasting.run(3.0)
+    assert back.core.holdings.get("a") is None
+    assert back.store is not None
+    assert "a" not in back.store.load().places
+    reader = lasting.others("a")[-1]
+    reader.subscribe("a", "+")
+    lasting.run(1.0)
+    assert reader.kept == {"a": b"kept"}
+
+
+def test_who_is_asked_knows_what_was_cleared(net: Net) -> None:
+    """A new coordinator learns it, when somebody brings what was cleared."""
+    publisher = net.others("a", "a/#", "#")[0]
+    publisher.publish("a", b"", retain=True)
+    net.run(net.config.idle_s + 2 * net.config.tomb_s)
+    assert net.holders("a")[0].core.holdings.get("a") is None
+    net.add(key_of_place("a"))
+    stale = Record(Kind.RETAINED, "a", None, (0, 1), False, body=b"stale")
+    old = net.others("a")[0]
+    old.core.holdings.open("a").take(stale, net.now, net.config)
+    net.run(2.0)
+    assert old.core.holdings.get("a") is None
+    reader = net.others("a")[1]
+    reader.subscribe("a")
+    net.run(1.0)
+    assert not reader.kept.get("a")
+    assert net.holders("a")[0].core.cleared.of("a") is not None
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_who_is_asked_tells_what_was_cleared(net: Net, held: bool) -> None:
+    """Whether anything else of the place is held here or not."""
+    one, asker = net.others("a")[:2]
+    clearing = Record(Kind.RETAINED, "a", None, (5, 5), True)
+    one.core.cleared.heard(clearing)
+    if held:
+        one.core.holdings.open("a").take(Record(Kind.ENTRY, "a", asker.me, (1, 1), False), net.now, net.config)
+    net.queue.append((asker.me, one.me, encode_control(Gather("a"))))
+    net.step()
+    answer = decode(net.queue.pop()[2])
+    assert isinstance(answer, UpSub)
+    assert answer.records[-1] == clearing
+    assert len(answer.records) == 1 + held
+
+
+def test_those_who_take_a_place_over_know_when_it_expires(net: Net) -> None:
+    net.others("a")[0].publish("a", encode_body(Message("a", b"x", expires_at=100), 0.0), retain=True)
+    net.run(50.0)
+    for point in (member.me.id for member in net.holders("a")[:2]):
+        for step in (-1, 1):
+            net.add((point + step) % SPACE)
+    net.run(5.0)
+    for holder in net.holders("a"):
+        holding = holder.core.holdings.get("a")
+        assert holding is not None
+        assert 99.0 <= holding.ends_at <= 101.0

@@ -7,13 +7,25 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from overlay.errors import ProtocolError
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.messages import Held, Kind, Record, Reign, Retain, Sub, Wanted
 from peer.pubsub.messages import SubReq as Ask
-from peer.pubsub.wire import Leaf, Publication, Relay, decode, encode, encode_control, head_of, tail_of
+from peer.pubsub.wire import (
+    Leaf,
+    Publication,
+    Relay,
+    decode,
+    decode_plain,
+    encode,
+    encode_control,
+    encode_plain,
+    head_of,
+    tail_of,
+)
 
 PEER = Peer(Id(1 << 127), "10.0.0.1", 4883, 7)
 count = st.integers(0, (1 << 63) - 1)
@@ -72,3 +84,20 @@ def test_what_ends_early_is_refused() -> None:
     for end in range(len(whole)):
         with pytest.raises(ProtocolError):
             decode(whole[:end])
+
+
+@given(st.text(max_size=9), st.binary(max_size=9), count, count)
+def test_the_quick_form_is_the_plain_one(topic: str, body: bytes, boot: int, seq: int) -> None:
+    payload = encode_plain(seq, boot, topic.encode(), body)
+    assert payload == encode(Publication(boot, seq, 0, topic, body))
+    assert decode_plain(payload) == (boot, seq, topic.encode(), body)
+
+
+def test_only_the_plain_form_is_quick() -> None:
+    plain = Publication(1, 2, 0, "topic", b"x")
+    for name, value in (("qos", 1), ("retain", True), ("plain", False), ("shared", ("$share/g/a",)), ("clears", True)):
+        assert decode_plain(encode(replace(plain, **{name: value}))) is None
+    assert decode_plain(encode(plain)[:24]) is None, "it ends in its topic"
+    assert decode_plain(encode(plain)[:9]) is None
+    assert decode_plain(encode_control(Held(7, 3, ()))) is None
+    assert decode_plain(b"") is None

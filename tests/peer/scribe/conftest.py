@@ -8,53 +8,29 @@ import pytest
 
 from experiments.scenarios.building import settled_ring
 from experiments.simulator.network import Weather
-from experiments.simulator.world import Node, SimulatedRing, World
+from experiments.simulator.pubsub import PubSubNode, PubSubWorld
 from mqtt_front.reasons import Reason
 from mqtt_front.topics import matches
-from overlay.ids import ID_BITS, Id, nearness
+from overlay.ids import Id, nearness
 from overlay.leafset import HALF
 from overlay.messages import Peer
 from overlay.timing import LAN
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.places import key_of_place
-from peer.pubsub.wire import Publication
+from peer.pubsub.wire import PUBLICATION, Publication
 from peer.scribe.config import TreeConfig
 from peer.scribe.core import Scribe
 from peer.scribe.tree import Tree
 from tests.peer.scribe.alone import Lone
 
 
-class ScribeRing(SimulatedRing):
-    """A ring whose peer has deadlines of its own, and is told what the failure detector hears first."""
+class ScribeNode(PubSubNode):
+    """A peer, and the clients of its core. `got` has the bodies that came, in order."""
 
-    __slots__ = ()
-    node: ScribeNode
-
-    def deadline(self) -> float:
-        return min(super().deadline(), self.node.core.deadline())
-
-    def tick(self, now: float) -> None:
-        super().tick(now)
-        core = self.node.core
-        core.now = now
-        if core.deadline() <= now:
-            core.tick()
-
-    def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
-        super().link_lost(peer, now, refused)
-        self.node.core.now = now
-        self.node.core.lost(peer)
-
-
-class ScribeNode(Node):
-    """A peer: the overlay and the clients of its core. `got` has the bodies that came, in order."""
-
-    __slots__ = ("copies", "core", "filters", "got", "kept", "last", "reasons")
-    ring: ScribeRing
+    __slots__ = ("copies", "filters", "got", "kept", "last", "reasons")
     world: ScribeWorld
 
     def __init__(self, world: ScribeWorld, number: int, peer: Peer, half: int) -> None:
-        super().__init__(world, number, peer, half)
         self.copies = 0
         """Publications sent, to the root or to children."""
         self.filters: set[str] = set()
@@ -62,95 +38,50 @@ class ScribeNode(Node):
         self.kept: dict[str, bytes] = {}
         self.last: dict[tuple[int, int, str, bool], int] = {}
         self.reasons: list[Reason] = []
-        self.core = Scribe(self, self, world.config, world.trees)
-        self.core.now = world.now
-        self.ring = ScribeRing(peer, world.timing, self, half)
-        self.ring.node = self
-
-    # The overlay of the core
-
-    @property
-    def me(self) -> Peer:
-        return self.peer
+        super().__init__(world, number, peer, half)
 
     @property
     def bodies(self) -> list[bytes]:
         return [body for _, body in self.got]
 
-    @property
-    def active(self) -> bool:
-        return self.ring.active
-
     def send(self, peer: Peer, payload: bytes) -> bool:
-        self.copies += payload[:1] == b"P"
-        self.ring.send(peer, payload)
-        return True
+        self.copies += payload.startswith(PUBLICATION)
+        return super().send(peer, payload)
 
-    def route(self, key: Id, payload: bytes) -> bool:
-        return self.ring.route(key, payload, self.world.now)
 
-    def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
-        return self.ring.watch(key, count)
+class Clients:
+    """Those of one peer."""
 
-    def unwatch(self, key: Id) -> None:
-        self.ring.unwatch(key)
+    def __init__(self, node: ScribeNode) -> None:
+        self._node = node
 
-    # The application of the ring, and the clients of the core
-
-    def deliver(self, *args: object) -> None:  # type: ignore[override]
-        """The ring hands over key, payload and origin; the core a publication."""
-        if len(args) == 3:
-            self.receive(args[2], args[1])  # type: ignore[arg-type]
-            return
-        publication = args[0]
-        assert isinstance(publication, Publication)
-        assert any(matches(name, publication.topic) for name in self.filters), "nobody here asked for it"
+    def deliver(self, publication: Publication) -> None:
+        node = self._node
+        assert any(matches(name, publication.topic) for name in node.filters), "nobody here asked for it"
         origin, seq = publication.body.split(b" ")[:2]
         line = (int(origin), publication.boot, publication.topic, publication.qos > 0)
-        assert int(seq) > self.last.get(line, 0), f"{publication.body!r} came twice or late"
-        self.last[line] = int(seq)
-        self.got.append((publication.topic, publication.body))
-
-    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
-        self.core.now = self.world.now
-        return self.core.forward(key, payload, next_hop)
-
-    def receive(self, sender: Peer, payload: bytes) -> None:
-        self.core.now = self.world.now
-        self.core.receive(sender, payload)
-
-    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        self.core.now = self.world.now
-        self.core.owners_changed(key, owners)
-
-    def activity_changed(self, active: bool) -> None:
-        self.core.now = self.world.now
-        self.core.activity_changed(active)
+        assert int(seq) > node.last.get(line, 0), f"{publication.body!r} came twice or late"
+        node.last[line] = int(seq)
+        node.got.append((publication.topic, publication.body))
 
     def retained(self, topic: str, body: bytes) -> None:
-        self.kept[topic] = body
+        self._node.kept[topic] = body
 
 
-class ScribeWorld(World):
+class ScribeWorld(PubSubWorld):
     """All that the clients do goes through here."""
 
     def __init__(
         self, seed: int, config: PubSubConfig, trees: TreeConfig, weather: Weather | None = None, *, strict: bool = True
     ) -> None:
-        self.config = config
-        self.trees = trees
         self.messages_sent = 0
-        super().__init__(seed, LAN, weather, strict=strict)
+        super().__init__(seed, LAN, weather, config=config, trees=trees, strict=strict)
 
-    def add(self, point: Id | None = None) -> ScribeNode:
-        number = next(self._numbers)
-        if point is None:
-            point = Id(self.random.getrandbits(ID_BITS))
-        boot = number if point in self.nodes else 0
-        peer = Peer(point, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
-        node = self.nodes[point] = ScribeNode(self, number, peer, HALF)
-        self.checks.started(node.ring)
-        return node
+    def node_for(self, number: int, peer: Peer) -> ScribeNode:
+        return ScribeNode(self, number, peer, HALF)
+
+    def core_for(self, overlay: ScribeNode, clients: object) -> Scribe:
+        return Scribe(overlay, Clients(overlay), self.config, self.trees)
 
     def peers(self) -> list[ScribeNode]:
         return [node for node in self.nodes.values() if isinstance(node, ScribeNode) and node.alive and not node.paused]

@@ -6,6 +6,7 @@ import pytest
 
 from peer.pubsub.keeping import stamp_of
 from peer.pubsub.messages import Kind, Record
+from peer.pubsub.wire import Publication
 from peer.scribe.core import Scribe
 from peer.scribe.errors import SharedFilterError
 from peer.scribe.messages import Beat, Branch, Fetch, Fetched, Join
@@ -50,6 +51,35 @@ def test_a_wildcard_gets_nothing_of_what_was_retained_before(lone: Lone) -> None
     lone.core.unsubscribe("a/#")
     lone.core.unsubscribe("a/#")
     assert len(lone.core.trees) == len(lone.core.subscriber) == 0
+
+
+@pytest.mark.parametrize(("published_us", "kept"), [(1_999_999, {"a/b": b"x"}), (2_000_000, {}), (9_000_000, {})])
+def test_what_is_on_its_way_to_another_filter_is_not_taken_before(
+    lone: Lone, published_us: int, kept: dict[str, bytes]
+) -> None:
+    """Or the copy that comes would be taken for a repetition, and the other filter would not get it."""
+    lone.wait(2.0)
+    lone.core.subscribe("a/+", lambda: None)
+    attach(lone, "a/#")
+    lone.wait(0.5)
+    done: list[int] = []
+    lone.core.subscribe("a/b", lambda: done.append(1))
+    attach(lone, "a/b")
+    record = Record(Kind.RETAINED, "a/b", None, stamp_of(published_us, ROOT.id), False, body=b"x")
+    lone.hears(ROOT, Fetched("a/b", record))
+    assert done == [1]
+    assert lone.kept == kept
+    one = Publication(0, 1, 0, "a/b", b"x", True, published_us)
+    lone.takes_in(ROOT, "a/#", one, 1)
+    assert lone.kept == {"a/b": b"x"}
+    assert [given.body for given in lone.given] == ([] if kept else [b"x"])
+
+
+def test_the_clock_of_the_world_is_the_shells(lone: Lone) -> None:
+    lone.core.clock_us = lambda: 77
+    assert lone.core.clock_us() == 77
+    assert lone.core.publisher.stamp() == 77
+    assert lone.core.publisher.stamp() == 78
 
 
 def test_who_leaves_before_is_told_too(lone: Lone) -> None:

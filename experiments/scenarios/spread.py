@@ -1,0 +1,128 @@
+"""A message to thousands of peers: who sends how often, and how long it takes, by each way of dispatching.
+
+Publications go through the cores of peers over a settled ring. A send keeps its sender busy for a while and arrives one
+delay after that, so the time can be held against the least that is possible (`postal`). All delays are the same: hops
+count, and distances do not.
+
+Each topic has another publisher, which publishes twice. The second message is looked at; for the first its publisher
+had to find out who subscribes. For Direct and Guided each peer subscribes once, to all topics. Scribe has a tree for
+each topic, which is made before and taken down after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from random import Random
+from typing import Final
+
+from dispatching.algorithms import Choice
+from experiments.scenarios.building import Progress, settled_ring, silent
+from experiments.scenarios.spread_figures import SpreadFigures, Tally, named
+from experiments.simulator.copies import CopiesWorld
+from experiments.simulator.network import Weather
+from overlay.timing import WAN
+from peer.pubsub.config import WAN as ROLES
+from peer.scribe.config import SCRIBE
+from peer.scribe.config import WAN as TREES
+
+CHOICES: Final = (
+    Choice("direct"),
+    Choice("guided", 5),
+    Choice("guided", 10),
+    Choice("guided", 25),
+    Choice("guided", 64),
+    Choice(SCRIBE),
+)
+ALL_TOPICS: Final = "+/+"
+WARM_UP_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is to be sent, and what the network is like."""
+
+    nodes: int
+    subscribers: int
+    topics: int = 20
+    seed: int = 1
+    delay_s: float = 0.05
+    gap_s: float = 30e-6
+    """How long a send keeps its sender busy."""
+    uplink_bits_per_s: float | None = None
+    """With one, a send takes as long as its bytes, if that is more."""
+    body_bytes: int = 100
+
+    @property
+    def weather(self) -> Weather:
+        uplink = inf if self.uplink_bits_per_s is None else self.uplink_bits_per_s
+        return Weather(delay_s=(self.delay_s, self.delay_s), gap_s=self.gap_s, uplink_bits_per_s=uplink)
+
+    @property
+    def send_s(self) -> float:
+        """What one copy of a message takes its sender at least."""
+        return self.weather.takes_s(self.body_bytes)
+
+
+def spread(setting: Setting, choices: Sequence[Choice] = CHOICES, progress: Progress = silent) -> list[SpreadFigures]:
+    """Raises InvariantBrokenError when a message does not reach everybody once."""
+    figures = []
+    planned = [choice for choice in choices if choice.name != SCRIBE]
+    share = len(planned) / len(choices)
+    if planned:
+        figures += _planned(setting, planned, lambda done: progress(share * done))
+    if len(planned) < len(choices):
+        figures.append(_scribe(setting, lambda done: progress(share + (1 - share) * done)))
+    return figures
+
+
+class Stage:
+    """A ring, who subscribes and who publishes: the same for all, as far as the seed says so."""
+
+    def __init__(self, setting: Setting, world: CopiesWorld) -> None:
+        self.world = world
+        settled_ring(world, setting.nodes)
+        world.run(WARM_UP_S)
+        random, nodes = Random(f"spread {setting.seed}"), world.members()
+        self.subscribers = random.sample(nodes, setting.subscribers)
+        self.points = {node.peer.id for node in self.subscribers}
+        self.publishers = [random.choice(nodes) for _ in range(setting.topics)]
+        self._body = bytes(setting.body_bytes)
+
+    def play(self, tally: Tally, number: int, topic: str) -> None:
+        world, publisher = self.world, self.publishers[number]
+        receivers = len(self.subscribers) - (publisher.peer.id in self.points)
+        world.bring(publisher, topic, self._body, receivers)
+        tally.add(world.members(), receivers, world.bring(publisher, topic, self._body, receivers))
+
+
+def _planned(setting: Setting, choices: Sequence[Choice], progress: Progress) -> list[SpreadFigures]:
+    """Direct and Guided: a topic's first level says how it is dispatched."""
+    rules = tuple([(f"{named(choice)}/+", choice) for choice in choices])
+    world = CopiesWorld(setting.seed, WAN, setting.weather, config=replace(ROLES, rules=rules))
+    stage = Stage(setting, world)
+    world.network.in_turn = False
+    world.subscribe_all(stage.subscribers, ALL_TOPICS)
+    world.network.in_turn = True
+    tallies = [Tally(choice, stage.points) for choice in choices]
+    for number in range(setting.topics):
+        for tally in tallies:
+            stage.play(tally, number, f"{named(tally.choice)}/{number}")
+        progress((number + 1) / setting.topics)
+    return [tally.figures(setting.send_s, setting.delay_s) for tally in tallies]
+
+
+def _scribe(setting: Setting, progress: Progress) -> SpreadFigures:
+    world = CopiesWorld(setting.seed, WAN, setting.weather, config=ROLES, trees=TREES)
+    stage = Stage(setting, world)
+    tally = Tally(Choice(SCRIBE), stage.points)
+    for number in range(setting.topics):
+        topic = f"{SCRIBE}/{number}"
+        world.network.in_turn = False
+        world.subscribe_all(stage.subscribers, topic)
+        world.network.in_turn = True
+        stage.play(tally, number, topic)
+        world.unsubscribe_all(stage.subscribers, topic)
+        progress((number + 1) / setting.topics)
+    return tally.figures(setting.send_s, setting.delay_s)

@@ -1,0 +1,72 @@
+"""A message to everybody, in small."""
+
+from __future__ import annotations
+
+import pytest
+
+from dispatching.algorithms import Choice
+from dispatching.bounds import least_depth
+from experiments.scenarios.postal import least_time_s
+from experiments.scenarios.spread import CHOICES, Setting, spread
+from experiments.scenarios.spread_figures import SpreadFigures
+from peer.scribe.config import SCRIBE
+
+
+def play(nodes: int, subscribers: int, *choices: Choice, **more: float) -> dict[str, SpreadFigures]:
+    setting = Setting(nodes=nodes, subscribers=subscribers, **more)  # type: ignore[arg-type]
+    return {row.dispatch: row for row in spread(setting, choices or CHOICES)}
+
+
+def test_all_of_them_at_once() -> None:
+    rows = play(120, 120, topics=4)
+    assert list(rows) == ["direct", "guided 5", "guided 10", "guided 25", "guided 64", "scribe"]
+    direct = rows["direct"]
+    assert (direct.most_sends, direct.senders, direct.depth) == (119, 1, 1)
+    assert direct.ratio == pytest.approx(1.0)
+    assert direct.sent_bytes == direct.most_bytes / 119 > 100
+    for fanout in (5, 10, 25, 64):
+        row = rows[f"guided {fanout}"]
+        assert row.sends == 1.0
+        assert row.relays == 0
+        assert row.most_sends <= fanout
+        assert row.depth == row.least_depth == least_depth(119, fanout)
+        assert row.least_s == least_time_s(119, 30e-6, 0.05, fanout)
+        assert 1.0 <= row.ratio <= 1.15
+        assert row.busiest <= 4 * fanout
+    scribe = rows["scribe"]
+    assert 1.0 < scribe.sends < 1.1
+    assert scribe.depth > 1
+    assert scribe.ratio > 1.5
+
+
+def test_some_subscribe_and_others_relay() -> None:
+    rows = play(150, 15, Choice("direct"), Choice("guided", 3), Choice(SCRIBE), topics=3)
+    assert rows["direct"].sends == rows["guided 3"].sends == 1.0
+    assert rows["direct"].relays == rows["guided 3"].relays == 0
+    assert rows["scribe"].relays > 1
+    assert rows["scribe"].sends > 1.1
+
+
+def test_trees_turn_with_the_topic() -> None:
+    few, many = (play(100, 100, Choice("guided", 5), topics=topics)["guided 5"] for topics in (1, 12))
+    assert few.busiest == few.most_sends == 5
+    assert many.busiest < 12 * 5 * 0.6, "others do the work for other topics"
+
+
+def test_a_slow_uplink_makes_one_peer_slower_than_many() -> None:
+    rows = play(60, 60, Choice("direct"), Choice("guided", 4), topics=1, uplink_bits_per_s=100_000, body_bytes=1000)
+    direct, guided = rows["direct"], rows["guided 4"]
+    assert direct.time_s > 59 * 0.08
+    assert guided.time_s < direct.time_s / 3
+    assert guided.most_bytes > 4 * 1000, "each copy carries its part"
+
+
+def test_the_seed_decides() -> None:
+    one, same, other = (play(80, 80, Choice(SCRIBE), topics=2, seed=seed) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_it_tells_how_far_it_is() -> None:
+    told: list[float] = []
+    spread(Setting(nodes=10, subscribers=10, topics=2), (Choice("direct"), Choice(SCRIBE)), told.append)
+    assert told == [0.25, 0.5, 0.75, 1.0]
