@@ -84,8 +84,9 @@ class Client:
 class Ring:
     """Peers that are killed and started again."""
 
-    def __init__(self, start: Start, folder: Path) -> None:
+    def __init__(self, start: Start, folder: Path, eventually: Callable[..., None]) -> None:
         self._start = start
+        self._eventually = eventually
         self._folder = folder
         ports = choose_ports(0, 2 * PEERS)
         self.overlay, self.mqtt = ports[:PEERS], ports[PEERS:]
@@ -110,11 +111,7 @@ class Ring:
         self.settle()
 
     def settle(self) -> None:
-        """Until everybody knows all the others."""
-        deadline = time.monotonic() + WITHIN_S
-        while not all(self._knows_all(number) for number in range(PEERS)):
-            assert time.monotonic() < deadline, [process.err for process in self.processes]
-            time.sleep(0.05)  # lets the processes under test have the core
+        self._eventually(lambda: all(map(self._knows_all, range(PEERS))), WITHIN_S, "everybody knows all the others")
 
     def _knows_all(self, number: int) -> bool:
         try:
@@ -126,8 +123,8 @@ class Ring:
 
 
 @pytest.fixture
-def ring(start: Start, tmp_path: Path) -> Ring:
-    return Ring(start, tmp_path)
+def ring(start: Start, tmp_path: Path, eventually: Callable[..., None]) -> Ring:
+    return Ring(start, tmp_path, eventually)
 
 
 class History:
