@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
 import click
@@ -32,6 +34,11 @@ except ImportError:
 FILES: Final = 8192
 """For the clients of a check, which are all in this process."""
 GUIDED: Final = "guided"
+PATIENT: Final = """\
+[limits]
+max_queued = 100000
+"""
+"""Of the peers of `kill`: what a client is sent at once after a pause is to be lost by the ring or not at all."""
 MIX: Final = (
     (DIRECT.name, Kind.COORDINATOR),
     (DIRECT.name, Kind.OWNERS),
@@ -121,12 +128,21 @@ def kill(peers: int, runs: int, rate: float, within: float, shadows: int, fanout
     for name in dict.fromkeys(name for _, name, _ in numbered):
         choice = Choice(name, fanout) if name == GUIDED else DIRECT
         method = killing.Method(rate_hz=rate, served_s=within, seed=seed, choice=choice, shadows=shadows)
-        with _ring(peers, choice, "--shadows", str(shadows)) as ring:
+        with (
+            TemporaryDirectory(prefix="ringmq-bench-") as folder,
+            _ring(peers, choice, "--shadows", str(shadows), "--config", _file(folder, PATIENT)) as ring,
+        ):
             all_figures = _kill(ring, [(run, kind) for run, dispatch, kind in numbered if dispatch == name], method)
         for kind, figures in all_figures.items():
             lines += figures.lines(f"{name}, {kind}")
             faults.absorb(figures.faults)
     _judge(lines, faults)
+
+
+def _file(folder: str, text: str) -> str:
+    file = Path(folder) / "peer.toml"
+    file.write_text(text, encoding="ascii")
+    return str(file)
 
 
 def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.Method) -> dict[Kind, killing.Figures]:

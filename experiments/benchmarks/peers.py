@@ -33,6 +33,7 @@ SETTLE_S_PER_PEER: Final = 2.0
 LOOK_S: Final = 0.05
 TROUBLES: Final = {
     "ring": ("suspicions", "deaths", "pauses"),
+    "front": ("publish_dropped",),
     "pubsub": ("dropped", "refused", "given_up", "leases_lost", "expired", "superseded"),
 }
 """Counters that stay at 0 while nobody dies, nobody leaves, and the machine has time for all."""
@@ -160,6 +161,7 @@ class Ring:
         statuses = [status for peer in self.alive if (status := await _status(peer))]
         counters = {
             "ring": [status["ring_counters"] for status in statuses],
+            "front": [status["front"]["counters"] for status in statuses],
             "pubsub": [status["pubsub"]["counters"] for status in statuses],
         }
         sums = {name: sum(one[name] for one in counters[part]) for part, names in TROUBLES.items() for name in names}

@@ -80,6 +80,11 @@ class PubSubChecks:
     def _blurred(self, at: float) -> bool:
         return any(start <= at <= end for start, end in self._blurs)
 
+    def _blurred_on_its_way(self, sent: Sent) -> bool:
+        """Also of what was published before: it may have waited for a list, and got one of half the ring."""
+        end = self._world.now if sent.done_at is None else sent.done_at
+        return any(sent.at <= until and start <= end for start, until in self._blurs)
+
     def _lost(self, kind: str, text: str, count: int = 1) -> None:
         if not self.lenient:
             raise InvariantBrokenError(f"{kind}: {text}")
@@ -147,7 +152,7 @@ class PubSubChecks:
         if sent.done_at is not None:
             raise InvariantBrokenError(f"done twice: {sent}")
         sent.done_at, sent.reason = now, reason
-        if sent.qos and not self._blurred(sent.at):
+        if sent.qos and not self._blurred_on_its_way(sent):
             missing = [one for one in self._owed(sent) if not one.got[sent.number]]
             if missing:
                 self._lost("done, but not held", f"{sent}, {reason.name}: {named(missing)}", len(missing))
@@ -178,10 +183,8 @@ class PubSubChecks:
             if one.shared:
                 groups[one.filter].append(one)
         for sent in self.sent:
-            if self._blurred(sent.at) or (not sent.qos and not lossless):
+            if self._blurred_on_its_way(sent) or (not sent.qos and not lossless):
                 continue
-            if not sent.qos and sent.done_at is not None and self._blurred(sent.done_at):
-                continue  # it waited for a list, and was sent only then
             crashed_at = self._crashed.get(sent.publisher)
             if crashed_at is not None and (sent.done_at is None or not sent.qos):
                 continue

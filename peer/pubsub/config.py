@@ -31,8 +31,8 @@ class PubSubConfig:
     """How long a subscriber peer that is not heard stays on the lists; QoS 1 and 2 to it are retried as long. Above the
     longest pause that a peer should survive without loss."""
     grace_s: float = 6.0
-    """How long a peer that is missing on a list, though nobody said that it left, is still sent what it has not
-    acknowledged: a coordinator that has just begun may not have heard of it yet. Two renewals of a subscriber."""
+    """How long a peer that has left all lists is still sent what it has not acknowledged, unless its lease ran out. It
+    may hold it and not have said so; or a coordinator that has just begun has not heard of it yet. Two renewals."""
     ask_s: float = 0.1
     """The first wait for what the ring is asked, by a route that may have led to one that has just died; doubled each
     time up to `slow_retry_s`. New subscribers and publishers wait for little else when a coordinator dies."""

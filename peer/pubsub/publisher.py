@@ -152,11 +152,11 @@ class Publisher:
             if topic is not None:
                 topic.peers = topic.quick = None
 
-    def _left(self, point: int, told: bool) -> None:
-        """A list names a peer no longer; if nobody said that it left, perhaps only for a moment."""
+    def _left(self, point: int, expired: bool) -> None:
+        """A list names a peer no longer. Unless its lease ran out, it may still acknowledge what it has, or be back."""
         if not self._outlets.leads_to(point):
             return
-        if told:
+        if expired:
             self._give_up(point)
         elif point not in self._leaving:
             self._leaving.add(point)

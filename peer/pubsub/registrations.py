@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from math import inf
 from typing import Final
 
+from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.messages import Drop, Elsewhere, Known, List, Record, Reign, Renewed, SubReq, Wanted
 from peer.pubsub.places import key_of_place
@@ -21,9 +22,6 @@ RENEWALS: Final = 3
 """In the time of a lease."""
 MOST_AT_ONCE: Final = 500
 """Lists in one message."""
-
-Names = set[tuple[str, Peer | None]]
-"""Filters, and peers that want them."""
 
 
 class Registration:
@@ -39,7 +37,7 @@ class Registration:
         self.coordinator: Peer | None = None
         self.reign: Reign | None = None
         self.position = 0
-        self.entries: dict[tuple[str, int], Record] = {}
+        self.entries: dict[tuple[str, Id], Record] = {}
         self.until = -inf
         self.asking = False
         self.wait_s = 0.0
@@ -61,8 +59,9 @@ class Registrations:
         self._lists: dict[str, Registration] = {}
         self.changed: Callable[[Registration], None] = lambda one: None
         self.trusted: Callable[[Registration], None] = lambda one: None
-        self.left: Callable[[int, bool], None] = lambda point, told: None
-        """Called for each peer that a list names no longer: whether it was told that it left, or is only missing."""
+        self.left: Callable[[Id, bool], None] = lambda point, expired: None
+        """Called for each peer that a list names no longer: whether its lease ran out; or it has left by itself, or is
+        merely missing."""
 
     def __len__(self) -> int:
         return len(self._lists)
@@ -112,14 +111,13 @@ class Registrations:
             # Something was missed.
             state.send(sender, SubReq((self._wanted(one),), state.now))
             return
-        before = _peers(one.entries)
-        self._adopt(one, message)
-        after = _peers(one.entries)
+        changed, left = self._adopt(one, message)
         one.coordinator = sender
         self._say_known(one, sender)
-        if before != after:
+        if changed:
             self.changed(one)
-            self._say_who_left(before, after, message)
+        for point, expired in left.items():
+            self.left(point, expired)
         if message.asked_at is not None:
             one.asking = False
             one.until = max(one.until, message.asked_at + state.config.lease_s)
@@ -138,25 +136,29 @@ class Registrations:
                 if waited and one.until > self._state.now:
                     self.trusted(one)
 
-    def _adopt(self, one: Registration, message: List) -> None:
-        """Take over what it says."""
+    def _adopt(self, one: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
+        """Take over what it says. Returns whether anybody came or went; and of those who went, whether their leases ran
+        out: who leaves by himself says so with a higher number."""
         if message.reign == one.reign and message.position <= one.position:
-            return
+            return False, {}
+        known, changed = one.entries, False
+        left: dict[Id, bool] = {}
         if not message.since:
             one.entries = {}
         for record in message.entries:
             assert record.peer is not None, "entries have peers"
             key = (record.name, record.peer.id)
-            if record.gone:
-                one.entries.pop(key, None)
-            else:
+            before = known.get(key)
+            if not record.gone:
                 one.entries[key] = record
+                changed |= before is None or before.peer != record.peer
+            elif before is not None:
+                del one.entries[key]
+                left[record.peer.id] = before.number == record.number
+        if not message.since:
+            left.update((point, False) for name, point in known if (name, point) not in one.entries)
         one.reign, one.position = message.reign, message.position
-
-    def _say_who_left(self, before: Names, after: Names, message: List) -> None:
-        told = {record.peer.id for record in message.entries if record.gone and record.peer}
-        for point in {peer.id for _, peer in before if peer} - {peer.id for _, peer in after if peer}:
-            self.left(point, point in told)
+        return changed or bool(left), left
 
     def _say_known(self, one: Registration, coordinator: Peer) -> None:
         assert one.reign is not None
@@ -218,7 +220,3 @@ class Registrations:
     def lists(self, point: int) -> bool:
         """Whether a peer is on any list."""
         return any(point == peer for one in self._lists.values() for _, peer in one.entries)
-
-
-def _peers(entries: dict[tuple[str, int], Record]) -> Names:
-    return {(name, record.peer) for (name, _), record in entries.items()}

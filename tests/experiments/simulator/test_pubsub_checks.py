@@ -102,6 +102,17 @@ def test_never_done_and_not_reached(story: Story) -> None:
     story.quiet()
 
 
+@pytest.mark.parametrize(("blur", "excused"), [((1.55, 2.0), True), ((1.0, 1.52), True), ((1.65, 2.0), False)])
+def test_what_was_on_its_way_when_not_all_could_be_reached(
+    story: Story, blur: tuple[float, float], excused: bool
+) -> None:
+    story.told.blur(*blur)
+    sent = story.told.publishing(story.two.peer, "a", 1, False, 1.5)
+    for check in (lambda: story.told.done(sent, Reason.SUCCESS, 1.6), story.quiet):
+        with nullcontext() if excused else pytest.raises(InvariantBrokenError):
+            check()
+
+
 def test_what_the_dead_published_need_not_arrive(story: Story) -> None:
     story.told.publishing(story.two.peer, "a", 1, True, 1.5)
     story.told.crashed(story.two)

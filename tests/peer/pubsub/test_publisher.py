@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from mqtt_front.reasons import Reason
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
@@ -264,3 +266,26 @@ def test_a_group_that_never_answers_is_given_up_in_the_end(net: Net) -> None:
     net.run(net.config.give_up_s + 10)
     assert publisher.reasons == [Reason.SUCCESS]
     assert (publisher.core.counters.passed_on, publisher.core.counters.given_up) == (1, 1)
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_left_by_itself_may_still_acknowledge(net: Net, leaves: bool) -> None:
+    """Else what it has would be given to another member of a group; but nobody waits for a lease that ran out."""
+    publisher, member = net.others("a")[:2]
+    member.subscribe("a")
+    net.run(1.0)
+    net.lost = lambda sender, receiver, message: sender == member.me and isinstance(message, Held)
+    publisher.publish("a")
+    net.run(0.1)
+    assert member.got == [("a", b"x")]
+    if leaves:
+        member.core.unsubscribe("a")
+        net.run(1.0)
+        assert publisher.reasons == []
+        net.lost = lambda sender, receiver, message: False
+        net.run(net.config.grace_s - 1)
+    else:
+        net.crash(member)
+        net.run(net.config.entry_s + 1.5)
+    assert publisher.reasons == [Reason.SUCCESS]
+    assert publisher.core.counters.given_up == (0 if leaves else 1)
