@@ -47,7 +47,7 @@ class Source(Enum):
 class Suspicion:
     """One peer that did not answer, on its way to being cleared or declared dead."""
 
-    __slots__ = ("hearsay", "helpers", "peer", "tries")
+    __slots__ = ("asked", "denied", "hearsay", "helpers", "peer", "tries")
 
     def __init__(self, peer: Peer, hearsay: bool) -> None:
         self.peer = peer
@@ -55,6 +55,10 @@ class Suspicion:
         self.tries = 0
         self.helpers: set[Id] = set()
         """Those asked to ask it who have not denied that it can be reached."""
+        self.asked: set[Id] = set()
+        """All that were."""
+        self.denied = False
+        """Whether any of them has."""
 
 
 class Liveness:
@@ -147,6 +151,7 @@ class Liveness:
         if peer.id in self._errands:
             for asker in self._errands.pop(peer.id):
                 self._state.post(asker, PingResult(peer, False))
+        self._replace_helper(peer)
         if not self._may_be_accused(peer):
             return
         suspicion = self.suspects.get(peer.id)
@@ -205,15 +210,40 @@ class Liveness:
         suspect = suspicion.peer
         if not self._is_neighbour(suspect):
             return False
-        helpers = [peer for peer in state.leaves.nearest(suspect.id, HELPERS + 1) if peer.id != suspect.id][:HELPERS]
+        near = [peer for peer in self._near(suspect) if peer.id != suspect.id]
+        helpers = sorted(near, key=lambda peer: peer.id in self.suspects)[:HELPERS]
         if not helpers:
             return False
         suspicion.helpers = {peer.id for peer in helpers}
+        suspicion.asked = set(suspicion.helpers)
         request = PingRequest(suspect)
         for helper in helpers:
             state.post(helper, request)
         self._last_chance(suspicion)
         return True
+
+    def _near(self, suspect: Peer) -> list[Peer]:
+        return self._state.leaves.nearest(suspect.id, len(self._state.leaves))
+
+    def _replace_helper(self, helper: Peer) -> None:
+        """One that was to help cannot be reached itself: neighbours die together. Somebody else is asked, if there is
+        anybody; if not, what the others say counts, but not the silence of all."""
+        for suspicion in [one for one in self.suspects.values() if helper.id in one.helpers]:
+            spare = (
+                peer
+                for peer in self._near(suspicion.peer)
+                if peer.id != suspicion.peer.id and peer.id not in suspicion.asked and peer.id not in self.suspects
+            )
+            other = next(spare, None)
+            if other is not None:
+                suspicion.helpers.add(other.id)
+                suspicion.asked.add(other.id)
+                self._state.post(other, PingRequest(suspicion.peer))
+            elif len(suspicion.helpers) == 1 and not suspicion.denied:
+                continue
+            suspicion.helpers.discard(helper.id)
+            if not suspicion.helpers:
+                self._bury(suspicion)
 
     def _is_neighbour(self, peer: Peer) -> bool:
         return peer.id in self._state.leaves or self._state.leaves.admits(peer.id)
@@ -287,6 +317,7 @@ class Liveness:
             self.heard(result.target)
             return
         if sender.id in suspicion.helpers:
+            suspicion.denied = True
             suspicion.helpers.discard(sender.id)
             if not suspicion.helpers:
                 self._bury(suspicion)

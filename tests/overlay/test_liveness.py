@@ -232,6 +232,47 @@ def test_a_refusal_shortens_a_suspicion_that_is_there() -> None:
     assert watcher.state.counters.suspicions == 1
 
 
+def test_who_is_suspected_too_does_not_help() -> None:
+    far = [Peer(Id(point), f"h{point}", 1, 0) for point in (1400, 1500, 1600)]
+    watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, *far), half=8)
+    watcher.core.suspect(THIRD)
+    watcher.sent()
+    watcher.core.refused(NEXT)
+    assert told(watcher.sent(), PingRequest) == [LEFT, FOURTH, far[0]]
+
+
+def test_one_that_is_dead_as_well_is_replaced_by_another_helper() -> None:
+    far = Peer(Id(1400), "far", 1, 0)
+    watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, far), half=8)
+    watcher.core.refused(NEXT)
+    assert told(watcher.sent(), PingRequest) == [THIRD, LEFT, FOURTH]
+    watcher.core.refused(THIRD)
+    asked = [(peer, message.target) for peer, message in watcher.sent() if isinstance(message, PingRequest)]
+    assert (far, NEXT) in asked
+    for helper in (LEFT, FOURTH, far):
+        assert not watcher.died
+        watcher.core.errand_done(helper, PingResult(NEXT, False))
+    assert watcher.died == [(NEXT, Source.FOUND)]
+
+
+def test_helpers_that_cannot_be_reached_do_not_deny_anything() -> None:
+    watcher = Watcher((NEXT, THIRD, FOURTH))
+    watcher.core.refused(NEXT)
+    for helper in (THIRD, FOURTH):
+        watcher.core.refused(helper)
+    assert NEXT not in [peer for peer, _ in watcher.died], "it may be this peer that is cut off"
+    watcher.at(LAN.verdict_s)
+    assert NEXT in [peer for peer, _ in watcher.died]
+
+
+def test_one_denial_counts_when_the_other_helpers_have_died() -> None:
+    watcher = Watcher((NEXT, THIRD, FOURTH))
+    watcher.core.refused(NEXT)
+    watcher.core.errand_done(THIRD, PingResult(NEXT, False))
+    watcher.core.refused(FOURTH)
+    assert NEXT in [peer for peer, _ in watcher.died]
+
+
 def test_hearsay_is_checked_but_not_spread() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH, hearsay=True)
