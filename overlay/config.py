@@ -50,7 +50,7 @@ class OverlayConfig:
     ring: str = "ringmq"
     """Peers of another ring's name are refused."""
     terms: str = ""
-    """What the layers above should have agreed on. Peers with others are counted, and logged once."""
+    """What all peers of the ring must have agreed on besides; those with others are refused."""
     seeds: tuple[Address, ...] = ()
     """Whom to ask for the ring. None: found one. The peer whose own address comes first founds it when no other
     seed answers as part of a ring within 2 join_s, so that all peers may be started with the same list."""

@@ -40,6 +40,7 @@ class Reason(StrEnum):
     INTRODUCED = "introduced"
     VERSION = "other protocol version"
     RING = "other ring"
+    TERMS = "other terms"
     MYSELF = "connected to itself"
     ID_TAKEN = "id taken"
     NOT_ME = "not me"
@@ -66,7 +67,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     target: Id | None
     """Whom I want a link with; None: only an introduction."""
     terms: Annotated[str, Meta(max_length=MAX_RING_CHARS)] = ""
-    """What I think all of us agreed on."""
+    """What I take all of us to have agreed on."""
 
 
 _hellos: Final = Codec[Hello](Hello)
@@ -115,6 +116,7 @@ class Judge:
 
     me: Peer
     ring: str
+    terms: str = ""
 
     def stranger(self, hello: Hello | None) -> Reason | None:
         """Why we refuse to talk at all to the sender of this HELLO; None: we do not."""
@@ -122,6 +124,8 @@ class Judge:
             return Reason.VERSION
         if hello.ring != self.ring:
             return Reason.RING
+        if hello.terms != self.terms:
+            return Reason.TERMS
         if hello.peer.id == self.me.id:
             return Reason.MYSELF if hello.peer == self.me else Reason.ID_TAKEN
         if hello.target is not None and hello.target != self.me.id:

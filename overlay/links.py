@@ -187,13 +187,14 @@ class Links:
         link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
 
     def greeted(self, link: Link, hello: Hello | None) -> None:
-        reason = Judge(self.me, self._config.ring).stranger(hello)
+        terms = self._config.terms
+        reason = Judge(self.me, self._config.ring, terms).stranger(hello)
         if reason is not None or hello is None:
-            self._notices.warn("handshakes_refused", remote(link), reason or Reason.VERSION)
-            link.close(reason or Reason.VERSION)
+            why = reason or Reason.VERSION
+            detail = f"{hello.terms}, where {terms} is agreed on" if hello and why is Reason.TERMS else ""
+            self._notices.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
+            link.close(why, detail)
             return
-        if hello.terms != self._config.terms:
-            self._notices.warn("terms_differ", remote(link), f"{hello.terms}; here {self._config.terms}")
         if link.peer is not None:
             self._renamed(link, hello.peer)
         elif link.dialled is not None:

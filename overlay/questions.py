@@ -105,7 +105,7 @@ async def introduce(config: OverlayConfig, me: Peer, active: bool, address: Addr
         hello = decode_hello(body) if kind == Kind.HELLO else None
     except ProtocolError as error:
         raise OverlayError(f"{show(address)} is no peer: {error}") from None
-    reason = Judge(me, config.ring).stranger(hello)
+    reason = Judge(me, config.ring, config.terms).stranger(hello)
     if reason is Reason.MYSELF:
         raise MyselfError(f"{show(address)} is this peer itself")
     if hello is None or reason is not None:

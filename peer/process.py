@@ -152,7 +152,7 @@ class PeerProcess:
             listen=config.overlay,
             advertise=config.advertise,
             ring=config.ring,
-            terms=f"{roles}timing {config.timing}, shadows {config.shadows}",
+            terms=f"{roles}timing {config.timing}",
             seeds=self._seeds(),
             timing=PRESETS[config.timing],
             delay_s=config.delay,

@@ -44,7 +44,7 @@ class PubSubConfig:
     look_s: float = 1.0
     """How often what this peer holds of a place is looked at while it waits for others or something expires."""
     idle_look_s: float = 30.0
-    """And how often otherwise, as at most topics with a retained message."""
+    """And at most so far apart, while others should do something about a place and have not."""
     tomb_s: float = 60.0
     """How long it is remembered that something is gone, so that a copy that missed it does not bring it back."""
     cleared_s: float = 86_400.0

@@ -6,8 +6,11 @@ can trust none from before by now. So whatever is published anywhere after a SUB
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from mqtt_front.topics import matches
 from overlay.messages import Peer
@@ -24,6 +27,7 @@ from peer.pubsub.messages import (
     Note,
     Noted,
     Record,
+    Records,
     Renewed,
     Retain,
     Retained,
@@ -33,12 +37,13 @@ from peer.pubsub.messages import (
     Wanted,
 )
 from peer.pubsub.notes import Notes
-from peer.pubsub.places import inner_of, is_shared, is_wild, place_of
+from peer.pubsub.places import inner_of, is_shared, is_wild, place_of, prefix_of
 from peer.pubsub.replication import Replication
 from peer.pubsub.state import State
 from peer.pubsub.succession import Succession
 
 RETAINED: Final = "retained"
+CLEARED: Final = "cleared"
 
 
 class Coordinator:
@@ -53,6 +58,7 @@ class Coordinator:
         self._succession = succession
         self._notes = Notes(state)
         succession.crowned = self._crowned
+        replication.cleared = self._cleared
 
     def _serving(self, place: str, sender: Peer, message: Control) -> Holding | None:
         """What is held of a place that this peer coordinates. None: the request waits, or its sender asks elsewhere."""
@@ -68,7 +74,7 @@ class Coordinator:
             self._state.send(sender, Elsewhere((place,)))
             return None
         if len(holding.stash) < self._state.config.max_stashed:
-            holding.stash.append((sender, message))
+            holding.stash += ((sender, message),)
         if holding.role is Role.HOLDER:
             self._succession.review(holding)
         return None
@@ -128,10 +134,14 @@ class Coordinator:
         self._state.send(sender, SubAck((answer,)))
 
     def _retained_for(self, holding: Holding, topic_filter: str) -> tuple[tuple[str, ...], Record | None]:
+        """For a filter with wildcards the topics to ask for: those noted, and the one that the place is named after,
+        of which there is no note."""
         if not is_wild(holding.place):
             return (), holding.retained(self._state.now)
-        noted = [record for record in holding.book if record.kind is Kind.NOTE and not record.gone]
-        return tuple([record.name for record in noted if matches(topic_filter, record.name)]), None
+        noted = [record.name for record in holding.book if record.kind is Kind.NOTE and not record.gone]
+        prefix = prefix_of(holding.place)
+        topics = [prefix, *noted] if prefix else noted
+        return tuple([topic for topic in topics if matches(topic_filter, topic)]), None
 
     # Publishers
 
@@ -215,39 +225,70 @@ class Coordinator:
             self._replication.spread(holding)
         answer = Retained(record.name, record.number, self._state.clock)
         send = partial(self._state.promise, sender, answer)
-        note = partial(self._notes.ensure, record.name, (sender.id, record.number), send)
-        copied = Waiter(holding.book.position_of(record.key), note if self.keeps(record.name) else send)
-        self._replication.wait(holding, (RETAINED, sender.id, record.number), copied)
+        who = (RETAINED, sender.id, record.number)
+        copied = Waiter(holding.book.position_of(record.key), partial(self._note, record.name, who, send))
+        self._replication.wait(holding, who, copied)
+
+    def _note(self, topic: str, who: Hashable, then: Callable[[], None]) -> None:
+        """Call back when the wildcard places know what is retained, if anything is."""
+        record = self.kept(topic)
+        if record is None:
+            then()
+        else:
+            self._notes.ensure(record, who, then)
+
+    def _cleared(self, holding: Holding, record: Record) -> None:
+        """Once the shadows know it too, the wildcard places need not know the topic any more."""
+        self._replication.wait(holding, CLEARED, Waiter(holding.book.position, partial(self._end_note, record)))
+
+    def _end_note(self, record: Record) -> None:
+        if self.kept(record.name) is None:
+            self._notes.end(record)
 
     def _crowned(self, holding: Holding) -> None:
         """It is this peer now that keeps the notes about what is retained there."""
         if not is_wild(holding.place):
-            record = holding.book.get((Kind.RETAINED, holding.place, 0))
-            if record is not None and not record.gone:
-                self._notes.ensure(holding.place, None, lambda: None)
+            record = holding.last_retained
+            if record is not None and record.gone:
+                self._notes.end(record)
+            elif record is not None:
+                self._notes.ensure(record, None, lambda: None)
 
-    def keeps(self, topic: str) -> bool:
-        """Whether this peer coordinates a topic that has a retained message."""
+    def kept(self, topic: str) -> Record | None:
+        """The message that is retained of a topic, if this peer coordinates it."""
         holding = self._holdings.get(topic)
-        record = holding.book.get((Kind.RETAINED, topic, 0)) if holding is not None and holding.coordinates else None
-        return record is not None and not record.gone
+        record = holding.last_retained if holding is not None and holding.coordinates else None
+        return None if record is None or record.gone else record
 
     def note(self, sender: Peer, message: Note) -> None:
         holding = self._serving(message.place, sender, message)
         if holding is None:
             return
         position = 0
-        for topic in message.topics:
-            key = (Kind.NOTE, topic, 0)
-            known = holding.book.get(key)
-            if known is None or known.gone:
-                number = 1 if known is None else known.number[0] + 1
-                self._replication.take(holding, Record(Kind.NOTE, topic, None, (number, 0), False))
-            holding.expires[key] = self._state.now + self._state.config.note_s
-            position = max(position, holding.book.position_of(key))
+        for record in message.notes:
+            if record.kind is Kind.NOTE:
+                self._take_note(holding, record)
+                position = max(position, holding.book.position_of(record.key))
         self._replication.spread(holding)
-        send = partial(self._state.promise, sender, Noted(message.place, message.topics))
-        self._replication.wait(holding, ("note", sender.id, message.topics), Waiter(position, send))
+        answer = partial(self._say_noted, holding, message.notes, sender)
+        self._replication.wait(holding, ("note", sender.id, message.notes), Waiter(position, answer))
+
+    def _say_noted(self, holding: Holding, notes: Records, sender: Peer) -> None:
+        known = tuple([holding.book.get(record.key) or record for record in notes])
+        self._state.promise(sender, Noted(holding.place, known))
+
+    def _take_note(self, holding: Holding, record: Record) -> None:
+        """Merge it, or renew its lease."""
+        key = record.key
+        known = holding.book.get(key)
+        if known is not None and known.gone and not (known.confirmed or record.gone) and known.number > record.number:
+            # It lapsed here, as nothing was heard of it; nobody said that the topic was cleared.
+            record = replace(record, number=(known.number[0] + 1, known.number[1]))
+        # The disk does not know by whom a message was: of equal age it is the same one.
+        if known is None or known.gone != record.gone or known.number[0] < record.number[0]:
+            self._replication.take(holding, record)
+        if key in holding.expires:
+            holding.expires[key] = self._state.now + self._state.config.note_s
 
     def noted(self, sender: Peer, message: Noted) -> None:
         self._notes.noted(message)
@@ -259,4 +300,4 @@ class Coordinator:
 
     def tick(self) -> None:
         """Renew the notes about what is retained here."""
-        self._notes.renew(self.keeps)
+        self._notes.renew(self.kept)

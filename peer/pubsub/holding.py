@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from itertools import chain
 from math import inf
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -16,6 +17,18 @@ from peer.pubsub.config import PubSubConfig
 from peer.pubsub.messages import Control, Kind, Record, Reign
 from peer.pubsub.mqtt import aged, remaining_of
 from peer.pubsub.places import key_of_place
+
+
+class Nothing(dict[Any, Any]):
+    """What a table is while it is empty, for all that are: most places have nothing under way."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError("it belongs to all")
+
+
+NOTHING: Final = Nothing()
 
 
 class Role(Enum):
@@ -89,15 +102,15 @@ class Holding:
         self.owners: tuple[Peer, ...] = ()
         self.synced = 0
         """As a shadow: the position in the coordinator's book that this one is a copy of."""
-        self.shadows: dict[int, Follower] = {}
-        self.publishers: dict[int, Follower] = {}
-        self.expires: dict[Key, float] = {}
-        self.gone_at: dict[Key, float] = {}
+        self.shadows: dict[int, Follower] = NOTHING
+        self.publishers: dict[int, Follower] = NOTHING
+        self.expires: dict[Key, float] = NOTHING
+        self.gone_at: dict[Key, float] = NOTHING
         self.ends_at = inf
         """When the message that is retained here expires."""
-        self.waiters: dict[object, Waiter] = {}
+        self.waiters: dict[object, Waiter] = NOTHING
         self.gathering: Gathering | None = None
-        self.stash: list[tuple[Peer, Control]] = []
+        self.stash: tuple[tuple[Peer, Control], ...] = ()
         self.look_at = inf
         """When it is to be looked at next; and the looks that are planned, at times that may have been overtaken."""
         self.looks: tuple[float, ...] = ()
@@ -115,27 +128,48 @@ class Holding:
             return False
         key = record.key
         if record.gone:
+            self.gone_at = self.gone_at or {}
             self.gone_at[key] = now
             self.expires.pop(key, None)
         else:
             self.gone_at.pop(key, None)
             if self.coordinates and record.kind in (Kind.ENTRY, Kind.NOTE):
-                self.expires[key] = now + lease_s(record.kind, config)
+                self._lease(record, now, config)
         if record.kind is Kind.RETAINED:
             self.ends_at = _end_of(record, now)
         if self.coordinates and record.kind is Kind.PUBLISHER and record.peer is not None:
             if record.gone:
                 self.publishers.pop(record.peer.id, None)
             else:
-                self.publishers[record.peer.id] = Follower(record.peer, now + config.void_s)
+                self._follow(record.peer, now, config)
         return True
+
+    def _lease(self, record: Record, now: float, config: PubSubConfig) -> None:
+        self.expires = self.expires or {}
+        self.expires[record.key] = now + lease_s(record.kind, config)
+
+    def _follow(self, peer: Peer, now: float, config: PubSubConfig) -> None:
+        self.publishers = self.publishers or {}
+        self.publishers[peer.id] = Follower(peer, now + config.void_s)
+
+    def wait(self, key: object, waiter: Waiter) -> None:
+        """What had the same key before is forgotten."""
+        self.waiters = self.waiters or {}
+        self.waiters[key] = waiter
+
+    def slim(self) -> None:
+        """Whatever was under way is over: keep no room for it."""
+        self.publishers = self.publishers or NOTHING
+        self.expires = self.expires or NOTHING
+        self.gone_at = self.gone_at or NOTHING
+        self.waiters = self.waiters or NOTHING
 
     def become(self, records: Iterable[Record], position: int, now: float) -> list[Record]:
         """Hold a copy of another book, with these records in it; returns those that were not here."""
         before = {record.key: record for record in self.book}
         merged = list(records)
         self.book.replace(merged, position)
-        self.gone_at = {record.key: now for record in merged if record.gone}
+        self.gone_at = {record.key: now for record in merged if record.gone} or NOTHING
         news = [record for record in merged if before.get(record.key) is not record]
         for record in news:
             if record.kind is Kind.RETAINED:
@@ -154,9 +188,14 @@ class Holding:
         remaining_s = round(self.ends_at - now)
         return replace(record, body=aged(record.body, remaining_s)) if remaining_s > 0 else record.ended()
 
+    @property
+    def last_retained(self) -> Record | None:
+        """The message that is retained, or that it was cleared, as it is held."""
+        return self.book.get((Kind.RETAINED, self.place, 0))
+
     def retained(self, now: float) -> Record | None:
         """The message that is retained, or that it was cleared, as others are told it."""
-        record = self.book.get((Kind.RETAINED, self.place, 0))
+        record = self.last_retained
         return None if record is None else self.told((record,), now)[0]
 
     def begin(self, reign: Reign, now: float, config: PubSubConfig) -> None:
@@ -168,17 +207,17 @@ class Holding:
             if record.gone:
                 continue
             if record.kind is Kind.PUBLISHER and record.peer is not None:
-                self.publishers[record.peer.id] = Follower(record.peer, now + config.void_s)
+                self._follow(record.peer, now, config)
             elif record.kind is not Kind.RETAINED:
-                self.expires[record.key] = now + lease_s(record.kind, config)
+                self._lease(record, now, config)
 
     def end(self) -> None:
         """Be the coordinator no longer. Those who wait ask again, elsewhere."""
         self.role = Role.HOLDER
         self.synced = 0
-        self.shadows, self.publishers, self.expires = {}, {}, {}
+        self.shadows = self.publishers = self.expires = self.waiters = NOTHING
         self.gathering = None
-        self.waiters, self.stash = {}, []
+        self.stash = ()
 
     def forget_gone(self, before: float) -> None:
         for key in [key for key, at in self.gone_at.items() if at < before]:

@@ -7,7 +7,7 @@ those places are gone through whose owners have changed, which may be all at onc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from math import inf
 from typing import Final
@@ -39,7 +39,7 @@ class Holdings:
     def __init__(self, state: State) -> None:
         self._state = state
         self._places: dict[str, Holding] = {}
-        self._by_key: dict[Id, dict[str, Holding]] = {}
+        self._by_key: dict[Id, tuple[Holding, ...]] = {}
         self._resting: dict[str, list[Record]] = {}
         self._rested_at = 0.0
         self._due: dict[Holding, None] = {}
@@ -71,13 +71,12 @@ class Holdings:
         if holding is not None:
             return holding
         holding = self._places[place] = Holding(place, self._state.me.id)
-        at_key = self._by_key.get(holding.key)
-        if at_key is None:
-            at_key = self._by_key[holding.key] = {}
-            holding.owners = self._state.overlay.watch(holding.key, self._state.config.shadows + 1 + SPARE)
+        at_key = self._by_key.get(holding.key, ())
+        if at_key:
+            holding.owners = at_key[0].owners
         else:
-            holding.owners = next(iter(at_key.values())).owners
-        at_key[place] = holding
+            holding.owners = self._state.overlay.watch(holding.key, self._state.config.shadows + 1 + SPARE)
+        self._by_key[holding.key] = (*at_key, holding)
         for record in self._resting.pop(place, ()):
             holding.take(record, self._rested_at, self._state.config)
         self.look_soon(holding, self._state.config.look_s)
@@ -117,14 +116,14 @@ class Holdings:
             self._state.disk.leave(holding.place)
         del self._places[holding.place]
         self._due.pop(holding, None)
-        at_key = self._by_key[holding.key]
-        del at_key[holding.place]
-        if not at_key:
-            del self._by_key[holding.key]
+        at_key = tuple([other for other in self._by_key.pop(holding.key) if other is not holding])
+        if at_key:
+            self._by_key[holding.key] = at_key
+        else:
             self._state.overlay.unwatch(holding.key)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        for holding in self._of_key(key):
+        for holding in self._by_key.get(key, ()):
             holding.owners = owners
             holding.doubts = 0
             self._due[holding] = None
@@ -151,9 +150,6 @@ class Holdings:
         self._waiting = False
         self._review_some()
 
-    def _of_key(self, key: Id) -> Iterable[Holding]:
-        return list(self._by_key.get(key, {}).values())
-
     def first(self, holding: Holding) -> bool:
         """Whether this peer is to coordinate the place."""
         state = self._state
@@ -169,13 +165,13 @@ class Holdings:
         return any(peer.id == me for peer in holding.owners[: self._state.config.shadows + 1])
 
     def look_soon(self, holding: Holding, delay_s: float) -> None:
-        """Look at it after a while, unless a look is ahead that comes sooner."""
+        """Look at it after a while, unless a look is ahead that comes sooner. Infinite: nothing is to be looked for."""
         holding.look_at = min(holding.look_at, self._state.now + delay_s)
         self._plan(holding)
 
     def _plan(self, holding: Holding) -> None:
         """One that was planned before and comes in time will do: it plans the rest."""
-        if not any(at <= holding.look_at for at in holding.looks):
+        if holding.look_at < inf and not any(at <= holding.look_at for at in holding.looks):
             holding.looks += (holding.look_at,)
             self._state.agenda.at(holding.look_at, self._look, holding)
 

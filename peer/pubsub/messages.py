@@ -46,7 +46,7 @@ class Kind(IntEnum):
     RETAINED = 2
     """The retained message of the topic; numbered by (time, publisher)."""
     NOTE = 3
-    """A topic below this wildcard place has a retained message; numbered by coordinators."""
+    """A topic below this wildcard place has a retained message; numbered as that message, or as what ended it."""
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -59,7 +59,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     gone: bool
     confirmed: bool = False
     """Of an entry: SUBACK may have gone out for it. Of a retained message: it is on its way to all subscribers with
-    QoS 1 or 2, and none of them can miss it."""
+    QoS 1 or 2, and none of them can miss it. Of a note that is gone: the coordinator of the topic has said so."""
     body: bytes = b""
 
     @property
@@ -226,15 +226,17 @@ class Retained(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
-    """To the coordinator of a wildcard place: these topics below it have retained messages."""
+    """To the coordinator of a wildcard place: these topics below it have retained messages, or have them no longer."""
 
     place: Name
-    topics: Names
+    notes: Records
 
 
 class Noted(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
+    """This is known there now: what was told, or something newer."""
+
     place: Name
-    topics: Names
+    notes: Records
 
 
 class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):

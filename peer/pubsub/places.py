@@ -50,6 +50,11 @@ def wild_places_of(topic: str) -> tuple[str, ...]:
     return (*dict.fromkeys([*map(below, prefixes), ALL]),)
 
 
+def noting_places_of(topic: str) -> tuple[str, ...]:
+    """The places that must be told of the topic: all of those but the nearest, which bears its name."""
+    return wild_places_of(topic)[1:]
+
+
 def places_of(topic: str) -> tuple[str, ...]:
     """Where a publisher to the topic finds all its subscribers."""
     return (topic, *wild_places_of(topic))
@@ -57,5 +62,9 @@ def places_of(topic: str) -> tuple[str, ...]:
 
 def key_of_place(place: str) -> Id:
     """Both places of one prefix have one key, so one coordinator."""
-    prefix = place if not is_wild(place) else "" if place == ALL else place.removesuffix(BELOW)
-    return key_of(prefix)
+    return key_of(prefix_of(place))
+
+
+def prefix_of(place: str) -> str:
+    """The topic that a place is named after; empty for the place of all."""
+    return place if not is_wild(place) else "" if place == ALL else place.removesuffix(BELOW)

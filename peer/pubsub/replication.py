@@ -24,13 +24,15 @@ MOST_DOUBLINGS: Final = 6
 class Replication:
     """One per core. `superseded` is called when a holding turns out to have a coordinator of a higher reign."""
 
-    __slots__ = ("_cleared", "_holdings", "_state", "superseded")
+    __slots__ = ("_cleared", "_holdings", "_state", "cleared", "superseded")
 
     def __init__(self, state: State, holdings: Holdings, cleared: Cleared) -> None:
         self._state = state
         self._holdings = holdings
         self._cleared = cleared
         self.superseded: Callable[[Holding], None] = lambda holding: None
+        self.cleared: Callable[[Holding, Record], None] = lambda holding, record: None
+        """Called with what ended the retained message of a topic that is coordinated here."""
 
     # The coordinator's side
 
@@ -40,9 +42,12 @@ class Replication:
         If it is a retained message that was cleared since, that is the news.
         """
         record = self._cleared.overrule(record)
+        before = holding.last_retained if record.kind is Kind.RETAINED else None
         if not holding.take(record, self._state.now, self._state.config):
             return False
         self._keep(holding, (record,))
+        if holding.coordinates and record.gone and before is not None and not before.gone:
+            self.cleared(holding, record)
         return True
 
     def _keep(self, holding: Holding, news: Iterable[Record]) -> None:
@@ -132,7 +137,7 @@ class Replication:
 
     def wait(self, holding: Holding, key: object, waiter: Waiter) -> None:
         """Do something when all have it; what had the same key before is forgotten."""
-        holding.waiters[key] = waiter
+        holding.wait(key, waiter)
         self.settle(holding)
         if key in holding.waiters and waiter.deadline < inf:
             self._state.after(waiter.deadline - self._state.now, lambda: self.settle(holding))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -34,7 +34,7 @@ LOG_BYTES: Final = 16 << 20
 """What the write-ahead log is cut to after a burst."""
 
 _RETAINED: Final = tuple[str, Count, Count, float | None, bytes]
-_NOTE: Final = tuple[str, str, Annotated[int, msgspec.Meta(ge=1)]]
+_NOTE: Final = tuple[str, str, Count]
 _CLEARED: Final = tuple[str, Count, Count, float]
 """The rows of the tables."""
 

@@ -50,7 +50,8 @@ class Succession:
             return
         if holding.role is not Role.HOLDER:
             holding.end()
-        self._holdings.look_soon(holding, self._state.config.look_s)
+        if not holding.doubts:
+            self._holdings.look_soon(holding, self._state.config.look_s)
         self._hand_over(holding)
 
     def _superseded(self, holding: Holding) -> None:
@@ -67,20 +68,25 @@ class Succession:
             self._holdings.close(holding)
             return
         self._holdings.look_soon(holding, self._quiet_s(holding))
-        if holding.role is Role.HOLDER:
+        if holding.role is Role.HOLDER and not self._at_rest(holding):
             self.review(holding)
+        else:
+            holding.slim()
 
     def _quiet_s(self, holding: Holding) -> float:
-        """For how long nothing will be to do here, unless somebody calls."""
+        """For how long nothing will be to do here, unless somebody calls. The ring calls when it changes."""
         config = self._state.config
-        at_rest = holding.settled and self._holdings.belongs(holding)
-        if len(holding.book) and holding.role is Role.HOLDER and not at_rest:
+        if len(holding.book) and holding.role is Role.HOLDER and not self._at_rest(holding):
             holding.doubts += 1
             return min(config.idle_look_s, config.look_s * (1 << min(holding.doubts, MOST_DOUBLINGS) - 1))
         holding.doubts = 0
         if not len(holding.book) or not holding.settled:
             return config.look_s
-        return min(config.idle_look_s, max(config.look_s, holding.due_at(config) - self._state.now))
+        return max(config.look_s, holding.due_at(config) - self._state.now)
+
+    def _at_rest(self, holding: Holding) -> bool:
+        """Whether it has a coordinator, and this peer is the coordinator or one of its shadows."""
+        return holding.settled and self._holdings.belongs(holding)
 
     def _expire(self, holding: Holding) -> None:
         """Drop entries that were not renewed, and publishers that cannot trust a list any more."""
@@ -97,7 +103,7 @@ class Succession:
                 record = book.get((Kind.PUBLISHER, "", point))
                 del holding.publishers[point]
                 changed |= record is not None and self._replication.take(holding, record.ended())
-        retained = book.get((Kind.RETAINED, holding.place, 0))
+        retained = holding.last_retained
         if holding.ends_at <= now and retained is not None:
             changed |= self._replication.take(holding, retained.ended())
         if changed:
@@ -178,7 +184,7 @@ class Succession:
             return
         state = self._state
         state.counters.reigns += 1
-        stash, holding.stash = holding.stash, []
+        stash, holding.stash = holding.stash, ()
         reign = Reign(holding.reign.number + 1, state.me.id)
         holding.begin(reign, state.now, state.config)
         self._replication.followed_by(holding, self._holdings.shadows(holding))

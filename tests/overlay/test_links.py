@@ -254,6 +254,7 @@ async def test_a_thousand_random_streams_harm_nobody(side, until, stranger_to) -
     ("changes", "reason"),
     [
         ({"ring": "another"}, Reason.RING),
+        ({"terms": "others"}, Reason.TERMS),
         ({"target": Id(99)}, Reason.NOT_ME),
         ({"peer": Peer(LOW, "127.0.0.1", 9, 1)}, Reason.ID_TAKEN),
     ],
@@ -269,15 +270,16 @@ async def test_refused_hellos(side, stranger_to, changes: dict[str, object], rea
     assert one.owner.losses == []
 
 
-async def test_other_terms_are_told_of_and_no_hindrance(side, until) -> None:
+async def test_who_has_agreed_on_something_else_is_refused(side, until) -> None:
     one, other = await side(LOW, terms="timing lan"), await side(HIGH, terms="timing wan")
     one.links.send(other.me, Ping())
-    await until(lambda: other.owner.messages)
-    assert one.notices.counters["terms_differ"] == other.notices.counters["terms_differ"] == 1
+    await until(lambda: one.owner.losses)
+    assert one.owner.losses == [(other.me, True)]
+    assert other.notices.counters["handshakes_refused"] == 1
+    assert other.owner.messages == []
     same = await side(Id(5), terms="timing lan")
     same.links.send(one.me, Ping())
     await until(lambda: one.owner.messages)
-    assert "terms_differ" not in same.notices.counters
 
 
 async def test_another_version(side, stranger_to) -> None:

@@ -220,8 +220,9 @@ def test_a_retained_message_is_acknowledged_when_its_notes_are_on_the_disks(last
 def test_what_was_cleared_is_not_noted(net: Net) -> None:
     """A message that comes late, after what cleared it."""
     publisher = net.others("a", "a/#", "#")[0]
-    publisher.publish("a", b"", retain=True)
-    net.run(1.0)
+    for _ in range(2):
+        publisher.publish("a", b"", retain=True)
+        net.run(1.0)
     late = Retain(Record(Kind.RETAINED, "a", None, (0, 1), False, body=b"x"))
     net.queue.append((publisher.me, net.holders("a")[0].me, encode_control(late)))
     net.run(1.0)
@@ -245,3 +246,45 @@ def test_a_new_coordinator_knows_how_late_it_is(net: Net) -> None:
     reader.subscribe("a")
     net.run(1.0)
     assert reader.kept == {"a": b"second"}
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "wanted"),
+    [
+        ("#", {"a", "a/", "a/b", "a/b/c", "/", "//", "/x", "//x"}),
+        ("+", {"a"}),
+        ("+/#", {"a", "a/", "a/b", "a/b/c", "/", "//", "/x", "//x"}),
+        ("a/#", {"a", "a/", "a/b", "a/b/c"}),
+        ("a/+", {"a/", "a/b"}),
+        ("a/+/#", {"a/", "a/b", "a/b/c"}),
+        ("a//#", {"a/"}),
+        ("a/b/#", {"a/b", "a/b/c"}),
+        ("/#", {"/", "//", "/x", "//x"}),
+        ("/+", {"/", "/x"}),
+        ("//#", {"/", "//", "//x"}),
+        ("///#", {"//"}),
+        ("$x/#", {"$x", "$x/y"}),
+        ("$x/+", {"$x/y"}),
+        ("$x/y/#", {"$x/y"}),
+    ],
+)
+def test_a_filter_finds_all_that_is_retained(net: Net, topic_filter: str, wanted: set[str]) -> None:
+    publisher, reader = net.others("#", "a/#")[:2]
+    for topic in ("a", "a/", "a/b", "a/b/c", "/", "//", "/x", "//x", "$x", "$x/y"):
+        publisher.publish(topic, retain=True)
+    net.run(1.0)
+    done = reader.subscribe(topic_filter)
+    net.run(1.0)
+    assert done == [topic_filter]
+    assert set(reader.kept) == wanted
+    assert Fetch("") not in [message for _, _, message in net.seen], "no topic has that name"
+
+
+def test_no_place_is_held_for_the_name_of_a_topic_alone(net: Net) -> None:
+    publisher, reader = net.others("a/b", "a/#", "#")[:2]
+    publisher.publish("a/b", retain=True)
+    net.run(2 * net.config.idle_s + net.config.tomb_s + 10.0)
+    assert {holding.place for one in net.members.values() for holding in one.core.holdings} == {"a/b", "a/#", "#"}
+    reader.subscribe("c/#")
+    net.run(net.config.tomb_s)
+    assert not any(one.core.holdings.get("c") for one in net.members.values()), "who asks for nothing leaves nothing"

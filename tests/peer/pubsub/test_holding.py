@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
+import pytest
+
 from mqtt_front.message import Message
 from overlay.ids import Id, key_of
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
-from peer.pubsub.holding import Holding, Role, Waiter, lease_s
+from peer.pubsub.holding import NOTHING, Holding, Role, Waiter, lease_s
 from peer.pubsub.messages import Kind, Record, Reign
 from peer.pubsub.mqtt import encode_body
 
@@ -111,7 +113,7 @@ def test_who_waits_for_nobody() -> None:
     assert not holding.settled, "it has no coordinator"
     holding.begin(Reign(1, ME), 0.0, LAN)
     assert holding.settled
-    holding.waiters[1] = Waiter(9, lambda: None)
+    holding.wait(1, Waiter(9, lambda: None))
     assert not holding.settled
     holding.end()
     assert not holding.settled
@@ -134,3 +136,31 @@ def test_when_there_is_something_to_do() -> None:
     assert holding.due_at(LAN) == 1.0 + LAN.entry_s
     holding.take(PUBLISHER, 1.0, LAN)
     assert holding.due_at(LAN) == 1.0 + LAN.void_s
+
+
+def tables_of(holding: Holding) -> list[object]:
+    return [holding.shadows, holding.publishers, holding.expires, holding.gone_at, holding.waiters]
+
+
+def test_what_holds_one_message_has_no_tables() -> None:
+    holding = Holding("a", ME)
+    assert all(table is NOTHING for table in tables_of(holding))
+    holding.begin(Reign(1, ME), 0.0, LAN)
+    for record in (retained(1), ENTRY, PUBLISHER):
+        holding.take(record, 0.0, LAN)
+    holding.wait(1, Waiter(9, lambda: None))
+    assert [len(table) for table in (holding.publishers, holding.expires, holding.waiters)] == [1, 1, 1]
+    holding.slim()
+    assert [len(table) for table in (holding.publishers, holding.expires, holding.waiters)] == [1, 1, 1]
+    for record in (ENTRY, PUBLISHER):
+        holding.take(record.ended(), 0.0, LAN)
+    del holding.waiters[1]
+    holding.forget_gone(1.0)
+    holding.slim()
+    assert all(table is NOTHING for table in tables_of(holding))
+    holding.become([retained(1)], 1, 0.0)
+    holding.end()
+    assert all(table is NOTHING for table in tables_of(holding))
+    with pytest.raises(TypeError, match="all"):
+        holding.gone_at[ENTRY.key] = 0.0
+    assert not NOTHING

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from mqtt_front.message import Message
 from overlay.ids import key_of
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
-from peer.pubsub.holding import Holding
+from peer.pubsub.holding import NOTHING, Holding
 from peer.pubsub.holdings import REVIEW_S, REVIEWED_AT_ONCE, SPARE, Holdings
 from peer.pubsub.messages import Kind, Record
 from peer.pubsub.mqtt import PLAIN_HEAD, encode_body
 from peer.pubsub.state import State
+from tests.peer.pubsub.conftest import Net
 
 
 def test_places_of_one_key_share_its_watch(state: State) -> None:
@@ -181,3 +183,31 @@ def test_looks_do_not_pile_up(state: State) -> None:
     state.now += 1.0
     state.agenda.run(state.now)
     assert len(looked) == 101
+
+
+def test_what_is_at_rest_is_not_looked_at(net: Net) -> None:
+    """A topic costs no timers, nor time, while nothing happens to it."""
+    net.others("a/b")[0].publish("a/b", retain=True)
+    net.run(2 * net.config.idle_s + net.config.tomb_s + 10.0)
+    looked: list[str] = []
+    for holder in net.holders("a/b"):
+        holding = holder.core.holdings.get("a/b")
+        assert holding is not None
+        assert (holding.look_at, holding.looks, len(holding.book)) == (inf, (), 1)
+        assert holding.publishers is holding.gone_at is holding.waiters is NOTHING
+        look = holder.core.holdings.look
+        holder.core.holdings.look = lambda holding, look=look: (looked.append(holding.place), look(holding))  # type: ignore[misc]
+    net.run(100.0)
+    assert "a/b" not in looked
+    net.crash(net.holders("a/b")[0])
+    net.run(5.0)
+    reader = net.others("a/b", "a/#")[0]
+    reader.subscribe("a/b")
+    net.run(1.0)
+    assert reader.kept == {"a/b": b"x"}
+    net.holders("a/b")[0].publish("a/b", b"", retain=True)
+    net.run(2 * net.config.idle_s + 2 * net.config.tomb_s + 10.0)
+    assert [len(member.core.holdings.get("a/b").book) for member in net.holders("a/b")] == [1] * 3  # type: ignore[union-attr]
+    reader.core.unsubscribe("a/b")
+    net.run(net.config.tomb_s + net.config.note_s)
+    assert not any(len(member.core.holdings) for member in net.members.values())

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from mqtt_front.topics import matches
 from overlay.ids import key_of
-from peer.pubsub.places import inner_of, is_shared, is_wild, key_of_place, place_of, places_of, wild_places_of
+from peer.pubsub.places import (
+    inner_of,
+    is_shared,
+    is_wild,
+    key_of_place,
+    noting_places_of,
+    place_of,
+    places_of,
+    prefix_of,
+    wild_places_of,
+)
 
 level = st.sampled_from(["a", "b", "", "$s"])
 topics = st.lists(level, min_size=1, max_size=4).map("/".join).filter(bool)
@@ -22,6 +32,14 @@ def test_a_matching_filter_lives_where_its_publishers_look(topic: str, topic_fil
     if matches(topic_filter, topic):
         assert place_of(topic_filter) in places_of(topic)
         assert place_of(f"$share/g/{topic_filter}") == place_of(topic_filter)
+
+
+@given(topics, inner)
+def test_a_matching_filter_lives_where_the_topic_is_noted(topic: str, topic_filter: str) -> None:
+    """Or at the place that bears the name of the topic."""
+    if matches(topic_filter, topic) and is_wild(place_of(topic_filter)):
+        place = place_of(topic_filter)
+        assert place in noting_places_of(topic) or prefix_of(place) == topic
 
 
 @pytest.mark.parametrize(
@@ -41,6 +59,7 @@ def test_a_matching_filter_lives_where_its_publishers_look(topic: str, topic_fil
 def test_places_and_their_keys(topic_filter: str, place: str, prefix: str) -> None:
     assert place_of(topic_filter) == place
     assert key_of_place(place) == key_of(prefix)
+    assert prefix_of(place) == prefix
     assert is_wild(place) is any(wildcard in topic_filter for wildcard in "+#")
 
 
@@ -48,6 +67,8 @@ def test_the_places_of_a_topic() -> None:
     assert places_of("a/b") == ("a/b", "a/b/#", "a/#", "#")
     assert places_of("/x") == ("/x", "/x/#", "#")
     assert wild_places_of("a") == ("a/#", "#")
+    assert noting_places_of("a/b") == ("a/#", "#")
+    assert noting_places_of("/") == ("#",)
 
 
 def test_shared_filters() -> None:

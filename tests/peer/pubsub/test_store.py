@@ -163,7 +163,7 @@ def test_a_file_of_another_version_is_refused(store: RetainedStore, path: Path) 
         "retained VALUES ('t', 'x', 0, NULL, x'00')",
         "retained VALUES ('t', -1, 0, NULL, x'00')",
         "retained VALUES ('t', 1, 0, NULL, 'no bytes')",
-        "notes VALUES ('t', 't', 0)",
+        "notes VALUES ('t', 't', -1)",
         "cleared VALUES (x'ff', 1, 1, 0.0)",
     ],
 )

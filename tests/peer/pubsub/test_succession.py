@@ -95,6 +95,17 @@ def test_nudges_do_not_make_it_ask_more(net: Net) -> None:
     assert holding.coordinates
 
 
+def test_who_cannot_take_over_is_reminded_more_and_more_seldom(net: Net) -> None:
+    net.others("a")[0].subscribe("a")
+    net.run(0.5)
+    newcomer = net.add(key_of_place("a") + 1)
+    newcomer.active = False
+    net.seen.clear()
+    net.run(60.0)
+    reminders = sum(isinstance(message, Nudge) for _, receiver, message in net.seen if receiver == newcomer.me)
+    assert net.config.shadows <= reminders <= 8 * (net.config.shadows + 1)
+
+
 def test_a_slow_answer_counts_however_often_it_is_nudged(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
