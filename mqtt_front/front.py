@@ -125,16 +125,17 @@ class Front:
 
     # The turn
 
-    def turn(self, speaker: Line | None = None) -> None:
+    def turn(self, speaker: Line | None = None, gathered: bool = False) -> None:
         """Something may be waiting in outboxes: send it at the end of this turn of the loop, once.
 
         What waits for a few clients is sent to them at once, unless that has been done in this turn, since it would
         gather nothing: the others in the turn would only wait for each other. The `speaker` waits if others are sent
-        something: it gets an acknowledgement, behind which no message of this turn has to wait.
+        something: it gets an acknowledgement, behind which no message of this turn has to wait. With `gathered` all is
+        sent at once, as what came together was given out together.
         """
         broker = self.broker
         dirty = broker.dirty
-        if dirty and len(dirty) <= FEW and not broker.journal.pending:
+        if dirty and (gathered or len(dirty) <= FEW) and not broker.journal.pending:
             broker.dirty = left = []
             for line in dirty:
                 if line is speaker and len(dirty) > 1:

@@ -35,8 +35,8 @@ class LocalClients(Clients, Protocol):
     def enter(self, now: float) -> None:
         """It is so late; calls follow."""
 
-    def leave(self) -> None:
-        """Send what has gathered."""
+    def leave(self, gathered: bool) -> None:
+        """Send what they have been given; `gathered`: no more will follow at once."""
 
 
 class NoClients:
@@ -52,7 +52,7 @@ class NoClients:
     def retained(self, topic: str, body: bytes) -> None: ...
     def publishing(self, body: bytes, message: Message) -> None: ...
     def enter(self, now: float) -> None: ...
-    def leave(self) -> None: ...
+    def leave(self, gathered: bool) -> None: ...
 
 
 class Bodies:
@@ -126,8 +126,8 @@ class FrontClients:
     def enter(self, now: float) -> None:
         self._broker.now = self._bodies.now = now
 
-    def leave(self) -> None:
-        self._front.turn()
+    def leave(self, gathered: bool) -> None:
+        self._front.turn(gathered=gathered)
 
 
 class AmqttClients:
@@ -162,7 +162,7 @@ class AmqttClients:
     def enter(self, now: float) -> None:
         self._bodies.now = now
 
-    def leave(self) -> None: ...
+    def leave(self, gathered: bool) -> None: ...
 
 
 def clients_of(front: Front | AmqttFront | None) -> LocalClients:

@@ -114,7 +114,7 @@ class Shell(ABC, Generic[C]):
     def attach(self, node: Node, front: Front | AmqttFront | None = None) -> None:
         """Before the node starts, and before the front restores anything or listens."""
         self._node = node
-        node.after_read = self._leave
+        node.after_read = partial(self._leave, True)
         self._clients = self.core.clients = clients_of(front)
 
     def begin(self) -> None:
@@ -250,9 +250,9 @@ class Shell(ABC, Generic[C]):
         now = self.core.now = max(self._loop.time(), self.core.now)
         self._clients.enter(now)
 
-    def _leave(self) -> None:
+    def _leave(self, gathered: bool = False) -> None:
         """Let the front send what has gathered; acknowledge to others after that, as it commits to the disk first."""
-        self._clients.leave()
+        self._clients.leave(gathered)
         if self.core.owes and not self._acknowledging and self.fault is None:
             self._acknowledging = True
             self._loop.call_soon(self._acknowledge)

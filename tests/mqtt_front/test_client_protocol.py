@@ -15,6 +15,7 @@ from mqtt_front.codec import encode
 from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front
 from mqtt_front.journal import NO_JOURNAL, NoJournal
+from mqtt_front.message import Message
 from mqtt_front.packets import (
     Connect,
     Disconnect,
@@ -248,6 +249,25 @@ async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
         for one in (publisher, subscriber):
             one.near.close()
             one.far.close()
+
+
+@pytest.mark.parametrize("gathered", [False, True])
+async def test_what_has_gathered_elsewhere_goes_to_all_at_once(bare: Socket, gathered: bool) -> None:
+    front = bare.front
+    subscribers = [Socket(front, f"to {number}") for number in range(5)]
+    for subscriber in subscribers:
+        subscriber.send(Subscribe(1, (Subscription("a", 0),)))
+    front._flush()
+    front._flush()
+    packet = encode(Version.V5, Publish("a", b"x"))
+    front.broker.distribute(Message("a", b"x"))
+    front.turn(gathered=gathered)
+    assert [one.came.endswith(packet) for one in subscribers] == [gathered] * 5
+    front._flush()
+    for one in subscribers:
+        assert (packet in b"".join(one.transport.written)) is not gathered
+        one.near.close()
+        one.far.close()
 
 
 async def test_an_acknowledgement_alone_leaves_at_once(bare: Socket) -> None:

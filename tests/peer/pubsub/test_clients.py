@@ -78,7 +78,7 @@ async def test_a_message_is_read_once(front: Front | AmqttFront) -> None:
         clients.retained("a", BODY)
         assert clients._broker.retained.get("a", 0.0) is message
     clients.enter(asyncio.get_running_loop().time())
-    clients.leave()
+    clients.leave(True)
 
 
 def test_a_peer_without_clients_takes_everything() -> None:
@@ -88,7 +88,7 @@ def test_a_peer_without_clients_takes_everything() -> None:
     clients.deliver(Publication(1, 1, 1, "a", b"x"))
     clients.retained("a", b"x")
     clients.publishing(BODY, Message("a", b"1"))
-    clients.leave()
+    clients.leave(True)
     assert (clients.unreadable, clients.failed) == (0, False)
 
 
