@@ -64,6 +64,11 @@ class Broker:
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
 
+    def refresh(self) -> None:
+        """Begin anew with what is remembered of topics to be quick, as many may not be in use any more."""
+        self.router.forget_answers()
+        self._plans.forget_names()
+
     # Sessions
 
     def has_room_for(self, client_id: str) -> bool:

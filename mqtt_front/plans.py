@@ -81,6 +81,10 @@ class Plans:
             self._names[topic] = name
         return name
 
+    def forget_names(self) -> None:
+        """They will be read anew; until then they take no room."""
+        self._names.clear()
+
     def forget(self) -> None:
         """The rights of a session have changed."""
         self._rights_turn += 1

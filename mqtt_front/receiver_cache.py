@@ -55,6 +55,11 @@ class ReceiverCache(Generic[S]):
         for topic, answer in self._tree.take(topic_filter):
             self.size_bytes -= _size_bytes(topic, answer)
 
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._tree.clear()
+        self.size_bytes = 0
+
 
 def _size_bytes(topic: str, answer: Receivers[S]) -> int:
     receivers = len(answer.each) + len(answer.groups)

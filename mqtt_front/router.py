@@ -126,6 +126,10 @@ class Router(Generic[S]):
         except KeyError:
             return self._answer(topic)
 
+    def forget_answers(self) -> None:
+        """They will be made anew; until then they take no room."""
+        self._cache.clear()
+
     def filters(self, session: S) -> Mapping[str, Receiver[S]]:
         """What a session is subscribed to now, by the filters as it named them, in the order of subscribing.
 

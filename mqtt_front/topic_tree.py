@@ -62,6 +62,11 @@ class TopicTree(Generic[V]):
             del parent.children[level]
         return self._values.pop(topic)
 
+    def clear(self) -> None:
+        """Take out all."""
+        self._values.clear()
+        self._root = _Node()
+
     def match(self, topic_filter: str) -> list[tuple[str, V]]:
         """All topics that match, with their values: a list of its own, so that the tree may change meanwhile."""
         if not has_wildcard(topic_filter):

@@ -8,6 +8,7 @@ until the receipt comes, because a hop may die with what it took charge of; the 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import takewhile
 from typing import Final, Protocol
 
 from overlay.hops import next_hop
@@ -22,6 +23,10 @@ MAX_OWN: Final = 4096
 """Messages routed from here that have no receipt yet; more are refused."""
 MAX_SEEN: Final = 4096
 """Deliveries remembered to know a duplicate: all of a burst of retries, at 68 messages/s a minute's worth."""
+SEEN_RETRIES: Final = 4
+"""They are forgotten after so many times what the sender takes for all its tries."""
+FORGETTINGS: Final = 8
+"""In that time."""
 MAX_CHARGES: Final = 4096
 """Messages sent on and not yet acknowledged by the next hop; beyond it they are sent without taking charge."""
 
@@ -64,7 +69,7 @@ def _tag(route: Route) -> Tag:
 class Custody:
     """`route` starts a message, `take` accepts one from another peer; `reconsider` when the ring has changed."""
 
-    __slots__ = ("_charges", "_destination", "_held", "_liveness", "_own", "_seen", "_state")
+    __slots__ = ("_charges", "_destination", "_forgetting", "_held", "_liveness", "_own", "_seen", "_state")
 
     def __init__(self, state: State, liveness: Liveness, destination: Destination) -> None:
         self._state = state
@@ -73,7 +78,9 @@ class Custody:
         self._charges: dict[Tag, Charge] = {}
         self._held: dict[Tag, Route] = {}
         self._own: dict[int, Own] = {}
-        self._seen: dict[Tag, None] = {}
+        self._seen: dict[Tag, float] = {}
+        """When each was delivered here, the oldest first."""
+        self._forgetting = False
 
     @property
     def outstanding(self) -> int:
@@ -152,9 +159,27 @@ class Custody:
         return True
 
     def _remember(self, route: Route) -> None:
-        self._seen[_tag(route)] = None
+        state = self._state
+        self._seen[_tag(route)] = state.now
         if len(self._seen) > MAX_SEEN:
             del self._seen[next(iter(self._seen))]
+        if not self._forgetting:
+            self._forgetting = True
+            state.agenda.at(state.now + self._seen_s, self._forget, None)
+
+    @property
+    def _seen_s(self) -> float:
+        """A message may come again while it is retried, or after it was held on its way for want of a verdict."""
+        timing = self._state.timing
+        return SEEN_RETRIES * timing.receipt_tries * timing.receipt_s
+
+    def _forget(self, now: float, _: object) -> None:
+        seen, before = self._seen, now - self._seen_s
+        for tag in list(takewhile(lambda tag: seen[tag] <= before, seen)):
+            del seen[tag]
+        self._forgetting = bool(seen)
+        if seen:
+            self._state.agenda.at(now + self._seen_s / FORGETTINGS, self._forget, None)
 
     def acknowledged(self, sender: Peer, ack: RouteAck) -> None:
         self._charges.pop((ack.origin, ack.boot, ack.seq), None)

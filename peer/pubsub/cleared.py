@@ -8,62 +8,73 @@ among the nearest to the topic's key any more.
 
 from __future__ import annotations
 
+from math import inf
+from typing import Final
+
 from peer.pubsub.messages import Kind, Number, Record
 from peer.pubsub.state import State
+from peer.pubsub.tombs import Tombs
+
+AT_ONCE: Final = 64
+"""Of one part in so many of the most that are known: as many are forgotten together when there are too many."""
 
 
 class Cleared:
-    """One per core. In the order of their coming, so that the oldest are forgotten first."""
+    """One per core."""
 
-    __slots__ = ("_state", "_topics")
+    __slots__ = ("_state", "_tombs")
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._topics: dict[str, tuple[int, int, float]] = {}
-        """The number of the clearing, and when it came."""
+        self._tombs = Tombs()
 
     def __len__(self) -> int:
-        return len(self._topics)
+        return len(self._tombs)
 
     def of(self, topic: str) -> Record | None:
         """The clearing of a topic."""
-        known = self._topics.get(topic)
-        return None if known is None else _clearing(topic, known[:2])
+        known = self._tombs.get(topic)
+        return None if known is None else _clearing(topic, known)
 
     def overrule(self, record: Record) -> Record:
         """What is true of a topic, once this record is known: itself, or a clearing that came after it."""
         if record.kind is not Kind.RETAINED:
             return record
-        known = self._topics.get(record.name)
-        return record if known is None or known[:2] < record.number else _clearing(record.name, known[:2])
+        known = self._tombs.get(record.name)
+        return record if known is None or known < record.number else _clearing(record.name, known)
 
     def heard(self, record: Record) -> None:
         """This holds of its topic now."""
-        if record.gone:
-            self.restore(record.name, record.number, self._state.now)
-            if len(self._topics) > self._state.config.max_cleared:
-                self._forget(next(iter(self._topics)))
-        else:
-            self._topics.pop(record.name, None)
+        if not record.gone:
+            self._tombs.pop(record.name)
+            return
+        self.restore(record.name, record.number, self._state.now)
+        most = self._state.config.max_cleared
+        if len(self._tombs) > most:
+            self._forget(1 + most // AT_ONCE)
 
     def restore(self, topic: str, number: Number, at: float) -> None:
         """In the order of time."""
         self._state.clock = max(self._state.clock, number[0])
-        self._topics.pop(topic, None)
-        self._topics[topic] = (*number, at)
+        self._tombs.put(topic, number, at)
 
     def sweep(self) -> None:
         """Forget what is old. To be called now and then."""
         before = self._state.now - self._state.config.cleared_s
-        while self._topics:
-            topic, (_, _, at) = next(iter(self._topics.items()))
-            if at >= before:
-                break
-            self._forget(topic)
+        self._forget(len(self._tombs), before)
+        self._tombs.slim()
 
-    def _forget(self, topic: str) -> None:
-        del self._topics[topic]
-        self._state.disk.forget(topic)
+    def _forget(self, most: int, before: float = inf) -> None:
+        """Of the oldest, those from before that time."""
+        last = None
+        for _ in range(most):
+            at = self._tombs.oldest_at()
+            if at is None or at >= before:
+                break
+            self._tombs.pop_oldest()
+            last = at
+        if last is not None:
+            self._state.disk.forget(self._state.now - last)
 
 
 def _clearing(topic: str, number: Number) -> Record:

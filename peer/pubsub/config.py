@@ -51,7 +51,7 @@ class PubSubConfig:
     """How long it is remembered that a retained message was cleared or has expired. A peer that was away for longer
     may bring it back from its disk."""
     max_cleared: int = 100_000
-    """Of how many topics that is remembered, at 300 bytes each; the oldest are forgotten first."""
+    """Of how many topics that is remembered, at 50 bytes each; the oldest are forgotten first."""
     note_s: float = 600.0
     """How long a coordinator of wildcards remembers without renewal that a topic below has a retained message."""
     idle_s: float = 60.0

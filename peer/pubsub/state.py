@@ -62,8 +62,8 @@ class Disk(Protocol):
     def leave(self, place: str) -> None:
         """Nothing of this place is kept here any more."""
 
-    def forget(self, topic: str) -> None:
-        """That the retained message of a topic was cleared need not be known any more."""
+    def forget(self, age_s: float) -> None:
+        """Which retained messages were cleared need not be known any more, of all that is at least so old."""
 
 
 class NoDisk:
@@ -73,7 +73,7 @@ class NoDisk:
 
     def keep(self, place: str, record: Record) -> None: ...
     def leave(self, place: str) -> None: ...
-    def forget(self, topic: str) -> None: ...
+    def forget(self, age_s: float) -> None: ...
 
 
 NO_DISK: Final = NoDisk()

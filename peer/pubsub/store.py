@@ -115,8 +115,8 @@ class RetainedStore:
             ("DELETE FROM notes WHERE place = ?", (place,)),
         )
 
-    def forget(self, topic: str) -> None:
-        self._do((-2, topic, ""), ("DELETE FROM cleared WHERE topic = ?", (topic,)))
+    def forget(self, age_s: float) -> None:
+        self._do((-2, "", ""), ("DELETE FROM cleared WHERE at <= ?", (self._wall_s() - age_s,)))
 
     def _do(self, what: tuple[int, str, str], *changes: Change) -> None:
         self._changes.pop(what, None)

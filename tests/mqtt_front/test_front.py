@@ -38,6 +38,20 @@ if TYPE_CHECKING:
 V311, V5 = Version.V311, Version.V5
 
 
+async def test_topics_that_are_not_used_any_more_take_no_room(bench: Bench) -> None:
+    front = await bench.start()
+    subscriber, publisher = await bench.connect("s"), await bench.connect("p")
+    await subscriber.subscribe("t/+")
+    for number in range(100):
+        publisher.send(Publish(f"t/{number}", b"x"))
+    await until(lambda: front.broker.counters.publish_sent == 100)
+    assert len(front.broker.router.answers) >= 100
+    bench.sweep(front._refresh_at)
+    assert len(front.broker.router.answers) < 10
+    publisher.send(Publish("t/1", b"again"))
+    await until(lambda: front.broker.counters.publish_sent == 101)
+
+
 # Who does not connect
 
 

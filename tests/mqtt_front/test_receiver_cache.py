@@ -47,3 +47,15 @@ def test_the_newest_stays_whatever_its_size() -> None:
     cache.put("b", NONE)
     assert list(cache.answers) == ["b"]
     assert cache.evictions == 1
+
+
+def test_it_can_begin_anew() -> None:
+    cache: ReceiverCache[str] = ReceiverCache(100, 10**6)
+    answers = cache.answers
+    for topic in ("a", "$SYS/b"):
+        cache.put(topic, Receivers((), ()))
+    cache.clear()
+    assert (len(answers), cache.size_bytes, cache.evictions) == (0, 0, 0)
+    cache.put("a", Receivers((), ()))
+    cache.drop("a")
+    assert len(answers) == 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -208,6 +209,24 @@ def test_deliveries_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     for seq in (3, 2, 1):
         post.custody.take(LEFT, message(MINE, seq=seq))
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "the oldest is forgotten"
+
+
+def test_deliveries_are_forgotten_when_nobody_can_try_again() -> None:
+    post = Post()
+    tries_s = post.state.timing.receipt_tries * post.state.timing.receipt_s
+    for seq in (1, 2):
+        post.custody.take(LEFT, message(MINE, seq=seq))
+    post.at(2 * tries_s)
+    post.custody.take(LEFT, message(MINE, seq=1))
+    post.custody.take(LEFT, message(MINE, seq=3))
+    assert [route.seq for route in post.arrivals] == [1, 2, 3]
+    post.at(5 * tries_s)
+    post.custody.take(LEFT, message(MINE, seq=1))
+    post.custody.take(LEFT, message(MINE, seq=3))
+    assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "3 is not that old"
+    post.at(20 * tries_s)
+    assert not post.custody._seen
+    assert post.state.agenda.deadline() == inf, "nothing is left to be forgotten"
 
 
 def test_the_receipt_ends_the_sending() -> None:

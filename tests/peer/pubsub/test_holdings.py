@@ -116,7 +116,7 @@ class Listening:
     def leave(self, place: str) -> None:
         self.left.append(place)
 
-    def forget(self, topic: str) -> None: ...
+    def forget(self, age_s: float) -> None: ...
 
 
 def test_the_disk_keeps_what_is_held_and_no_more(state: State) -> None:

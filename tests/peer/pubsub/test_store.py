@@ -103,7 +103,8 @@ def test_the_last_word_counts(store: RetainedStore, path: Path, wall: Wall) -> N
         store.leave("b/#")
         store.keep("c", clearing("c"))
         commit()
-        store.forget("c")
+        wall.now += 10.0
+        store.forget(10.0)
         store.keep("d", message("d"))
         store.leave("d")
         commit()
