@@ -161,6 +161,16 @@ class Ring:
         """Send to a peer whose address is known, once: no acknowledgement, no retry."""
         self._state.post(peer, Parcel(payload))
 
+    def owner(self, key: Id) -> Peer | None:
+        """Who owns a key, if there is no doubt about it here: it is near enough, and its owner not under suspicion."""
+        state = self._state
+        if not state.active or not state.leaves.covers(key):
+            return None
+        peer = state.leaves.closest(key)
+        if peer is None:
+            return state.me
+        return None if peer.id in self.liveness.suspects else peer
+
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to a key near this peer, the owner first."""
         return self._ownership.owners(key, count)

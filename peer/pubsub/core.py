@@ -58,7 +58,7 @@ from peer.pubsub.state import NO_DISK, Clients, Counters, Disk, Overlay, State
 from peer.pubsub.subscriber import RENEWALS as ENTRY_RENEWALS
 from peer.pubsub.subscriber import Subscriber
 from peer.pubsub.succession import Succession
-from peer.pubsub.wire import Publication, decode, decode_plain
+from peer.pubsub.wire import MANY, Publication, decode, decode_plain, taken_apart
 
 SWEEP_S = 10.0
 FIRST_STAMP = 0
@@ -170,6 +170,19 @@ class PubSub:
         plain = decode_plain(payload)
         if plain is not None and not self._inside and self._take_plain(sender, *plain):
             return
+        if payload[:1] == MANY:
+            self._do(lambda: self._receive_all(sender, payload))
+        else:
+            self._receive_one(sender, payload)
+
+    def _receive_all(self, sender: Peer, payload: bytes) -> None:
+        try:
+            for part in taken_apart(payload):
+                self._receive_one(sender, part)
+        except ProtocolError:
+            self._state.counters.unreadable += 1
+
+    def _receive_one(self, sender: Peer, payload: bytes) -> None:
         try:
             message = decode(payload)
         except ProtocolError:
@@ -216,13 +229,14 @@ class PubSub:
 
     @property
     def owes(self) -> bool:
-        """Whether others wait to be told that something is here, or the disk for a commit."""
-        return self._inlets.owes or self._state.promises
+        """Whether others wait to be told something, or the disk for a commit."""
+        return self._state.posted or self._inlets.owes or self._state.promises
 
     def acknowledge(self) -> None:
         """The clients' messages are safe, and the disk has what it was told."""
         self._do(self._state.keep_promises)
         self._inlets.acknowledge()
+        self._state.flush()
 
     # What was on the disk
 
@@ -284,6 +298,7 @@ class PubSub:
                 self._handle(*local.popleft())
             if not self.acknowledges_later:
                 self._inlets.acknowledge()
+                self._state.flush()
         finally:
             self._inside = False
 

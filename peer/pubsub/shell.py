@@ -237,6 +237,9 @@ class Shell(ABC, Generic[C]):
     def route(self, key: Id, payload: bytes) -> bool:
         return self._overlay.route(key, payload)
 
+    def owner(self, key: Id) -> Peer | None:
+        return self._overlay.ring.owner(key)
+
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         return self._overlay.ring.watch(key, count)
 

@@ -12,7 +12,13 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.messages import Control, Record
-from peer.pubsub.wire import Publication, encode_control
+from peer.pubsub.wire import Publication, encode_control, put_together
+
+ANSWER_WEIGHT: Final = 0.1
+"""Of the last answer, among those that tell how long answers take."""
+PATIENCE: Final = 3.0
+MOST_PATIENCE: Final = 5.0
+"""Times the usual time of an answer, and times `ask_s`: so long is waited at first, at most."""
 
 
 class Overlay(Protocol):
@@ -27,6 +33,9 @@ class Overlay(Protocol):
 
     def route(self, key: Id, payload: bytes) -> bool:
         """To the owner of a key. False: try later."""
+
+    def owner(self, key: Id) -> Peer | None:
+        """Who owns a key, which may be this peer. None: that is not known for sure."""
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers nearest to a key; from now on `owners_changed` is called with others."""
@@ -127,7 +136,7 @@ class State:
     """One per core."""
 
     __slots__ = (
-        "_promises", "agenda", "clients", "clock", "config", "counters", "disk", "local", "now", "overlay", "seq",
+        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "local", "now", "overlay", "seq",
         "waiting_bytes",
     )  # fmt: skip
 
@@ -146,17 +155,33 @@ class State:
         self.local: deque[tuple[Peer, Control]] = deque()
         """What the roles of this peer say to each other."""
         self.disk = disk
+        self.answer_s = 0.0
+        """How long answers take, of late."""
         self._promises: list[tuple[Peer, Control]] = []
+        self._posts: dict[Peer, list[bytes]] = {}
 
     @property
     def me(self) -> Peer:
         return self.overlay.me
 
     def send(self, peer: Peer, message: Control) -> None:
+        """With all others for that peer, at the end of the turn."""
         if peer.id == self.overlay.me.id:
             self.local.append((self.overlay.me, message))
         else:
-            self.overlay.send(peer, encode_control(message))
+            self._posts.setdefault(peer, []).append(encode_control(message))
+
+    @property
+    def posted(self) -> bool:
+        """Whether something waits for the end of the turn."""
+        return bool(self._posts)
+
+    def flush(self) -> None:
+        """The turn has ended. What finds no room is said again in time, like what gets lost."""
+        posts, self._posts = self._posts, {}
+        for peer, messages in posts.items():
+            for payload in put_together(messages):
+                self.overlay.send(peer, payload)
 
     def promise(self, peer: Peer, message: Control) -> None:
         """As `send`, of what says that something is safe here: not before the disk has all that it was told."""
@@ -177,7 +202,23 @@ class State:
             self.send(peer, message)
 
     def route(self, key: Id, message: Control) -> None:
-        self.overlay.route(key, encode_control(message))
+        """To the owner of a key: straight, if there is no doubt who that is, or by way of the ring."""
+        owner = self.overlay.owner(key)
+        if owner is None:
+            self.overlay.route(key, encode_control(message))
+        else:
+            self.send(owner, message)
+
+    def answered(self, after_s: float) -> None:
+        """A question was answered, which had been asked once."""
+        self.answer_s += ANSWER_WEIGHT * (after_s - self.answer_s)
+
+    @property
+    def ask_s(self) -> float:
+        """The first wait for an answer: longer while answers take long, as peers that are late are not quicker when all
+        is asked twice."""
+        ask_s = self.config.ask_s
+        return min(max(ask_s, PATIENCE * self.answer_s), MOST_PATIENCE * ask_s)
 
     def ask(self, known: Peer | None, key: Id, message: Control) -> None:
         """To the coordinator if it is known, otherwise to whoever owns the key."""

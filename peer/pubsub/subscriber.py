@@ -33,7 +33,10 @@ class Stage(Enum):
 class Own:
     """One filter of the clients here."""
 
-    __slots__ = ("coordinator", "dones", "fetching", "filter", "heard_at", "number", "place", "stage", "wait_s")
+    __slots__ = (
+        "asked", "asked_at", "coordinator", "dones", "fetching", "filter", "heard_at", "number", "place", "stage",
+        "wait_s",
+    )  # fmt: skip
 
     def __init__(self, topic_filter: str, number: Number) -> None:
         self.filter = topic_filter
@@ -43,6 +46,9 @@ class Own:
         self.coordinator: Peer | None = None
         self.heard_at = 0.0
         self.wait_s = 0.0
+        self.asked = 0
+        """How often; and when first."""
+        self.asked_at = 0.0
         self.dones: list[Callable[[], None]] = []
         self.fetching: set[str] = set()
 
@@ -117,7 +123,11 @@ class Subscriber:
         """Ask the ring, and again until there is an answer."""
         state, config = self._state, self._state.config
         state.route(key_of_place(own.place), Sub((own.record(state.me),), own.stage is Stage.ASKING))
-        own.wait_s = min(config.slow_retry_s, 2 * own.wait_s) if own.wait_s else config.ask_s
+        if own.wait_s:
+            own.wait_s = min(config.slow_retry_s, 2 * own.wait_s)
+        else:
+            own.asked_at, own.wait_s = state.now, state.ask_s
+        own.asked += 1
         number = own.number
         state.after(own.wait_s, lambda: self._ask_again(own, number))
 
@@ -148,6 +158,9 @@ class Subscriber:
         if item.gone or item.number != own.number:
             return
         own.coordinator, own.heard_at = sender, self._state.now
+        if own.asked == 1:
+            self._state.answered(self._state.now - own.asked_at)
+            own.asked = 0
         if own.stage is Stage.ASKING:
             self._fetch(own, item)
 

@@ -6,6 +6,7 @@ The first byte tells them apart. Every way in which decoding can fail becomes a 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 import msgspec
@@ -18,6 +19,10 @@ from peer.pubsub.messages import Control
 
 PUBLICATION: Final = b"P"
 CONTROL: Final = b"C"
+MANY: Final = b"M"
+"""Several control messages, each with its length before it."""
+MANY_BYTES: Final = 1 << 18
+"""No more is put together, so that a frame holds it with room to spare; one message may be longer by itself."""
 
 RETAIN: Final = 0x04
 PLAIN: Final = 0x08
@@ -136,6 +141,40 @@ def decode_plain(payload: bytes) -> tuple[int, int, bytes, bytes] | None:
     if start > len(payload):
         return None
     return boot, seq, payload[_HEAD.size : start], payload[start:]
+
+
+def put_together(messages: Iterable[bytes]) -> Iterator[bytes]:
+    """What `encode_control` has made, in the same order, in as few payloads as hold it."""
+    parts: list[bytes] = []
+    size = 0
+    for message in messages:
+        if parts and size + len(message) > MANY_BYTES:
+            yield _together(parts)
+            parts, size = [], 0
+        parts.append(message)
+        size += len(message)
+    if parts:
+        yield _together(parts)
+
+
+def _together(messages: list[bytes]) -> bytes:
+    if len(messages) == 1:
+        return messages[0]
+    return MANY + b"".join([_LENGTH.pack(len(message)) + message for message in messages])
+
+
+def taken_apart(payload: bytes) -> Iterator[bytes]:
+    """The payloads in one, which may be the only one. Raises ProtocolError for what was not put together here."""
+    if payload[:1] != MANY:
+        yield payload
+        return
+    at = len(MANY)
+    while at < len(payload):
+        try:
+            part, at = _part(payload, at)
+        except (ValueError, struct.error):
+            raise ProtocolError("it ends within one of several messages") from None
+        yield part
 
 
 def decode(payload: bytes) -> Publication | Control:

@@ -10,7 +10,9 @@ from typing import Final
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import PubSubConfig
+from peer.pubsub.messages import Control
 from peer.pubsub.state import Clients, Counters, Overlay, State
+from peer.pubsub.wire import encode_control
 from peer.scribe.config import TreeConfig
 from peer.scribe.frames import encode_tree
 from peer.scribe.messages import TreeMessage
@@ -53,6 +55,10 @@ class TreeState(State):
         """What this peer says to itself."""
         self.clock_us: Callable[[], int] = lambda: int(self.now * 1e6)
         """The time of the world, for the order of retained messages."""
+
+    def send(self, peer: Peer, message: Control) -> None:
+        """At once: acknowledgements are all that these roles have of the others'."""
+        self.overlay.send(peer, encode_control(message))
 
     def tell(self, peer: Peer, message: TreeMessage) -> None:
         if peer.id == self.overlay.me.id:

@@ -17,7 +17,7 @@ from peer.pubsub.messages import Control
 from peer.pubsub.places import key_of_place
 from peer.pubsub.state import NO_DISK, State
 from peer.pubsub.store import RetainedStore
-from peer.pubsub.wire import Publication, decode
+from peer.pubsub.wire import Publication, decode, taken_apart
 
 Lost = Callable[[Peer, Peer, Publication | Control], bool]
 
@@ -53,15 +53,20 @@ class Member:
         if self.store is not None and self.core.owes:
             self.store.commit()
             self.core.acknowledge()
+        elif self.core.acknowledges_later:
+            self.core._state.flush()  # the disk takes its time
 
     def send(self, peer: Peer, payload: bytes) -> bool:
         if not self.full:
-            self.net.queue.append((self.me, peer, payload))
+            self.net.queue.extend((self.me, peer, part) for part in taken_apart(payload))
         return not self.full
 
     def route(self, key: Id, payload: bytes) -> bool:
         self.net.queue.append((self.me, self.net.owners(key, 1)[0], payload))
         return True
+
+    def owner(self, key: Id) -> Peer | None:
+        return self.net.owners(key, 1)[0] if self.net.sure else None
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         self.watched[key] = count
@@ -109,6 +114,8 @@ class Net:
         self.folder = folder
         self.now = 0.0
         self.queue: deque[tuple[Peer, Peer, bytes]] = deque()
+        self.sure = True
+        """Whether members know who owns a key, so that they need not route."""
         self.members: dict[Id, Member] = {}
         self.lost: Lost = lambda sender, receiver, message: False
         self.seen: list[tuple[Peer, Peer, Publication | Control]] = []
@@ -224,5 +231,6 @@ def eight(config: PubSubConfig, folder: Path | None = None) -> Net:
 def state() -> State:
     """What a role of one peer stands on; it sends to nobody."""
     made = Net(PubSubConfig())
+    made.sure = False
     member = made.add(5)
     return State(member, member, made.config)

@@ -59,9 +59,9 @@ def test_what_nobody_asked_for_is_not_given_out(net: Net) -> None:
 
 def test_acknowledgements_can_wait_for_the_disk(net: Net) -> None:
     publisher, one = net.others("a")[:2]
-    one.core.acknowledges_later = True
     one.subscribe("a")
     net.run(0.5)
+    one.core.acknowledges_later = True
     publisher.publish("a")
     net.run(0.2)
     assert one.got

@@ -31,6 +31,7 @@ class Box:
 
     def answer(self) -> Held:
         self.inlets.acknowledge()
+        self.state.flush()
         message = decode(self.state.overlay.net.queue[-1][2])  # type: ignore[attr-defined]
         assert isinstance(message, Held)
         return message

@@ -27,6 +27,7 @@ def end(topic: str, stamp: int) -> Record:
 
 def told_by(state: State) -> list[object]:
     """Since it was asked last."""
+    state.flush()
     queue = state.overlay.net.queue  # type: ignore[attr-defined]
     told: list[object] = [decode(payload) for _, _, payload in queue]
     queue.clear()
