@@ -20,9 +20,9 @@ from peer.pubsub.state import State
 
 SPARE: Final = 2
 """So many more than the shadows are asked for what they hold: shadows of a moment ago, pushed out by newcomers."""
-REVIEWED_AT_ONCE: Final = 100
+REVIEWED_AT_ONCE: Final = 800
 REVIEW_S: Final = 0.1
-"""So many places are reviewed in so much time, which takes a fifth of it. A peer that goes through 100,000 in one turn
+"""So many places are reviewed in so much time, which takes half of it. A peer that goes through 100,000 in one turn
 would not be heard meanwhile, and taken for dead."""
 LASTING: Final = (Kind.RETAINED, Kind.NOTE)
 """What is kept on the disk. All else is renewed by those whom it is about."""

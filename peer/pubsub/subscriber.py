@@ -21,6 +21,9 @@ RENEWALS: Final = 5
 """In the time of a lease, so that three lost in a row do no harm."""
 MOST_AT_ONCE: Final = 500
 """Entries in one message."""
+MOST_ASKED: Final = 256
+"""Filters that are asked for at the same time. The ring works off the others no sooner if they are asked for at once,
+and all of them again because no answer has come."""
 
 
 class Stage(Enum):
@@ -34,7 +37,7 @@ class Own:
     """One filter of the clients here."""
 
     __slots__ = (
-        "asked", "asked_at", "coordinator", "dones", "fetching", "filter", "heard_at", "number", "place", "stage",
+        "asked", "asked_at", "asking", "coordinator", "dones", "fetching", "filter", "heard_at", "number", "place", "stage",
         "wait_s",
     )  # fmt: skip
 
@@ -46,6 +49,8 @@ class Own:
         self.coordinator: Peer | None = None
         self.heard_at = 0.0
         self.wait_s = 0.0
+        self.asking = False
+        """Whether it is one of those that are asked for."""
         self.asked = 0
         """How often; and when first."""
         self.asked_at = 0.0
@@ -59,7 +64,7 @@ class Own:
 class Subscriber:
     """One per core."""
 
-    __slots__ = ("_count", "_keeping", "_own", "_plain", "_state", "in_force_soon")
+    __slots__ = ("_asking", "_count", "_keeping", "_own", "_plain", "_queue", "_state", "in_force_soon")
 
     def __init__(self, state: State, keeping: Keeping) -> None:
         self._state = state
@@ -67,6 +72,9 @@ class Subscriber:
         self._own: dict[str, Own] = {}
         self._plain: FilterTree[Own] = FilterTree()
         self._count = 0
+        self._asking = 0
+        self._queue: dict[Own, None] = {}
+        """To be asked for when others have been answered."""
         self.in_force_soon: Callable[[str], None] = lambda topic_filter: None
         """Called before the clients are told that a filter is in force: the last moment to keep what is retained."""
 
@@ -92,10 +100,12 @@ class Subscriber:
             done()
             return
         if own is None or own.stage is Stage.LEAVING:
+            if own is not None:
+                self._answered(own)
             own = self._own[topic_filter] = Own(topic_filter, self._next())
             if not is_shared(topic_filter):
                 self._plain.put(inner_of(topic_filter), own)
-            self._ask(own)
+            self._begin(own)
         own.dones.append(done)
 
     def remove(self, topic_filter: str) -> None:
@@ -109,7 +119,7 @@ class Subscriber:
         if not is_shared(topic_filter):
             self._plain.remove(inner_of(topic_filter))
             self._keeping.forget(topic_filter, self.wants)
-        self._ask(own)
+        self._begin(own)
         for done in dones:
             done()
 
@@ -118,6 +128,25 @@ class Subscriber:
         return max(self._state.me.boot, above[0]), self._count
 
     # Towards the coordinator
+
+    def _begin(self, own: Own) -> None:
+        """Ask for it, or say that it is gone, as soon as not too many others wait for an answer."""
+        if own.asking or self._asking < MOST_ASKED:
+            self._asking += not own.asking
+            own.asking = True
+            self._ask(own)
+        else:
+            self._queue[own] = None
+
+    def _answered(self, own: Own) -> None:
+        """Nothing is asked about it any more: others may be."""
+        self._queue.pop(own, None)
+        self._asking -= own.asking
+        own.asking = False
+        while self._queue and self._asking < MOST_ASKED:
+            following = next(iter(self._queue))
+            del self._queue[following]
+            self._begin(following)
 
     def _ask(self, own: Own) -> None:
         """Ask the ring, and again until there is an answer."""
@@ -146,6 +175,7 @@ class Subscriber:
         if own.stage is Stage.LEAVING:
             if item.gone and item.number >= own.number:
                 del self._own[own.filter]
+                self._answered(own)
             return
         if item.gone and item.number >= own.number:
             # It was not renewed in time; or an earlier life of this peer had more numbers.
@@ -153,14 +183,15 @@ class Subscriber:
             own.stage = Stage.ASKING
             own.number = self._next(item.number)
             own.wait_s = 0.0
-            self._ask(own)
+            self._begin(own)
             return
         if item.gone or item.number != own.number:
             return
         own.coordinator, own.heard_at = sender, self._state.now
         if own.asked == 1:
             self._state.answered(self._state.now - own.asked_at)
-            own.asked = 0
+        own.asked = 0
+        self._answered(own)
         if own.stage is Stage.ASKING:
             self._fetch(own, item)
 

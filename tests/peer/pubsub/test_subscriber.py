@@ -5,6 +5,7 @@ from __future__ import annotations
 from mqtt_front.reasons import Reason
 from overlay.messages import Peer
 from peer.pubsub.messages import Control, Fetch, Sub, SubAck
+from peer.pubsub.subscriber import MOST_ASKED
 from peer.pubsub.wire import Publication
 from tests.peer.pubsub.conftest import Net
 
@@ -23,6 +24,24 @@ def test_it_asks_until_it_is_answered(net: Net) -> None:
     assert one.core.subscriber.in_force("a")
     second = one.subscribe("a")
     assert second == ["a"], "it is in force here already"
+
+
+def test_not_all_filters_are_asked_for_at_once(net: Net) -> None:
+    """Those beyond wait for the others, whether these are granted or given back; and none is forgotten."""
+    one = net.others()[0]
+    net.lost = lambda sender, receiver, message: isinstance(message, SubAck)
+    filters = [f"t/{number}" for number in range(3 * MOST_ASKED)]
+    done = one.subscribe(*filters)
+    net.run(net.config.ask_s / 2)
+    asked = {entry.name for _, _, message in net.seen if isinstance(message, Sub) for entry in message.entries}
+    assert 0 < len(asked) <= MOST_ASKED
+    net.lost = lambda sender, receiver, message: False
+    for name in filters[:10] + filters[-10:]:
+        one.core.unsubscribe(name)
+    net.run(10.0)
+    assert sorted(done) == sorted(filters)
+    assert len(one.core.subscriber) == len(filters) - 20
+    assert all(one.core.subscriber.in_force(name) for name in filters[10:-10])
 
 
 def test_every_done_is_called_once(net: Net) -> None:
