@@ -1,1 +1,1 @@
-"""What is recorded, and in which form: by now the log lines; metrics and delivery records will follow."""
+"""What is recorded, and in which form: log lines, samples of a peer, and what became of messages."""

@@ -15,14 +15,17 @@ SCHEMA: Final = 1
 LOG_TOPICS: Final = "ringmq/log"
 """A peer publishes its records to this topic and its id, one level below."""
 MAX_LINE_BYTES: Final = 1 << 20
+MAX_REASON_CHARS: Final = 200
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Seconds = Annotated[float, Meta(ge=0)]
 Name = Annotated[str, Meta(max_length=256)]
-Run = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}$")]
+Run = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 """It becomes the name of a folder."""
+Bucket = Annotated[str, Meta(pattern=r"^(0|[1-9]\d{0,2})\Z")]
+"""The number of one in `logger.histogram`."""
 Topic = Annotated[str, Meta(max_length=65535)]
-Hex = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 """The id of a peer."""
 
 
@@ -37,7 +40,7 @@ class Common(msgspec.Struct, kw_only=True, gc=False):
     boot: Count
     number: Count
     """Its place among all records of this peer since its start, from 0 and without a gap."""
-    at: Seconds
+    at: Annotated[float, Meta(ge=0, lt=253_402_300_800)]
     """When, in seconds since 1970 on the clock of that peer."""
 
 
@@ -62,7 +65,7 @@ class LinkTraffic(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Sample(Common, tag_field="kind", tag="sample"):
-    """What a peer says of itself, now and then. Counters are those since its start: who wants rates takes differences."""
+    """What a peer says of itself, now and then. Counters are since its start: who wants rates takes differences."""
 
     uptime_s: Seconds
     address: Name
@@ -145,14 +148,14 @@ class Latencies(Common, tag_field="kind", tag="latencies"):
     min_s: float
     max_s: float
     bytes: Count
-    buckets: dict[str, Count]
+    buckets: dict[Bucket, Count]
     """How many by `logger.histogram.bucket_of` their latency."""
 
 
 Record = Sample | Delivery | Latencies
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(Record)
+_decoder: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Record)
 
 
 def encode(record: Record) -> bytes:
@@ -167,4 +170,5 @@ def decode(line: bytes) -> Record:
     try:
         return _decoder.decode(line)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ValueError(str(error)[:200]) from None
+        reason = str(error)[:MAX_REASON_CHARS]  # it may quote the line
+        raise ValueError("".join([char if char.isprintable() else "?" for char in reason])) from None

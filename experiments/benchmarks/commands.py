@@ -1,6 +1,7 @@
-"""`ringmq bench pairs|retained|kill|flap`: whether a ring of real peers loses anything, by commands anyone can repeat.
+"""`ringmq bench pairs|retained|kill|flap|takeover`: whether a ring of real peers loses or keeps anything.
 
-Ends with exit status 1 when something was missed, came twice, came too late or was kept.
+By commands that anyone can repeat, which end with exit status 1 when something was missed, came twice or too late, or
+was kept.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from experiments.benchmarks import flap as flapping
 from experiments.benchmarks import kill as killing
 from experiments.benchmarks import pairs as pairing
 from experiments.benchmarks import retained as retaining
+from experiments.benchmarks import takeover as taking_over
 from experiments.benchmarks.clients import BenchError
 from experiments.benchmarks.peers import Ring, ring_of
 from experiments.benchmarks.tally import Faults
@@ -189,6 +191,30 @@ def flap(
         _end(ring, figures.lines(), figures.faults)
 
 
+@click.command()
+@click.option(
+    "--topics", default=10_000, show_default=True, type=click.IntRange(1, 100_000), help="Of one coordinator."
+)
+@click.option("--subscribers", default=10, show_default=True, type=click.IntRange(1, 98), help="Peers, for each topic.")
+@click.option(
+    "--bytes", "lease_bytes", default=1000.0, show_default=True, type=click.FloatRange(0), help="A lease, at most."
+)
+@click.option("--within", default=2.0, show_default=True, type=click.FloatRange(0), help="Seconds until it is done.")
+@_seed
+def takeover(topics: int, subscribers: int, lease_bytes: float, within: float, seed: int) -> None:
+    """Kill a peer that coordinates many topics.
+
+    Each topic has the same coordinator and the same first shadow, and a subscriber at each of the other peers. How much
+    memory the leases take, and how long it takes until the shadow coordinates all of them.
+    """
+    with _ring(subscribers + 2, DIRECT) as ring:
+        method = taking_over.Method(
+            topics=topics, subscribers=subscribers, lease_bytes=lease_bytes, taken_s=within, seed=seed
+        )
+        figures = _run(taking_over.check(ring, method, _say))
+        _end(ring, figures.lines(), figures.faults)
+
+
 @contextmanager
 def _ring(peers: int, choice: Choice, *options: str) -> Iterator[Ring]:
     """Turns what goes wrong with it into one line."""
@@ -230,4 +256,4 @@ def _judge(lines: list[str], faults: Faults) -> None:
         raise click.exceptions.Exit(1)
 
 
-COMMANDS: Final = (pairs, retained, kill, flap)
+COMMANDS: Final = (pairs, retained, kill, flap, takeover)

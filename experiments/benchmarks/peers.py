@@ -142,7 +142,7 @@ class Ring:
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
             peers = self.alive
-            statuses = await asyncio.gather(*(_status(peer) for peer in peers))
+            statuses = await asyncio.gather(*(status_of(peer) for peer in peers))
             for peer, status in zip(peers, statuses, strict=True):
                 peer.id = Id.parse(status["id"]) if status else Id(0)
             points = {peer.id for peer in peers}
@@ -158,7 +158,7 @@ class Ring:
 
     async def troubles(self) -> str:
         """What those that live have counted that tells of deaths, of losses, or of a machine without time for them."""
-        statuses = [status for peer in self.alive if (status := await _status(peer))]
+        statuses = [status for peer in self.alive if (status := await status_of(peer))]
         counters = {
             "ring": [status["ring_counters"] for status in statuses],
             "front": [status["front"]["counters"] for status in statuses],
@@ -173,7 +173,8 @@ class Ring:
         return [f"{peer}: {line}" for peer in self.peers for line in peer.complaints()]
 
 
-async def _status(peer: RingPeer) -> dict[str, Any]:
+async def status_of(peer: RingPeer) -> dict[str, Any]:
+    """What it says of itself; nothing if it does not answer."""
     with contextlib.suppress(OverlayError):
         return await ask_status(peer.overlay)
     return {}

@@ -1,0 +1,41 @@
+"""A small role changes hands, and what is told of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from experiments.benchmarks import takeover
+from experiments.benchmarks.clients import BenchError
+from experiments.benchmarks.peers import RingPeer, ring_of
+from experiments.benchmarks.takeover import Figures, Method, check
+
+METHOD = Method(topics=30, subscribers=2, lease_bytes=10**9, taken_s=60.0, seed=1)
+
+
+def test_the_next_takes_over() -> None:
+    with ring_of(4) as ring:
+        said: list[str] = []
+        figures = asyncio.run(check(ring, METHOD, said.append))
+        assert len(ring.alive) == 3
+    assert not figures.faults, figures.faults.examples
+    assert (figures.leases, figures.published) == (60, 30)
+    assert 0 < figures.taken_s < 60
+    assert said[0].startswith("60 leases at peer ")
+
+
+def test_who_never_takes_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(peer: RingPeer) -> dict[str, object]:
+        return {}
+
+    monkeypatch.setattr(takeover, "GIVE_UP_S", 0.1)
+    monkeypatch.setattr(takeover, "status_of", nothing)
+    with ring_of(4) as ring, pytest.raises(BenchError, match=r"coordinates 0 places after 0.1 s, not 30"):
+        asyncio.run(check(ring, METHOD, lambda text: None))
+
+
+def test_goals_that_are_missed_are_told() -> None:
+    figures = Figures(leases=10, memory_before=1000, memory_after=21_000, taken_s=3.0)
+    assert figures.lease_bytes == 2000
+    assert "2000 B a lease" in figures.lines()[1]
