@@ -39,9 +39,9 @@ class Book:
         found = self._records.get(key)
         return found[0] if found else 0
 
-    def put(self, record: Record) -> bool:
-        """Take it if it is newer than what is there; whether it was."""
-        key = record.key
+    def put(self, record: Record, key: Key | None = None) -> bool:
+        """Take it if it is newer than what is there; whether it was. `key` is its key, if that is known."""
+        key = record.key if key is None else key
         known = self.get(key)
         if known is not None and known.rank() >= record.rank():
             return False

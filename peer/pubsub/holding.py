@@ -124,9 +124,9 @@ class Holding:
 
     def take(self, record: Record, now: float, config: PubSubConfig) -> bool:
         """Merge a record; whether it was news."""
-        if not self.book.put(record):
-            return False
         key = record.key
+        if not self.book.put(record, key):
+            return False
         if record.gone:
             self.gone_at = self.gone_at or {}
             self.gone_at[key] = now
@@ -134,7 +134,7 @@ class Holding:
         else:
             self.gone_at.pop(key, None)
             if self.coordinates and record.kind in (Kind.ENTRY, Kind.NOTE):
-                self._lease(record, now, config)
+                self._lease(key, record.kind, now, config)
         if record.kind is Kind.RETAINED:
             self.ends_at = _end_of(record, now)
         if self.coordinates and record.kind is Kind.PUBLISHER and record.peer is not None:
@@ -144,9 +144,9 @@ class Holding:
                 self._follow(record.peer, now, config)
         return True
 
-    def _lease(self, record: Record, now: float, config: PubSubConfig) -> None:
+    def _lease(self, key: Key, kind: Kind, now: float, config: PubSubConfig) -> None:
         self.expires = self.expires or {}
-        self.expires[record.key] = now + lease_s(record.kind, config)
+        self.expires[key] = now + lease_s(kind, config)
 
     def _follow(self, peer: Peer, now: float, config: PubSubConfig) -> None:
         self.publishers = self.publishers or {}
@@ -209,7 +209,7 @@ class Holding:
             if record.kind is Kind.PUBLISHER and record.peer is not None:
                 self._follow(record.peer, now, config)
             elif record.kind is not Kind.RETAINED:
-                self._lease(record, now, config)
+                self._lease(record.key, record.kind, now, config)
 
     def end(self) -> None:
         """Be the coordinator no longer. Those who wait ask again, elsewhere."""

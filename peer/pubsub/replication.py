@@ -16,6 +16,7 @@ from peer.pubsub.cleared import Cleared
 from peer.pubsub.holding import Follower, Holding, Role, Waiter
 from peer.pubsub.holdings import LASTING, Holdings
 from peer.pubsub.messages import Copied, Copy, Kind, Known, List, Record
+from peer.pubsub.sharing import Sharing
 from peer.pubsub.state import State
 
 MOST_DOUBLINGS: Final = 6
@@ -24,12 +25,13 @@ MOST_DOUBLINGS: Final = 6
 class Replication:
     """One per core. `superseded` is called when a holding turns out to have a coordinator of a higher reign."""
 
-    __slots__ = ("_cleared", "_holdings", "_state", "cleared", "superseded")
+    __slots__ = ("_cleared", "_holdings", "_sharing", "_state", "cleared", "superseded")
 
     def __init__(self, state: State, holdings: Holdings, cleared: Cleared) -> None:
         self._state = state
         self._holdings = holdings
         self._cleared = cleared
+        self._sharing = Sharing()
         self.superseded: Callable[[Holding], None] = lambda holding: None
         self.cleared: Callable[[Holding, Record], None] = lambda holding, record: None
         """Called with what ended the retained message of a topic that is coordinated here."""
@@ -41,7 +43,7 @@ class Replication:
 
         If it is a retained message that was cleared since, that is the news.
         """
-        record = self._cleared.overrule(record)
+        record = self._sharing.of(self._cleared.overrule(record), holding.place)
         before = holding.last_retained if record.kind is Kind.RETAINED else None
         if not holding.take(record, self._state.now, self._state.config):
             return False
@@ -213,7 +215,8 @@ class Replication:
             self.superseded(holding)
         same = message.reign == holding.reign
         missing = False
-        records = [self._cleared.overrule(record) for record in message.records]
+        overruled = [self._cleared.overrule(record) for record in message.records]
+        records = [self._sharing.of(record, message.place) for record in overruled]
         extra = [mine for mine, theirs in zip(records, message.records, strict=True) if mine.rank() > theirs.rank()]
         if message.since == 0 and not (same and holding.synced):
             extra += self._become(holding, message.position, records)
