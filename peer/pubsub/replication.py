@@ -109,7 +109,8 @@ class Replication:
     def expect(self, holding: Holding, follower: Follower) -> None:
         """It was told: tell it again if it does not answer."""
         config = self._state.config
-        wait_s = min(config.slow_retry_s, config.retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
+        retry_s = max(config.retry_s, self._state.ask_s)
+        wait_s = min(config.slow_retry_s, retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
         follower.retry_at = self._state.now + wait_s
         if not holding.retrying:
             holding.retrying = True

@@ -21,7 +21,7 @@ RENEWALS: Final = 5
 """In the time of a lease, so that three lost in a row do no harm."""
 MOST_AT_ONCE: Final = 500
 """Entries in one message."""
-MOST_ASKED: Final = 256
+MOST_ASKED: Final = 128
 """Filters that are asked for at the same time. The ring works off the others no sooner if they are asked for at once,
 and all of them again because no answer has come."""
 

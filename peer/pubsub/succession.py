@@ -128,7 +128,7 @@ class Succession:
         for peer in gathering.awaited.values():
             state.send(peer, Gather(holding.place))
         if gathering.awaited:
-            gathering.wait_s = min(config.slow_retry_s, 2 * gathering.wait_s or config.ask_s)
+            gathering.wait_s = min(config.slow_retry_s, 2 * gathering.wait_s or state.ask_s)
             state.after(gathering.wait_s, partial(self._ask, holding, gathering))
         self._go_on(holding)
 
@@ -162,7 +162,8 @@ class Succession:
         if holding is None or not self._holdings.first(holding):
             return
         for record in message.records:
-            self._replication.take(holding, record)
+            if holding.book.get(record.key) != record:  # most know the same
+                self._replication.take(holding, record)
         if message.number > holding.reign.number:
             holding.reign = Reign(message.number, holding.reign.coordinator)
         if holding.coordinates:
@@ -172,8 +173,10 @@ class Succession:
                 then = Waiter(holding.book.position, lambda: self._state.promise(sender, Taken(message.place)))
                 self._replication.wait(holding, ("taken", sender.id), then)
             return
-        if holding.gathering is not None:
-            holding.gathering.awaited.pop(sender.id, None)
+        gathering = holding.gathering
+        if gathering is not None:
+            if gathering.awaited.pop(sender.id, None) is not None:
+                self._state.answered(self._state.now - gathering.began_at)
             self._go_on(holding)
         else:
             self.review(holding)
