@@ -265,7 +265,7 @@ class PubSub:
 
     def _start(self) -> None:
         config = self._state.config
-        self._every(config.lease_s / LIST_RENEWALS, self.registrations.renew)
+        self._every(config.lease_s / LIST_RENEWALS, lambda: self.registrations.renew(self.publisher.lists_in_use()))
         self._every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
         self._every(SWEEP_S, self.publisher.sweep)
         self._every(config.note_s / 8, self._coordinator.tick)

@@ -7,7 +7,7 @@ gives out nothing before it. Retried from here directly, also what went through 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -76,6 +76,10 @@ class Outlets:
 
     def __iter__(self) -> Iterator[Outlet]:
         return iter(self._outlets.values())
+
+    def topics(self) -> Iterable[str]:
+        """Of all messages that are on their way."""
+        return dict.fromkeys(item.publication.topic for outlet in self for item in outlet.flying.values())
 
     @property
     def waiting(self) -> int:

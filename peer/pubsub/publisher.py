@@ -6,8 +6,9 @@ trusted, waits here, and those after it to the same topic wait behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from dispatching.algorithms import choose
@@ -29,6 +30,8 @@ from peer.pubsub.wire import Leaf, Publication, encode, encode_plain, tail_of
 __all__ = ["Outgoing", "Publisher"]
 
 DIRECT: Final = "direct"
+IN_USE_LEASES: Final = 2
+"""So many leases after the last message to a topic its lists are still renewed."""
 MOST_TURNS: Final = 10_000
 """Shared filters of which it is remembered whose turn it is."""
 
@@ -76,6 +79,16 @@ class Publisher:
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
+
+    def lists_in_use(self) -> Iterable[Registration]:
+        """Those of topics that were published to of late, or of which a message is on its way, or waits."""
+        since = self._state.now - IN_USE_LEASES * self._state.config.lease_s
+        used = [topic.lists for topic in self._topics.values() if topic.used_at >= since or topic.queue]
+        for name in self._outlets.topics():
+            topic = self._topics.get(name)
+            if topic is not None:
+                used.append(topic.lists)
+        return dict.fromkeys(chain.from_iterable(used))
 
     def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
         state, name = self._state, publication.topic

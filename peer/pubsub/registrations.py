@@ -8,7 +8,7 @@ after that, or none. Without a pause a list is asked for again in time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from typing import Final
 
@@ -191,12 +191,15 @@ class Registrations:
     def _asker(self, one: Registration) -> Callable[[], None]:
         return lambda: self._ask_again(one)
 
-    def renew(self) -> None:
-        """All of them; to be called RENEWALS times in a lease."""
+    def renew(self, used: Iterable[Registration]) -> None:
+        """Those that are used; to be called RENEWALS times in a lease.
+
+        The others lapse, and are asked for when they are needed again: one question in the place of endless renewals.
+        """
         state = self._state
         fresh = state.now + state.config.lease_s * (RENEWALS - 1.5) / RENEWALS
         batches: dict[Peer, list[Wanted]] = {}
-        for one in self._lists.values():
+        for one in used:
             if one.asking:
                 continue
             if one.coordinator is None or one.until < fresh - state.config.lease_s / RENEWALS:
@@ -218,5 +221,6 @@ class Registrations:
             self._state.send(peer, Drop(tuple(places)))
 
     def lists(self, point: int) -> bool:
-        """Whether a peer is on any list."""
-        return any(point == peer for one in self._lists.values() for _, peer in one.entries)
+        """Whether a peer is on any list that counts: one that has lapsed may be old."""
+        counting = [one for one in self._lists.values() if one.asking or one.until > self._state.now]
+        return any(point == peer for one in counting for _, peer in one.entries)

@@ -136,8 +136,8 @@ class State:
     """One per core."""
 
     __slots__ = (
-        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "local", "now", "overlay", "seq",
-        "waiting_bytes",
+        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "local", "now",
+        "overlay", "seq", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, disk: Disk = NO_DISK) -> None:

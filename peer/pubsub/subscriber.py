@@ -37,8 +37,8 @@ class Own:
     """One filter of the clients here."""
 
     __slots__ = (
-        "asked", "asked_at", "asking", "coordinator", "dones", "fetching", "filter", "heard_at", "number", "place", "stage",
-        "wait_s",
+        "asked", "asked_at", "asking", "coordinator", "dones", "fetching", "filter", "heard_at", "number", "place",
+        "stage", "wait_s",
     )  # fmt: skip
 
     def __init__(self, topic_filter: str, number: Number) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mqtt_front.reasons import Reason
 from overlay.messages import Peer
 from peer.pubsub.messages import Control, Known, List, Renewed, Retain, SubReq
 from peer.pubsub.wire import Publication
@@ -95,3 +96,52 @@ def test_lists_that_were_given_up_are_declined(net: Net) -> None:
     publisher.publish("a")
     net.run(0.1)
     assert one.got == [("a", b"x")]
+
+
+def test_lists_that_are_not_used_lapse(net: Net) -> None:
+    publisher, one = net.others("a", "b", "a/#", "b/#", "#")[:2]
+    one.subscribe("a", "b")
+    net.run(1.0)
+    for topic in ("a", "b"):
+        publisher.publish(topic)
+    net.run(1.0)
+
+    def renewed() -> set[str]:
+        """The places of the lists that were asked for in two leases."""
+        net.seen.clear()
+        for _ in range(2):
+            publisher.publish("b")
+            net.run(net.config.lease_s)
+        asked = [message for sender, _, message in net.seen if sender == publisher.me and isinstance(message, SubReq)]
+        return {item.place for message in asked for item in message.items}
+
+    assert {"a", "b", "#"} <= renewed(), "it was used a moment ago"
+    renewed()
+    assert "a" not in renewed()
+    assert {"b", "#"} <= renewed()
+    one.core.unsubscribe("a")
+    net.run(1.0)
+    one.got.clear()
+    publisher.publish("a", b"late")
+    net.run(1.0)
+    assert not any(topic == "a" for topic, _ in one.got)
+    one.subscribe("a")
+    net.run(net.config.void_s)
+    publisher.publish("a", b"again")
+    net.run(1.0)
+    assert ("a", b"again") in one.got
+
+
+def test_the_lists_of_what_is_on_its_way_are_used(net: Net) -> None:
+    """So that it is heard when the lease of its subscriber runs out."""
+    publisher, one = net.others("a", "a/#", "#")[:2]
+    one.subscribe("a")
+    net.run(1.0)
+    publisher.publish("a")
+    net.run(1.0)
+    assert publisher.reasons == [Reason.SUCCESS]
+    net.crash(one)
+    publisher.publish("a")
+    net.run(net.config.entry_s + net.config.grace_s)
+    assert len(publisher.reasons) == 2, "its lease ran out, and nobody else is on the list"
+    assert publisher.core.counters.given_up == 1
