@@ -1,1 +1,1 @@
-"""Ingests what `logger` emits; the Spark jobs that reduce it. Nothing in it yet."""
+"""Takes in what `logger` emits, and the Spark jobs that reduce it."""

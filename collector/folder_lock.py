@@ -1,0 +1,40 @@
+"""A folder that only one process may use at a time: a lock that ends with its holder, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import Self
+
+from collector.disk import Disk
+from collector.errors import CollectorError
+
+
+class FolderLock:
+    """A hold on `folder`, made if missing, in the name of `user`: others of that name are kept out until `close`."""
+
+    def __init__(self, folder: Path, user: str) -> None:
+        """Raises CollectorError if another has it, or the folder cannot be used."""
+        Disk().make(folder)
+        try:
+            self._lock = os.open(folder / f"{user}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise CollectorError(f"data: cannot use {folder}: {error.strerror}") from error
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.close()
+            raise CollectorError(f"data: {folder} is in use by another {user}: each needs its own") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process have the folder. The lock file stays: removing it would let two in."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1

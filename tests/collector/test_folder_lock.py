@@ -1,0 +1,39 @@
+"""One process at a time in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collector.errors import CollectorError
+from collector.folder_lock import FolderLock
+
+
+def test_no_two_of_a_kind_share_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "data"
+    with FolderLock(folder, "ingest"):
+        with pytest.raises(CollectorError) as caught:
+            FolderLock(folder, "ingest")
+        assert str(caught.value) == f"data: {folder} is in use by another ingest: each needs its own"
+        with FolderLock(folder, "stream"):
+            pass
+    with FolderLock(folder, "ingest"):
+        pass
+
+
+def test_the_lock_file_stays(tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path, "ingest")
+    lock.close()
+    lock.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["ingest.lock"]
+
+
+def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(CollectorError, match=f"^data: cannot make {file}: File exists$"):
+        FolderLock(file / "x", "ingest")
+    (tmp_path / "ingest.lock").mkdir()
+    with pytest.raises(CollectorError, match=f"^data: cannot use {tmp_path}: Is a directory$"):
+        FolderLock(tmp_path, "ingest")
