@@ -19,7 +19,7 @@ from experiments.benchmarks.comparison import Method, Result, compare
 from experiments.benchmarks.load import Load
 from experiments.benchmarks.patterns import PATTERNS, RING_PATTERNS
 from experiments.benchmarks.report import Report
-from experiments.benchmarks.servers import COMMANDS, cores, pinned, running, why_not
+from experiments.benchmarks.servers import COMMANDS, OTHERS, cores, pinned, running, why_not
 
 DEFAULT: Final = Method()
 REFERENCE: Final = "mosquitto"
@@ -85,10 +85,10 @@ def _method(seconds: float, repeats: int, quick: bool) -> Method:
 @_measuring
 @click.option(
     "--servers",
-    default=",".join(COMMANDS),
+    default=",".join(OTHERS),
     show_default=True,
     callback=_among(COMMANDS, "server"),
-    help="In this order.",
+    help="In this order; peer and unrecorded are whole peers, which record or do not.",
 )
 @click.option("--idle", type=click.IntRange(1), help="Memory and connect time with so many idle clients.")
 @click.option("--filters", type=click.IntRange(1), help="Publish cost with so many other filters.")

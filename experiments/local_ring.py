@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ import click
 
 from experiments.children import Child
 from experiments.ports import choose_ports
+from logger.config import DELIVERIES
 from overlay.config import Address, show
 from overlay.errors import OverlayError
 from overlay.ids import Id
@@ -47,6 +49,8 @@ ASK_AT_ONCE: Final = 16
 """Status questions under way at the same time: enough to keep two cores busy, few enough not to starve the ring."""
 TIMING: Final = "local"
 """Unless something else is said."""
+RUN: Final = "%Y%m%dT%H%M%SZ"
+"""Of the records of a ring, unless something else is said: when it was started."""
 OF_ONE_PEER: Final = {
     "overlay": "say --overlay-port",
     "advertise": "they meet on this machine",
@@ -57,6 +61,8 @@ OF_ONE_PEER: Final = {
     "mqtt_ws": "a ring on one machine has none",
     "mqtt_wss": "a ring on one machine has none",
 }
+RECORDS_OF_ONE_PEER: Final = {"file": "collect them by MQTT", "metrics": "ask each peer for its status"}
+"""The same of the table `[record]`."""
 """Settings that cannot stand in the file of all, and what to do about it."""
 PAUSE_S: Final = 0.1
 """Between two rounds of questions to those peers that were not settled yet."""
@@ -235,9 +241,17 @@ def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, obje
     own = next((name for name in found if name in OF_ONE_PEER), None)
     if own is not None:
         raise ConfigError(f"{file}: {own}: is for one peer, where all have the same file: {OF_ONE_PEER[own]}")
+    record = found.get("record")
+    record = record if isinstance(record, dict) else {}
+    own = next((name for name in RECORDS_OF_ONE_PEER if name in record), None)
+    if own is not None:
+        instead = RECORDS_OF_ONE_PEER[own]
+        raise ConfigError(f"{file}: record: {own}: is for one peer, where all have the same file: {instead}")
     settings = {name: value for name, value in line.items() if value is not None}
     if "timing" not in found:
         settings.setdefault("timing", TIMING)
+    if "run" not in record:
+        settings.setdefault("run", time.strftime(RUN, time.gmtime()))
     load(file, settings | {"mqtt": show((HOST, 0))})
     return settings
 
@@ -266,6 +280,9 @@ def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, obje
 @click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers gets one delay.")
 @click.option("--seed", "delay_seed", type=click.IntRange(0), metavar="N", help="Chooses the delays.  [default: 0]")
 @click.option("--timing", metavar="|".join(PRESETS), help=f"Periods and timeouts.  [default: {TIMING}]")
+@click.option("--run", metavar="NAME", help="What the records of all peers have in common.  [default: the time]")
+@click.option("--record", metavar="|".join(DELIVERIES), help="What is recorded of chosen messages.  [default: each]")
+@click.option("--record-every", type=int, metavar="N", help="One message in so many is chosen.  [default: 500]")
 @click.option(
     "--data", type=click.Path(path_type=Path), metavar="DIR", help="Keep the peers' data there, a folder each."
 )

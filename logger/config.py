@@ -37,7 +37,7 @@ class RecordConfig:
     """each: a record of every chosen message at every peer that it reaches. histogram: of the same messages only how
     long they took, by topic and interval, which is less to store and says nothing of paths. off: neither. It is to be
     the same at all peers of a ring."""
-    every: int = 100
+    every: int = 500
     """One in so many messages is chosen, by the peer whose client publishes it. 1 records all and costs the most."""
     mqtt: bool = True
     """Whether the records are published on this peer, below `ringmq/log`, for a collector and who else may read it."""

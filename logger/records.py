@@ -19,6 +19,8 @@ MAX_REASON_CHARS: Final = 200
 
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Seconds = Annotated[float, Meta(ge=0)]
+Moment = Annotated[float, Meta(ge=0, lt=253_402_300_800)]
+"""In seconds since 1970, before the year 10000."""
 Name = Annotated[str, Meta(max_length=256)]
 Run = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")]
 """It becomes the name of a folder."""
@@ -40,7 +42,7 @@ class Common(msgspec.Struct, kw_only=True, gc=False):
     boot: Count
     number: Count
     """Its place among all records of this peer since its start, from 0 and without a gap."""
-    at: Annotated[float, Meta(ge=0, lt=253_402_300_800)]
+    at: Moment
     """When, in seconds since 1970 on the clock of that peer."""
 
 

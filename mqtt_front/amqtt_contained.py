@@ -173,6 +173,11 @@ class Contained(Broker):  # type: ignore[misc]
         if reason >= REFUSED:
             self.counters.publish_dropped += 1
 
+    @property
+    def subscribed(self) -> int:
+        """Subscriptions of all sessions."""
+        return sum(map(len, self._subscriptions.values()))
+
     def distribute(self, message: Message) -> int:
         """Give a message from elsewhere to the clients here that want it; how many that are."""
         receivers = self._receivers(message)

@@ -95,7 +95,8 @@ class Line(asyncio.Protocol):
             return
         if first >> 4 not in FROM_CLIENTS:
             raise ProtocolBreachError(f"packet type {first >> 4} is not for a client to send now")
-        self._counters.publish_received += isinstance(packet, Publish)
+        if isinstance(packet, Publish):
+            self._counters.received(packet.topic, len(packet.payload))
         self.said_goodbye = isinstance(packet, Disconnect)
         self._inbox.feed_data(bytes((first,)) + write_varint(len(body)) + body)
 

@@ -40,7 +40,7 @@ class Sending:
         client_id = session.client_id
         under_way = self._under_way.setdefault(client_id, {})
         if qos and len(under_way) >= self._limits.max_queued:
-            self._counters.publish_dropped += 1
+            self._counters.dropped(message.topic)
             return
 
         def sent(task: asyncio.Task[Any]) -> None:
@@ -51,7 +51,7 @@ class Sending:
             if not under_way and self._under_way.get(client_id) is under_way:
                 del self._under_way[client_id]
             if done:
-                self._counters.publish_sent += 1
+                self._counters.sent(message.topic, len(message.data))
             elif qos:
                 self.keep(session, message, qos)
 
@@ -74,7 +74,7 @@ class Sending:
         if session.clean_session or session.is_anonymous:
             return
         if session.retained_messages.qsize() >= self._limits.max_queued:
-            self._counters.publish_dropped += 1
+            self._counters.dropped(message.topic)
             return
         session.retained_messages.put_nowait(ApplicationMessage(None, message.topic, qos, message.data, False))
 

@@ -154,11 +154,11 @@ class Conversation(Outgoing):
     def _on_publish(self, first: int, body: memoryview) -> None:
         broker, session = self.broker, self.session
         assert session is not None
-        broker.counters.publish_received += 1
         topic, packet_id, section, payload = read_publish(self.version, first, body)
         properties, forwarded = split_publish_properties(section)
         if self.v5:
             topic = self._resolve(topic, properties.topic_alias)
+        broker.counters.received(topic, len(payload))
         qos, expiry_s = first >> 1 & 3, properties.message_expiry_s
         entry = self._expect(qos, packet_id) if qos else None
         if is_of_the_server(topic) or (self.rights is not ALL_RIGHTS and not self.rights.may_write(topic)):

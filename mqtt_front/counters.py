@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from logger.recorder import is_of_the_log
+
 
 @dataclass(slots=True)
 class FrontCounters:
@@ -16,7 +18,14 @@ class FrontCounters:
     publish_received: int = 0
     publish_sent: int = 0
     publish_dropped: int = 0
-    """For want of room: a client that does not read, or a full queue."""
+    """For want of room: a client that does not read, or a full queue. As those above without the topics of records."""
+    log_received: int = 0
+    log_sent: int = 0
+    log_dropped: int = 0
+    """The same of the topics of records alone."""
+    log_bytes_received: int = 0
+    log_bytes_sent: int = 0
+    """Of their payloads."""
     connections: int = 0
     refused: int = 0
     """Connections that did not become sessions."""
@@ -30,6 +39,33 @@ class FrontCounters:
     """That waited too long for a client."""
     not_retained: int = 0
     """Retained messages over the bound."""
+
+    def received(self, topic: str, size: int) -> None:
+        """A PUBLISH has come, whose payload has so many bytes."""
+        if is_of_the_log(topic):
+            self.log_received += 1
+            self.log_bytes_received += size
+        else:
+            self.publish_received += 1
+
+    def sent(self, topic: str, size: int) -> None:
+        """One goes out."""
+        if is_of_the_log(topic):
+            self.log_sent += 1
+            self.log_bytes_sent += size
+        else:
+            self.publish_sent += 1
+
+    def dropped(self, topic: str) -> None:
+        if is_of_the_log(topic):
+            self.log_dropped += 1
+        else:
+            self.publish_dropped += 1
+
+    @property
+    def given(self) -> int:
+        """PUBLISH packets that were sent or dropped, of all topics."""
+        return self.publish_sent + self.publish_dropped + self.log_sent + self.log_dropped
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logger.recorder import is_of_the_log
 from mqtt_front.codec_out import encode_publish, encode_publish_parts
 from mqtt_front.message import Message
 from mqtt_front.packets import Version
@@ -10,10 +11,12 @@ from mqtt_front.packets import Version
 class Encoded:
     """Made when first wanted; a broker keeps that of the message it is giving out."""
 
-    __slots__ = ("_parts", "_topic", "_whole", "message")
+    __slots__ = ("_parts", "_topic", "_whole", "message", "of_the_log")
 
     def __init__(self, message: Message) -> None:
         self.message = message
+        self.of_the_log = is_of_the_log(message.topic)
+        """Such messages are counted apart."""
         self._topic = message.topic.encode()
         self._whole: dict[tuple[Version, bool], bytes] = {}
         self._parts: dict[tuple[Version, int, bool], tuple[bytes, bytes]] = {}

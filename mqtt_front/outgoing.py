@@ -131,16 +131,19 @@ class Outgoing(ABC):
         if not self.out:
             self._gathered_bytes = 0
         if not delivery.qos and (self._blocked or self._gathered_bytes >= self._full_bytes):
-            self.broker.counters.publish_dropped += 1
+            self.broker.counters.dropped(delivery.message.topic)
             return False
         message = delivery.message
         special = delivery.ids or message.expires_at is not None or self._aliases_left or self._aliases
         if dup or (special and self.v5) or self._packet_limit != ENDLESS:
             return self._publish_specially(delivery, dup)
-        self.broker.counters.publish_sent += 1
         encoded = self.broker.encoded
         if encoded is None or encoded.message is not message:
             encoded = self.broker.encoded = Encoded(message)
+        if encoded.of_the_log:
+            self.broker.counters.sent(message.topic, len(message.payload))
+        else:
+            self.broker.counters.publish_sent += 1
         if not delivery.qos:
             packet = encoded.whole(self.version, delivery.retain)
             self._gathered_bytes += len(packet)
@@ -178,7 +181,7 @@ class Outgoing(ABC):
             packet = self._encoded(delivery, dup, topic, None)
         if len(packet) > self._packet_limit:
             return False
-        self.broker.counters.publish_sent += 1
+        self.broker.counters.sent(message.topic, len(message.payload))
         self._gathered_bytes += len(packet)
         self.send(packet)
         return True

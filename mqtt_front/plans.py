@@ -8,9 +8,10 @@ from __future__ import annotations
 from copy import copy
 from typing import Final
 
+from logger.recorder import is_of_the_log
 from mqtt_front.acl import ALL_RIGHTS
 from mqtt_front.fields import text_of
-from mqtt_front.receivers import Receiver, Receivers, SharedGroup
+from mqtt_front.receivers import Receivers, SharedGroup
 from mqtt_front.router import Router
 from mqtt_front.session import Session
 from mqtt_front.work import NEW_TOPIC_BYTES, PLAIN_BYTES
@@ -22,7 +23,7 @@ LONGEST_TOPIC: Final = 512
 
 
 class Plan:
-    """Whom a plain message to one topic goes to: just to `quick`, if `slow` and `groups` are empty."""
+    """Whom a plain message to one topic goes to: just to `quick`, if it is not `slow` and there are no `groups`."""
 
     __slots__ = ("cost", "groups", "least_qos", "quick", "rights_turn", "slow", "topic")
 
@@ -34,11 +35,13 @@ class Plan:
         self.quick: list[Session] = []
         self.least_qos = 2
         """That one of them has subscribed with."""
-        self.slow: list[Receiver[Session]] = []
+        self.slow = is_of_the_log(topic)
+        """Whether only the general way will do: for receivers that want something special, and for the topics of
+        records, which are counted apart there."""
         self.groups: tuple[SharedGroup[Session], ...] = receivers.groups
         for receiver in receivers.each:
             if receiver.no_local or receiver.subscription_ids or receiver.session.rights is not ALL_RIGHTS:
-                self.slow.append(receiver)
+                self.slow = True
             else:
                 self.quick.append(receiver.session)
                 self.least_qos = min(self.least_qos, receiver.qos)

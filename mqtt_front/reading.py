@@ -138,10 +138,10 @@ class Reading(ShortWay):
         """Take a packet, and give what it counts for."""
         broker = self.broker
         counters = broker.counters
-        before = counters.publish_sent + counters.publish_dropped
+        before = counters.given
         answers = broker.router.answers_made
         self.take(first, body)
-        given = counters.publish_sent + counters.publish_dropped - before
+        given = counters.given - before
         spent = PACKET_BYTES + given * (len(body) + DELIVERY_BYTES) + self.extra_bytes
         self.extra_bytes = 0
         if broker.router.answers_made != answers:

@@ -122,7 +122,7 @@ class Session:
             return self._send(line, delivery)
         if not self.has_room_for(message):
             self.dropped += 1
-            self._counters.publish_dropped += 1
+            self._counters.dropped(message.topic)
             return False
         self.queue.append(delivery)
         self.journal.queued(self, delivery)

@@ -71,7 +71,7 @@ class ShortWay(Conversation):
         counters.publish_sent += sent
         counters.messages_sent += sent
         if not broker.alone:
-            broker.ports.plain_published(plan.topic, data[after + v5 : end], sent)
+            broker.ports.plain_published(plan.topic, data[after + v5 : end], len(plan.quick))
         return len(plan.quick) * (end - at + DELIVERY_BYTES) + plan.cost
 
     def _publish_1(self, data: bytes, at: int, start: int, end: int) -> int:

@@ -63,6 +63,8 @@ class Links:
         self._strangers: set[Link] = set()
         self._sockets: set[Link] = set()
         """All that are connected, those that are ending included."""
+        self._past_in = self._past_out = 0
+        """Bytes over those that are no more."""
         self._reading = True
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
@@ -227,6 +229,8 @@ class Links:
 
     def vanished(self, link: Link) -> None:
         self._sockets.discard(link)
+        self._past_in += link.bytes_in
+        self._past_out += link.bytes_out
         if not self._sockets:
             self._silence.set()
 
@@ -296,6 +300,12 @@ class Links:
 
     def open_links(self) -> Iterable[Link]:
         return self._links.values()
+
+    def crossed(self) -> tuple[int, int]:
+        """Bytes in and out since the start, over all links."""
+        received = sum([link.bytes_in for link in self._sockets])
+        sent = sum([link.bytes_out for link in self._sockets])
+        return self._past_in + received, self._past_out + sent
 
     def get(self, peer: Id) -> Link | None:
         """The open link to a peer."""

@@ -25,7 +25,7 @@ from overlay.notices import Notices
 from overlay.questions import ask_status, introduce
 from overlay.ring import Application, Ring
 from overlay.seeds import Seeds
-from overlay.status import describe
+from overlay.status import describe, describe_links
 from overlay.timing import Timing
 
 __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
@@ -168,6 +168,10 @@ class Node:
         uptime_s = self._loop.time() - self._began_at
         own = describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
         return own | self.more_status(about)
+
+    def traffic(self) -> tuple[int, int, list[dict[str, Any]]]:
+        """Bytes in and out over all links since the start, and the present links as in `status`, which costs more."""
+        return *self._links.crossed(), describe_links(self._links.open_links())
 
     # -- what the links tell
 

@@ -48,10 +48,15 @@ def describe(
         "suspects": core.suspects,
         "dead": core.dead,
         "links_total": len(every),
-        "links": [_link(link) for link in islice(every, MAX_LINKS_SHOWN)],
+        "links": describe_links(every),
         "counters": counters,
         "ring_counters": core.counters,
     }
+
+
+def describe_links(links: Iterable[Link]) -> list[dict[str, Any]]:
+    """JSON-able. One that has not said yet who it is has no `id`."""
+    return [_link(link) for link in islice(links, MAX_LINKS_SHOWN)]
 
 
 def _peer(peer: Peer) -> dict[str, str]:

@@ -19,7 +19,8 @@ from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.errors import FrontError
 from mqtt_front.front import Front
 from mqtt_front.listening import Listen
-from mqtt_front.ports import Ports
+from mqtt_front.message import Message
+from mqtt_front.ports import Done, Ports
 from mqtt_front.store import Store
 from overlay.config import Address, show
 from peer.certificates import Certificates
@@ -90,6 +91,17 @@ class Clients:
             raise ClientsError(str(error)) from error
         return self._addresses
 
+    def publish(self, message: Message, done: Done) -> None:
+        """The peer itself publishes. It needs no rights."""
+        front = self._front
+        assert front is not None, "`prepare` comes first"
+        if isinstance(front, Front):
+            front.broker.now = front.clock()
+            front.broker.publish(message, done)
+            front.turn()
+        else:
+            self._ports.published(message, front.deliver(message), done)
+
     def status(self) -> dict[str, Any]:
         """JSON-able: where clients connect, once all listeners serve them, and what the front has and counts."""
         front = self._front
@@ -101,7 +113,7 @@ class Clients:
             told |= {"clients": len(front.clients), "sessions": len(broker.sessions), "retained": len(broker.retained)}
             told |= {"subscriptions": routes.subscriptions, "filters": routes.filters}
         else:
-            told["clients"] = front.connected
+            told |= {"clients": front.connected, "subscriptions": front.broker.subscribed}
         listeners = {name: show(address) for name, address in self._addresses.items()}
         return {"listeners": listeners, "front": told | {"counters": front.broker.counters.as_dict()}}
 

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 
 from dispatching.algorithms import ALGORITHMS, Choice
 from dispatching.plan import UNBOUNDED
+from logger.config import DELIVERIES, MAX_RUN_CHARS, RecordConfig, is_run
+from logger.config import RANGES as RECORD_RANGES
 from logger.lines import LEVELS
 from mqtt_front.config import RANGES, FrontConfig
 from mqtt_front.errors import PacketError
@@ -116,6 +118,8 @@ class PeerConfig:
     """The most sends of any peer for one message, where others pass it on. Fewer sends make more hops. None: FANOUT."""
     topics: tuple[Rule, ...] = ()
     """What holds for some topics in the place of `dispatch`; the first whose filter matches. In the file alone."""
+    record: RecordConfig = dataclasses.field(default_factory=RecordConfig)
+    """What is recorded, and where to. In the file as the table `[record]`; some of it also on the command line."""
     log_level: str = "info"
     log_json: bool = False
     """Log lines as JSON objects, for programs, in place of text for people."""
@@ -219,6 +223,12 @@ def _limit(name: str, kind: type) -> Setting:
     return Setting(_truth, "true or false") if kind is bool else _number(*RANGES[name], kind)
 
 
+def _run(value: object) -> str:
+    if not isinstance(value, str) or not is_run(value):
+        raise ValueError(value)
+    return value
+
+
 def _rule_filter(value: object) -> str:
     """Topics are told apart, not subscribers: a shared filter would match none."""
     if not isinstance(value, str) or value.startswith(SHARED):
@@ -259,10 +269,22 @@ SETTINGS: Final[dict[str, Setting]] = {
     "log_json": Setting(_truth, "true or false"),
 }
 """Those that the file and the command line have."""
-TABLES: Final = ("limits", "topics")
+TABLES: Final = ("limits", "record", "topics")
 """Those that the file alone has."""
 assert {*SETTINGS, *TABLES} == {field.name for field in dataclasses.fields(PeerConfig)}
 LIMITS: Final = {field.name: _limit(field.name, type(field.default)) for field in dataclasses.fields(FrontConfig)}
+RECORD: Final[dict[str, Setting]] = {
+    "run": Setting(_run, f"1 to {MAX_RUN_CHARS} letters, digits, dots, underscores and dashes"),
+    "interval_s": _number(*RECORD_RANGES["interval_s"], float),
+    "deliveries": _one_of(DELIVERIES),
+    "every": _number(*RECORD_RANGES["every"]),
+    "mqtt": Setting(_truth, "true or false"),
+    "file": Setting(_path, "the path of a file"),
+    "metrics": Setting(_listen, "HOST:PORT, such as 127.0.0.1:9183"),
+}
+RECORD_LINE: Final = {"run": "run", "record": "deliveries", "record_every": "every"}
+"""Those of them that the command line has, by their names there."""
+assert {*RECORD} == {field.name for field in dataclasses.fields(RecordConfig)}
 RULE: Final = {
     "filter": Setting(_rule_filter, "an MQTT filter, such as video/#, and no shared one"),
     "dispatch": _one_of(tuple(ALGORITHMS)),
@@ -273,7 +295,14 @@ RULE: Final = {
 def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     """The settings of `file` (TOML), overruled by those that `line` has. Raises ConfigError, one line each."""
     values = _read(file) if file is not None else {}
-    values.update((name, _parse(SETTINGS[name], value, f"--{name.replace('_', '-')}")) for name, value in line.items())
+    for name, value in line.items():
+        where = f"--{name.replace('_', '-')}"
+        if name in RECORD_LINE:
+            found = values.get("record", RecordConfig())
+            assert isinstance(found, RecordConfig), "it was read as one"
+            values["record"] = _recorded(found, name, value, where)
+        else:
+            values[name] = _parse(SETTINGS[name], value, where)
     config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
     if is_wildcard(config.overlay[0]) and config.advertise is None:
         listen = show(config.overlay)
@@ -287,6 +316,15 @@ def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     _check_addresses(config)
     _check_fanout(config)
     return config
+
+
+def _recorded(record: RecordConfig, name: str, value: object, where: str) -> RecordConfig:
+    """With one setting of the command line."""
+    own = RECORD_LINE[name]
+    try:
+        return dataclasses.replace(record, **{own: _parse(RECORD[own], value, where)})  # type: ignore[arg-type]
+    except ValueError as error:  # settings that do not go together
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def _check_certificates(config: PeerConfig) -> None:
@@ -303,7 +341,8 @@ def _check_certificates(config: PeerConfig) -> None:
 def _check_addresses(config: PeerConfig) -> None:
     """Those that are written differently and are still the same are for the system to find."""
     taken: dict[Address, str] = {}
-    for name, address in {"overlay": config.overlay, **config.listeners}.items():
+    metrics = {} if config.record.metrics is None else {"record: metrics": config.record.metrics}
+    for name, address in {"overlay": config.overlay, **config.listeners, **metrics}.items():
         other = taken.setdefault(address, name)
         if other != name and address[1]:
             raise ConfigError(f"{name}: {show(address)} is the address of {other}: each needs its own")
@@ -328,6 +367,8 @@ def _read(file: Path) -> dict[str, object]:
     tables: dict[str, object] = {}
     if "limits" in found:
         tables["limits"] = _read_limits(found.pop("limits"), file)
+    if "record" in found:
+        tables["record"] = _read_record(found.pop("record"), file)
     if "topics" in found:
         tables["topics"] = _read_rules(found.pop("topics"), file)
     return {name: _parse(SETTINGS[name], value, f"{file}: {name}") for name, value in found.items()} | tables
@@ -344,6 +385,17 @@ def _read_limits(table: object, file: Path) -> FrontConfig:
         return FrontConfig(**{name: _parse(LIMITS[name], one, f"{file}: {name}") for name, one in table.items()})  # type: ignore[arg-type]
     except ValueError as error:  # limits that do not go together
         raise ConfigError(f"{file}: limits: {error}") from error
+
+
+def _read_record(table: object, file: Path) -> RecordConfig:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{file}: record: {shown(table)} is not a table, such as [record] and every = 10 below")
+    check_names(table, RECORD, f"{file}: record: unknown setting")
+    values = {name: _parse(RECORD[name], one, f"{file}: record: {name}") for name, one in table.items()}
+    try:
+        return RecordConfig(**values)  # type: ignore[arg-type]
+    except ValueError as error:  # settings that do not go together
+        raise ConfigError(f"{file}: record: {error}") from error
 
 
 def _read_rules(tables: object, file: Path) -> tuple[Rule, ...]:

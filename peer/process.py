@@ -18,7 +18,10 @@ from typing import Any, Final
 import click
 import structlog
 
+from logger.config import DELIVERIES
 from logger.lines import LEVELS, configure
+from mqtt_front.message import Message
+from mqtt_front.ports import Done
 from overlay.config import Address, OverlayConfig, show
 from overlay.hops import next_hop
 from overlay.node import Node
@@ -33,6 +36,8 @@ from peer.pubsub.config import MAX_SHADOWS
 from peer.pubsub.shell import RingPorts
 from peer.pubsub.status import describe, describe_topic
 from peer.pubsub.store import RetainedStore, StoreError
+from peer.recording import Recording
+from peer.sampling import Sampling
 from peer.scribe.config import PRESETS as TREES
 from peer.scribe.config import SCRIBE
 from peer.scribe.shell import ScribePorts
@@ -66,6 +71,7 @@ class PeerProcess:
         self._ports: RingPorts | ScribePorts | None = None
         self._node: Node | None = None
         self._clients: Clients | None = None
+        self._recording: Recording | None = None
         self._stop = asyncio.Event()
         self._announced = False
 
@@ -85,6 +91,8 @@ class PeerProcess:
                 self._remember()
                 wait_s = REMEMBER_S
         finally:
+            if self._recording is not None:
+                await self._recording.stop()
             if self._clients is not None:
                 await self._clients.stop()
             if self._ports is not None:
@@ -108,7 +116,11 @@ class PeerProcess:
             ports = RingPorts(self.config.roles, self._activity_changed, store)
         ports.on_fault = self._stop.set
         self._ports = ports
-        self._node = node = Node(self._overlay_config(), ports, ports.ring)
+        overlay = self._overlay_config()
+        self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
+        if recording.records:
+            ports.record(recording.recorder.chooses, recording.recorder)
+        self._node = node = Node(overlay, ports, ports.ring)
         clients = None
         if self.config.listeners:
             self._clients = clients = Clients(self.config, ports, self._stop.set)
@@ -117,8 +129,11 @@ class PeerProcess:
         else:
             ports.attach(node)
         node.more_status = partial(self._more_status, ports, node)
+        sampling = Sampling(self.config, node, ports, clients)
         await node.start()
+        await recording.listen(sampling.sample, sampling.counters)
         ports.begin()
+        recording.start(sampling.sample, self._publish)
         log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
         if clients is not None:
             for name, address in (await clients.listen()).items():
@@ -127,6 +142,8 @@ class PeerProcess:
     def _more_status(self, ports: RingPorts | ScribePorts, node: Node, about: str) -> dict[str, Any]:
         """What a status says beside the overlay; or what is known about a topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
+        if self._recording is not None:
+            clients["recording"] = self._recording.status()
         if isinstance(ports, ScribePorts):
             return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
         if about:
@@ -134,6 +151,13 @@ class PeerProcess:
             return {"about": describe_topic(ports.core, about, towards)}
         roles = describe(ports.core, asyncio.get_running_loop().time(), {"unsendable": ports.unsendable})
         return {"pubsub": roles, **clients}
+
+    def _publish(self, message: Message, done: Done) -> None:
+        """The peer itself publishes, whether it serves clients or not."""
+        if self._clients is not None:
+            self._clients.publish(message, done)
+        elif self._ports is not None:
+            self._ports.published(message, 0, done)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """Say good-bye and return from `serve`; asked again, end at once, with the exit status of that signal."""
@@ -283,6 +307,9 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("shadows", "Copies of each list of subscribers.  [default: 2]", type=int, metavar=f"0-{MAX_SHADOWS}")
 @_setting("dispatch", "How messages reach their subscribers.  [default: direct]", metavar="|".join(DISPATCHES))
 @_setting("fanout", f"The most sends of one peer in a tree.  [default: {FANOUT}]", type=int, metavar="N")
+@_setting("run", "What the records of one experiment have in common.  [default: the ring's name]", metavar="NAME")
+@_setting("record", "What is recorded of messages that are chosen.  [default: each]", metavar="|".join(DELIVERIES))
+@_setting("record-every", "One message in so many is chosen.  [default: 500]", type=int, metavar="N")
 @_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
 @_setting("log-json", "Log JSON objects.", is_flag=True)
 @click.option("--parent-pipe", type=int, hidden=True)

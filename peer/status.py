@@ -91,6 +91,10 @@ def _clients(listeners: Mapping[str, str], front: Mapping[str, Any] | None) -> I
     received = f"{counted['publish_received']:,} in ({size(counted['bytes_received'])})"
     sent = f"{counted['publish_sent']:,} out ({size(counted['bytes_sent'])})"
     yield f"messages    {received}, {sent}, {counted['publish_dropped']:,} dropped"
+    if counted["log_received"] or counted["log_sent"] or counted["log_dropped"]:
+        received = f"{counted['log_received']:,} in ({size(counted['log_bytes_received'])})"
+        sent = f"{counted['log_sent']:,} out ({size(counted['log_bytes_sent'])})"
+        yield f"records     {received}, {sent}, {counted['log_dropped']:,} dropped"
 
 
 def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:

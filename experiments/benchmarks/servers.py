@@ -44,6 +44,14 @@ plugins:
 """
 
 
+UNRECORDED: Final = """\
+[record]
+interval_s = 0
+deliveries = "off"
+mqtt = false
+"""
+
+
 class Server:
     """A running server."""
 
@@ -90,6 +98,18 @@ def _ringmq(port: int, folder: Path) -> Sequence[str]:
     return sys.executable, "-m", "experiments.benchmarks.front_server", str(port)
 
 
+def _peer(port: int, folder: Path, *options: str) -> Sequence[str]:
+    overlay = choose_ports(0, 1, apart_from=range(port, port + 1))[0]
+    addresses = ("--overlay", f"127.0.0.1:{overlay}", "--mqtt", f"127.0.0.1:{port}")
+    return sys.executable, "-m", "peer.command", "peer", *addresses, "--no-discovery", *options
+
+
+def _unrecorded(port: int, folder: Path) -> Sequence[str]:
+    file = folder / "peer.toml"
+    file.write_text(UNRECORDED, encoding="ascii")
+    return _peer(port, folder, "--config", str(file))
+
+
 def mosquitto_command(file: Path, config: str) -> Sequence[str]:
     """To start Mosquitto with this configuration, which is written to `file`."""
     file.write_text(config, encoding="ascii")
@@ -115,7 +135,12 @@ COMMANDS: Final[dict[str, Callable[[int, Path], Sequence[str]]]] = {
     "ringmq": _ringmq,
     "mosquitto": _mosquitto,
     "amqtt": _amqtt,
+    "peer": _peer,
+    "unrecorded": _unrecorded,
 }
+OTHERS: Final = ("ringmq", "mosquitto", "amqtt")
+"""Those that are compared unless something else is said. The rest are whole peers, one with all that it records by
+default, one with nothing of it, where `ringmq` is the front alone."""
 
 
 def why_not(name: str) -> str | None:

@@ -65,28 +65,29 @@ class SimulatedClients:
 
     def published_here(self, sent: Sent) -> bool:
         """A client here publishes: the others get it at once, but for shared filters."""
-        return self._give(sent.topic, sent.number, sent.retain)
+        return self._give(sent.topic, sent.number, sent.retain) > 0
 
-    def _give(self, topic: str, number: int, retain: bool) -> bool:
-        matched = False
+    def _give(self, topic: str, number: int, retain: bool) -> int:
+        count = 0
         for subscription in self.filters.values():
             if not subscription.shared and matches(subscription.inner, topic):
-                matched = True
+                count += 1
                 if retain and subscription.acked_at is None:
                     subscription.live.add(number)
                 self._told.got(subscription, number, live=True)
-        return matched
+        return count
 
     # What the roles call
 
-    def deliver(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> int:
         number = int(publication.body)
-        if publication.plain:
-            self._give(publication.topic, number, publication.retain)
+        count = self._give(publication.topic, number, publication.retain) if publication.plain else 0
         for name in publication.shared:
             subscription = self.filters.get(name)
             if subscription is not None:
                 self._told.got(subscription, number, live=True)
+                count += 1
+        return count
 
     def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
         return None

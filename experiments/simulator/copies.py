@@ -33,9 +33,10 @@ class Hearer(SimulatedClients):
         self._world = world
         self.heard: list[float] = []
 
-    def deliver(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> int:
         self.heard.append(self._world.now)
         self._world.delivered += 1
+        return 1
 
 
 class CopiesNode(PubSubNode):

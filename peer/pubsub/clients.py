@@ -45,7 +45,9 @@ class NoClients:
     unreadable = 0
     failed = False
 
-    def deliver(self, publication: Publication) -> None: ...
+    def deliver(self, publication: Publication) -> int:
+        return 0
+
     def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
         return False
 
@@ -105,15 +107,15 @@ class FrontClients:
             self._bodies.unreadable += 1
             return False
 
-    def deliver(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> int:
         one = publication
         message = self._bodies.read(one.topic, one.body, one.qos, one.retain)
         if message is None:
-            return
-        if one.plain:
-            self._broker.distribute_plain(message)
+            return 0
+        count = self._broker.distribute_plain(message) if one.plain else 0
         if one.shared:
-            self._broker.distribute_shared(message, one.shared)
+            count += self._broker.distribute_shared(message, one.shared)
+        return count
 
     def retained(self, topic: str, body: bytes) -> None:
         message = self._bodies.read(topic, body, None, True) if body else Message(topic, b"")
@@ -146,10 +148,11 @@ class AmqttClients:
     def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
         return None
 
-    def deliver(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> int:
         message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
-        if message is not None and publication.plain:
-            self._broker.distribute(message)
+        if message is None or not publication.plain:
+            return 0
+        return self._broker.distribute(message)
 
     def retained(self, topic: str, body: bytes) -> None:
         message = self._bodies.read(topic, body, None, True) if body else Message(topic, b"")

@@ -15,7 +15,7 @@ from overlay.errors import ProtocolError
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.cleared import Cleared
-from peer.pubsub.config import PubSubConfig
+from peer.pubsub.config import DIRECT, PubSubConfig
 from peer.pubsub.coordinator import Coordinator
 from peer.pubsub.holdings import Holdings
 from peer.pubsub.inlets import Inlets
@@ -58,7 +58,8 @@ from peer.pubsub.state import NO_DISK, Clients, Counters, Disk, Overlay, State
 from peer.pubsub.subscriber import RENEWALS as ENTRY_RENEWALS
 from peer.pubsub.subscriber import Subscriber
 from peer.pubsub.succession import Succession
-from peer.pubsub.wire import MANY, Publication, decode, decode_plain, taken_apart
+from peer.pubsub.tracing import Tracing
+from peer.pubsub.wire import MANY, Publication, Trace, decode, decode_plain, taken_apart
 
 SWEEP_S = 10.0
 FIRST_STAMP = 0
@@ -80,6 +81,7 @@ class PubSub:
         self.registrations = Registrations(state)
         self.outlets = Outlets(state)
         self._inlets = Inlets(state, self._give)
+        self._inlets.repeated = self._end_repeated
         self._relaying = Relaying(state)
         self.publisher = Publisher(state, self.registrations, self.outlets, self._relaying)
         self._handlers = self._handlers_of_roles()
@@ -121,6 +123,10 @@ class PubSub:
         """Before anything happens."""
         self._state.clients = clients
 
+    @property
+    def tracing(self) -> Tracing:
+        return self._state.tracing
+
     # Calls of the clients
 
     def publish(
@@ -132,17 +138,20 @@ class PubSub:
         retain: bool = False,
         clears: bool = False,
         done: Done | None = None,
+        trace: Trace | None = None,
     ) -> int:
         """Send a message to whoever subscribes elsewhere, and to one member of each shared filter anywhere.
 
         `matched` says whether somebody here has it already. `done` is called once: when all hold it, with QoS 1 and 2;
-        when it is sent, with QoS 0. Returns its sequence number.
+        when it is sent, with QoS 0. With a `trace`, which says when it came and how many have it here, it is recorded
+        wherever it comes. Returns its sequence number.
         """
         state = self._state
         state.counters.published += 1
         state.seq += 1
         stamp = self.publisher.stamp() if retain else 0
-        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears)
+        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        state.tracing.begins(state.me, one)
         if retain and self.subscriber.wants(topic):
             self._keeping.live(state.me.id, one)
         self._do(lambda: self.publisher.publish(one, matched, done))
@@ -189,6 +198,8 @@ class PubSub:
             self._state.counters.unreadable += 1
             return
         if isinstance(message, Publication):
+            self._state.counters.came += 1
+            self._state.tracing.comes(sender, message)
             origin = sender if message.relay is None else self._relaying.pass_on(message)
             self._do(lambda: self._inlets.take(origin, message))
         elif self._inside:
@@ -200,11 +211,13 @@ class PubSub:
         """False: it is not for the quick way."""
         counters = self._state.counters
         if self._inlets.has_given(sender, topic, boot, seq):
+            counters.came += 1
             counters.duplicates += 1
             return True
         wanted = self._state.clients.deliver_plain(topic, body)
         if wanted is None:
             return False
+        counters.came += 1
         self._inlets.gave(sender, topic, boot, seq)
         if wanted:
             counters.received += 1
@@ -311,17 +324,32 @@ class PubSub:
         if publication.plain and not self.subscriber.wants(publication.topic):
             state.counters.unwanted += 1
             if not publication.shared:
+                self._end(origin, publication)
                 return
         if publication.retain:
             if self._keeping.repeats(origin.id, publication):
                 state.counters.duplicates += 1
                 if not publication.shared:
+                    self._end_repeated(origin, publication)
                     return
                 publication = addressed(publication, False, publication.shared)
             elif self.subscriber.wants(publication.topic):
                 self._keeping.live(origin.id, publication)
         state.counters.received += 1
-        state.clients.deliver(publication)
+        clients = state.clients.deliver(publication)
+        if publication.trace is not None:
+            publication.trace.clients = clients
+            self._end(origin, publication)
+
+    def _end_repeated(self, origin: Peer, publication: Publication) -> None:
+        if publication.trace is not None:
+            publication.trace.duplicate = True
+            self._end(origin, publication)
+
+    def _end(self, origin: Peer, publication: Publication) -> None:
+        """Nothing more is to be done here with a message that came."""
+        relay = publication.relay
+        self._state.tracing.ends(origin, publication, DIRECT.name if relay is None else relay.name)
 
     def _keep_unsettled(self, topic_filter: str) -> None:
         """What the clients here published before somebody here subscribed, and nobody else may have as yet."""

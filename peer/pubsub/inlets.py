@@ -32,11 +32,13 @@ class Inlet:
 class Inlets:
     """One per core. After each turn call `acknowledge`."""
 
-    __slots__ = ("_due", "_give", "_inlets", "_orders", "_state")
+    __slots__ = ("_due", "_give", "_inlets", "_orders", "_state", "repeated")
 
     def __init__(self, state: State, give: Give) -> None:
         self._state = state
         self._give = give
+        self.repeated: Give = lambda origin, publication: None
+        """Told of those that are given to nobody, as they have come before, or too late."""
         self._inlets: dict[Id, Inlet] = {}
         self._orders: dict[tuple[Id, bytes], tuple[int, int]] = {}
         self._due: dict[Id, Peer] = {}
@@ -54,6 +56,7 @@ class Inlets:
         place = publication.topic.encode(), publication.boot, publication.seq
         if self.has_given(origin, *place):
             self._state.counters.duplicates += 1
+            self.repeated(origin, publication)
         else:
             self.gave(origin, *place)
             self._give(origin, publication)
@@ -82,6 +85,7 @@ class Inlets:
             self._skip(origin, inlet, publication.base)
         if publication.number < inlet.next or publication.number in inlet.ahead:
             self._state.counters.duplicates += 1
+            self.repeated(origin, publication)
         elif publication.number == inlet.next:
             inlet.next += 1
             self._give(origin, publication)

@@ -27,6 +27,14 @@ def encode_body(message: Message, now: float) -> bytes:
     return b"".join((head, message.properties, message.payload))
 
 
+def payload_bytes(body: bytes) -> int:
+    """How long the payload is; 0 for what is no body."""
+    if len(body) < _HEAD.size:
+        return 0
+    size: int = _HEAD.unpack_from(body)[3]
+    return max(0, len(body) - _HEAD.size - size)
+
+
 def remaining_of(body: bytes) -> int | None:
     """In how many seconds the message expires, counted from when its body was made; None: never."""
     if len(body) < _HEAD.size or not body[1] & _EXPIRES:

@@ -18,7 +18,7 @@ from peer.pubsub.wire import Publication
 class Outgoing:
     """A message of the clients here, until everybody has it who should."""
 
-    __slots__ = ("at", "done", "matched", "missing", "publication")
+    __slots__ = ("at", "done", "matched", "missing", "publication", "undecided")
 
     def __init__(self, publication: Publication, matched: bool, done: Done | None, at: float) -> None:
         self.publication = publication
@@ -28,6 +28,8 @@ class Outgoing:
         self.at = at
         self.missing = 1
         """Who has not got it yet; one more while it is being given out."""
+        self.undecided = 0
+        """Of Scribe: roots that it has not been sent to yet."""
 
     def got(self) -> None:
         self.missing -= 1
@@ -87,5 +89,5 @@ def addressed(publication: Publication, plain: bool, shared: tuple[str, ...]) ->
     one = publication
     return Publication(
         one.boot, one.seq, one.qos, one.topic, one.body, one.retain, one.stamp,
-        plain=plain, shared=shared, clears=one.clears,
+        plain=plain, shared=shared, clears=one.clears, trace=one.trace,
     )  # fmt: skip

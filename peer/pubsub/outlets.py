@@ -132,7 +132,9 @@ class Outlets:
     def _transmit(self, outlet: Outlet, item: Item) -> bool:
         base = next(iter(outlet.flying))
         head = head_of(replace(item.publication, number=item.number, base=base))
-        return self._state.overlay.send(outlet.peer, head + item.tail)
+        sent = self._state.overlay.send(outlet.peer, head + item.tail)
+        self._state.counters.sent += sent
+        return sent
 
     def _retry_later(self, outlet: Outlet) -> None:
         if outlet.flying and not outlet.retrying:

@@ -77,6 +77,9 @@ class Publisher:
     def __len__(self) -> int:
         return len(self._topics)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._topics.values())
 
@@ -115,11 +118,19 @@ class Publisher:
         topic.used_at = state.now
         state.seq += 1
         if topic.quick:
-            send, payload = state.overlay.send, encode_plain(state.seq, state.me.boot, topic.raw, body)
-            for peer in topic.quick:
-                if not send(peer, payload):
-                    state.counters.dropped += 1
+            self._send_once(topic.quick, encode_plain(state.seq, state.me.boot, topic.raw, body))
         return True
+
+    def _send_once(self, peers: Sequence[Peer], payload: bytes) -> int:
+        """QoS 0. How many took it."""
+        send, counters = self._state.overlay.send, self._state.counters
+        sent = len(peers)
+        for peer in peers:
+            if not send(peer, payload):
+                sent -= 1
+                counters.dropped += 1
+        counters.sent += sent
+        return sent
 
     def _open(self, name: str) -> Topic:
         lists = tuple([self._registrations.of(place, name) for place in places_of(name)])
@@ -156,6 +167,7 @@ class Publisher:
             self._state.counters.refused += 1
         else:
             self._state.counters.dropped += 1
+        self._state.tracing.ends(self._state.me, outgoing.publication, DIRECT)
         if outgoing.done is not None:
             outgoing.done(Reason.QUOTA_EXCEEDED)
 
@@ -218,31 +230,37 @@ class Publisher:
 
     def _dispatch(self, topic: Topic, outgoing: Outgoing) -> None:
         peers = topic.peers if topic.peers is not None else self._plan(topic)
-        publication = outgoing.publication
         if peers or topic.groups:
             outgoing.matched = True
-        if publication.retain:
+        if outgoing.publication.retain:
             self._retain(topic, outgoing)
+        name = DIRECT
         if topic.groups:
-            self._dispatch_shared(topic, peers, outgoing)
+            sends = self._dispatch_shared(topic, peers, outgoing)
         elif topic.choice.name != DIRECT and len(peers) > topic.choice.fanout:
-            self._dispatch_tree(topic, peers, outgoing)
-        elif not publication.qos:
-            if peers:
-                send, payload = self._state.overlay.send, encode(publication)
-                for peer in peers:
-                    if not send(peer, payload):
-                        self._state.counters.dropped += 1
+            name = topic.choice.name
+            sends = self._dispatch_tree(topic, peers, outgoing)
         else:
-            tail = tail_of(publication)
-            outgoing.missing += len(peers)
-            for peer in peers:
-                self._outlets.push(peer, publication, tail, outgoing.got)
+            sends = self._dispatch_direct(peers, outgoing)
+        if outgoing.publication.trace is not None:
+            outgoing.publication.trace.sends = sends
+            self._state.tracing.ends(self._state.me, outgoing.publication, name)
         outgoing.got()
 
-    def _dispatch_tree(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> None:
+    def _dispatch_direct(self, peers: tuple[Peer, ...], outgoing: Outgoing) -> int:
+        """To each peer from here; to how many."""
+        publication = outgoing.publication.onward()
+        if not publication.qos:
+            return self._send_once(peers, encode(publication)) if peers else 0
+        tail = tail_of(publication)
+        outgoing.missing += len(peers)
+        for peer in peers:
+            self._outlets.push(peer, publication, tail, outgoing.got)
+        return len(peers)
+
+    def _dispatch_tree(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> int:
         """As above, with the help of the subscribers."""
-        publication, choice = outgoing.publication, topic.choice
+        publication, choice = outgoing.publication.onward(), topic.choice
         tail = tail_of(publication)
         if publication.qos:
             outgoing.missing += len(peers)
@@ -250,25 +268,31 @@ class Publisher:
             leaves = [leaf for leaf in enlisted if leaf is not None]
         else:
             leaves = [Leaf(peer, 0, 0) for peer in peers]
-        self._relaying.begin(publication, tail, leaves, choice.name, choice.fanout)
+        sent = self._relaying.begin(publication, tail, leaves, choice.name, choice.fanout)
+        return sent + len(peers) - len(leaves)
 
-    def _dispatch_shared(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> None:
+    def _dispatch_shared(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> int:
         """As above, and one peer of each group in turn serves one of its members."""
         served: dict[Id, tuple[Peer, list[str]]] = {peer.id: (peer, []) for peer in peers}
         plain = set(served)
         for name, members in topic.groups:
             peer = self._whose_turn(name, members)
             served.setdefault(peer.id, (peer, []))[1].append(name)
-        tail = tail_of(outgoing.publication)
+        onward, sends = outgoing.publication.onward(), 0
+        tail = tail_of(onward)
         for point, (peer, names) in served.items():
-            publication = addressed(outgoing.publication, point in plain, tuple(names))
+            publication = addressed(onward, point in plain, tuple(names))
             if point == self._state.me.id:
-                self._state.clients.deliver(publication)
+                clients = self._state.clients.deliver(publication)
+                if outgoing.publication.trace is not None:
+                    outgoing.publication.trace.clients += clients
             elif publication.qos:
                 outgoing.missing += 1
                 self._outlets.push(peer, publication, tail, outgoing.got)
-            elif not self._state.overlay.send(peer, encode(publication)):
-                self._state.counters.dropped += 1
+                sends += 1
+            else:
+                sends += self._send_once((peer,), encode(publication))
+        return sends
 
     def _whose_turn(self, name: str, members: Sequence[Peer]) -> Peer:
         turn = self._turns[name] = self._turns.get(name, self._state.me.id % len(members)) + 1

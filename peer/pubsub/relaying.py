@@ -28,11 +28,11 @@ class Relaying:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def begin(self, publication: Publication, tail: bytes, leaves: list[Leaf], name: str, fanout: int) -> None:
-        """The publisher's sends. The leaves are sorted by id; the tree is turned by the topic."""
+    def begin(self, publication: Publication, tail: bytes, leaves: list[Leaf], name: str, fanout: int) -> int:
+        """The publisher's sends; how many. The leaves are sorted by id; the tree is turned by the topic."""
         me = self._state.me
         hops = ALGORITHMS[name].first_hops(me.id, leaves, fanout, key_of(publication.topic))
-        self._send(hops, publication, tail, Relay(me, name, fanout, ()))
+        return self._send(hops, publication, tail, Relay(me, name, fanout, ()))
 
     def pass_on(self, publication: Publication) -> Peer:
         """A receiver's sends, of every copy that comes. Returns where the message is from."""
@@ -40,11 +40,14 @@ class Relaying:
         assert relay is not None, "only messages that came through a tree are passed on"
         if relay.part:
             planner = ALGORITHMS.get(relay.name, direct)
-            self._send(planner.next_hops(relay.part, relay.fanout), publication, tail_of(publication), relay)
+            hops = planner.next_hops(relay.part, relay.fanout)
+            sent = self._send(hops, publication.onward(), tail_of(publication), relay)
+            if publication.trace is not None:
+                publication.trace.sends = sent
         return relay.origin
 
-    def _send(self, hops: Iterable[Hop[Leaf]], publication: Publication, tail: bytes, relay: Relay) -> None:
-        state = self._state
+    def _send(self, hops: Iterable[Hop[Leaf]], publication: Publication, tail: bytes, relay: Relay) -> int:
+        state, sent = self._state, 0
         for first in hops:
             hop: Hop[Leaf] | None = first
             while hop is not None:
@@ -52,6 +55,9 @@ class Relaying:
                 onward = Relay(relay.origin, relay.name, relay.fanout, hop.part)
                 head = head_of(replace(publication, number=leaf.number, base=leaf.base, relay=onward))
                 if state.overlay.send(leaf.peer, head + tail):
+                    sent += 1
                     break
                 state.counters.bypassed += 1
                 hop = bypass(hop)
+        state.counters.sent += sent
+        return sent

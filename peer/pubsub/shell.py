@@ -19,6 +19,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
+from logger.recorder import is_of_the_log
 from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.front import Front
 from mqtt_front.message import Message
@@ -37,6 +38,8 @@ from peer.pubsub.mqtt import PLAIN_HEAD, encode_body
 from peer.pubsub.places import inner_of
 from peer.pubsub.state import NO_DISK, Clients
 from peer.pubsub.store import RetainedStore, StoreError
+from peer.pubsub.tracing import Tracing, Witness
+from peer.pubsub.wire import Trace
 
 MIN_TIMER_S: Final = 0.001
 CHANCE_BITS: Final = 63
@@ -52,6 +55,8 @@ class Core(Protocol):
     clients: Clients
     acknowledges_later: bool
 
+    @property
+    def tracing(self) -> Tracing: ...
     def publish(
         self,
         topic: str,
@@ -61,6 +66,7 @@ class Core(Protocol):
         retain: bool = False,
         clears: bool = False,
         done: Done | None = None,
+        trace: Trace | None = None,
     ) -> int: ...
     def publish_plain(self, topic: str, body: bytes) -> bool: ...
     def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None: ...
@@ -104,6 +110,8 @@ class Shell(ABC, Generic[C]):
         self._stopped = False
         self.unsendable = 0
         """Payloads that no frame can hold."""
+        self._chooses: Callable[[], bool] = _never
+        """Whether the message that is being published is to be recorded."""
         self.core = self._new_core(self._clients)
         self.core.acknowledges_later = True
         self.core.now = self._loop.time()
@@ -116,6 +124,11 @@ class Shell(ABC, Generic[C]):
         self._node = node
         node.after_read = partial(self._leave, True)
         self._clients = self.core.clients = clients_of(front)
+
+    def record(self, chooses: Callable[[], bool], witness: Witness) -> None:
+        """Have messages recorded that are chosen here, or were elsewhere. Before anything happens."""
+        self._chooses = chooses
+        self.core.tracing.witness, self.core.tracing.wall_ns = witness, time.time_ns
 
     def begin(self) -> None:
         """The node has started: do what the clients wanted meanwhile, such as those that were restored."""
@@ -145,7 +158,10 @@ class Shell(ABC, Generic[C]):
             self._clients.publishing(body, message)
         clears = message.retain and not message.payload
         matched = receivers_here > 0
-        self.core.publish(message.topic, body, message.qos, matched, message.retain, clears, done)
+        trace = None
+        if not is_of_the_log(message.topic) and self._chooses():
+            trace = Trace(time.time_ns(), clients=receivers_here)
+        self.core.publish(message.topic, body, message.qos, matched, message.retain, clears, done, trace)
         self._leave()
 
     def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
@@ -154,7 +170,11 @@ class Shell(ABC, Generic[C]):
             return
         self._enter()
         body = PLAIN_HEAD + payload
-        if not self.core.publish_plain(topic, body):
+        if self._chooses():  # what is of the log comes by `published`
+            trace = Trace(time.time_ns(), clients=receivers_here)
+            self.core.publish(topic, body, 0, receivers_here > 0, trace=trace)
+            self._leave()
+        elif not self.core.publish_plain(topic, body):
             self.core.publish(topic, body, 0, receivers_here > 0)
             self._leave()
 
@@ -342,6 +362,10 @@ class RingPorts(Shell[PubSub]):
                 if self.on_fault is not None:
                     self.on_fault()
         return self.fault is None
+
+
+def _never() -> bool:
+    return False
 
 
 def clock_us() -> int:

@@ -12,6 +12,7 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.messages import Control, Record
+from peer.pubsub.tracing import Tracing
 from peer.pubsub.wire import Publication, encode_control, put_together
 
 ANSWER_WEIGHT: Final = 0.1
@@ -46,8 +47,9 @@ class Overlay(Protocol):
 class Clients(Protocol):
     """Those whom messages of other peers are for."""
 
-    def deliver(self, publication: Publication) -> None:
-        """Give it to the clients here: those of plain filters if it is `plain`, and one of each group in `shared`."""
+    def deliver(self, publication: Publication) -> int:
+        """Give it to the clients here: those of plain filters if it is `plain`, and one of each group in `shared`. How
+        many that are."""
 
     def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
         """The quick way, of a message with QoS 0 for plain filters: whether anybody here wants it. None: it is not for
@@ -93,6 +95,10 @@ class Counters:
     """What happened here since the start; each only grows."""
 
     published: int = 0
+    came: int = 0
+    """Publications of other peers, whatever became of them."""
+    sent: int = 0
+    """Publications sent to other peers, once for each."""
     received: int = 0
     """Messages of other peers given to the clients here."""
     duplicates: int = 0
@@ -136,8 +142,8 @@ class State:
     """One per core."""
 
     __slots__ = (
-        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "local", "now",
-        "overlay", "seq", "waiting_bytes",
+        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "local",
+        "now", "overlay", "seq", "tracing", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, disk: Disk = NO_DISK) -> None:
@@ -146,6 +152,7 @@ class State:
         self.config = config
         self.counters = Counters()
         self.agenda = Agenda()
+        self.tracing = Tracing()
         self.now = 0.0
         self.seq = 0
         """Of the message published last."""

@@ -11,8 +11,10 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from overlay.errors import ProtocolError
+from overlay.ids import Id
 from overlay.messages import Count, Peer
 from overlay.wire import Codec
 from peer.pubsub.messages import Control
@@ -29,12 +31,18 @@ PLAIN: Final = 0x08
 SHARED: Final = 0x10
 RELAYED: Final = 0x20
 CLEARS: Final = 0x40
+TRACED: Final = 0x80
 
 MAX_DISPATCHING: Final = 32
 """Characters in the name of a dispatching."""
+MAX_HOPS: Final = 255
+"""That a trace counts; more are taken for so many."""
+MAX_NUMBER: Final = (1 << 63) - 1
+"""Of what names a recorded message, and in its trace: a record has room for no more."""
 
 _HEAD: Final = struct.Struct(">BBHQQ")
 _TWO: Final = struct.Struct(">QQ")
+_TRACE: Final = struct.Struct(">QB")
 _LENGTH: Final = struct.Struct(">I")
 
 _control: Final = Codec[Control](Control)
@@ -67,6 +75,23 @@ _shared: Final = Codec[tuple[str, ...]](tuple[str, ...])
 _relay: Final = Codec[Relay](Relay)
 
 
+class Trace(msgspec.Struct, gc=False):
+    """Of a message that is recorded. The first two cross the links; the others are of the peer that has it now."""
+
+    sent_ns: int
+    """When its origin had it from its client, since 1970."""
+    hops: int = 0
+    """Links that it has crossed."""
+    sender: Id = Id(0)
+    received_ns: int = 0
+    clients: int = 0
+    """That were given it here."""
+    sends: int = 0
+    """Peers that it was sent to from here."""
+    duplicate: bool = False
+    """It had come before, and was given to nobody."""
+
+
 class Publication(msgspec.Struct, gc=False):
     """One message between peers. (origin, `boot`, `seq`) names it for ever."""
 
@@ -89,6 +114,14 @@ class Publication(msgspec.Struct, gc=False):
     relay: Relay | None = None
     clears: bool = False
     """Retained, without a payload: from now on nothing is."""
+    trace: Trace | None = None
+    """Set if its origin has chosen it to be recorded."""
+
+    def onward(self) -> Publication:
+        """As it is sent on: a recorded one has crossed a link more."""
+        if self.trace is None:
+            return self
+        return replace(self, trace=Trace(self.trace.sent_ns, min(self.trace.hops + 1, MAX_HOPS)))
 
 
 def encode_control(message: Control) -> bytes:
@@ -112,6 +145,9 @@ def head_of(publication: Publication) -> bytes:
     if one.relay is not None:
         flags |= RELAYED
         parts.append(_counted(_relay.encode(one.relay)))
+    if one.trace is not None:
+        flags |= TRACED
+        parts.append(_TRACE.pack(one.trace.sent_ns, one.trace.hops))
     size = len(one.topic) if one.topic.isascii() else len(one.topic.encode())
     return b"".join((_HEAD.pack(PUBLICATION[0], flags, size, one.boot, one.seq), *parts))
 
@@ -194,7 +230,7 @@ def _publication(payload: bytes) -> Publication:
     at = _HEAD.size
     number = base = stamp = 0
     shared: tuple[str, ...] = ()
-    relay = None
+    relay = trace = None
     qos = flags & 3
     if qos == 3:
         raise ValueError("QoS 3")
@@ -207,6 +243,11 @@ def _publication(payload: bytes) -> Publication:
     if flags & RELAYED:
         part, at = _part(payload, at)
         relay = _relay.decode(part)
+    if flags & TRACED:
+        trace = Trace(*_TRACE.unpack_from(payload, at))
+        at += _TRACE.size
+        if max(trace.sent_ns, boot, seq) > MAX_NUMBER:
+            raise ValueError("a number that no record has room for")
     if flags & RETAIN:
         stamp, at = int.from_bytes(payload[at : at + 8], "big"), at + 8
     if at + size > len(payload):
@@ -214,7 +255,7 @@ def _publication(payload: bytes) -> Publication:
     topic = payload[at : at + size].decode()
     retain, plain, clears = bool(flags & RETAIN), bool(flags & PLAIN), bool(flags & CLEARS)
     body = payload[at + size :]
-    return Publication(boot, seq, qos, topic, body, retain, stamp, number, base, plain, shared, relay, clears)
+    return Publication(boot, seq, qos, topic, body, retain, stamp, number, base, plain, shared, relay, clears, trace)
 
 
 def _part(payload: bytes, at: int) -> tuple[bytes, int]:

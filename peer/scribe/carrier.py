@@ -67,15 +67,17 @@ class Carrier:
     def pack(self, place: str, origin: Peer, up: bool, publication: Publication) -> Parcel:
         state = self._state
         state.hops += 1
-        body = wrap(origin, up, publication)
+        body = wrap(origin, up, publication.onward())
         return Parcel(Publication(state.me.boot, state.hops, publication.qos, place, body))
 
     def send_once(self, peers: list[Peer], parcel: Parcel) -> None:
         """QoS 0."""
-        payload = encode(parcel.envelope)
+        payload, counters = encode(parcel.envelope), self._state.counters
         for peer in peers:
-            if not self._state.overlay.send(peer, payload):
-                self._state.counters.dropped += 1
+            if self._state.overlay.send(peer, payload):
+                counters.sent += 1
+            else:
+                counters.dropped += 1
 
     def send(self, peer: Peer, parcel: Parcel, then: Then) -> None:
         """QoS 1 and 2. `then` is called once, unless the parcel is withdrawn."""

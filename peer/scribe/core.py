@@ -54,7 +54,8 @@ from peer.pubsub.keeping import Keeping
 from peer.pubsub.messages import Held
 from peer.pubsub.places import is_shared
 from peer.pubsub.state import Clients, Overlay
-from peer.pubsub.wire import Publication
+from peer.pubsub.tracing import Tracing
+from peer.pubsub.wire import Publication, Trace
 from peer.scribe.carrier import LOOKS, Carrier
 from peer.scribe.config import LAN, TreeConfig
 from peer.scribe.frames import decode, is_tree
@@ -99,6 +100,11 @@ class Scribe:
         self._state.now = now
 
     @property
+    def waiting_bytes(self) -> int:
+        """Of all messages here that wait for a root, for room or for an acknowledgement."""
+        return self._state.waiting_bytes
+
+    @property
     def clock_us(self) -> Callable[[], int]:
         return self._state.clock_us
 
@@ -116,6 +122,10 @@ class Scribe:
         """Before anything happens."""
         self._state.clients = clients
 
+    @property
+    def tracing(self) -> Tracing:
+        return self._state.tracing
+
     # Calls of the clients
 
     @staticmethod
@@ -132,17 +142,20 @@ class Scribe:
         retain: bool = False,
         clears: bool = False,
         done: Done | None = None,
+        trace: Trace | None = None,
     ) -> int:
         """Send a message to whoever subscribes elsewhere.
 
         `matched` says whether somebody here has it already. `done` is called once: when all hold it, with QoS 1 and 2;
-        at once or after the roots are known, with QoS 0. Returns its sequence number.
+        at once or after the roots are known, with QoS 0. With a `trace`, which says when it came and how many have it
+        here, it is recorded wherever it comes. Returns its sequence number.
         """
         state = self._state
         state.counters.published += 1
         state.seq += 1
         stamp = self.publisher.stamp() if retain else 0
-        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears)
+        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        state.tracing.begins(state.me, one)
         if retain and self.subscriber.wants(topic):
             self._keeping.live(state.me.id, one)
         self._do(lambda: self.publisher.publish(one, matched, done))
@@ -169,6 +182,7 @@ class Scribe:
             self._state.counters.unreadable += 1
             return
         if isinstance(message, Publication):
+            self._state.counters.came += 1
             self._do(lambda: self._inlets.take(sender, message))
         elif isinstance(message, Held):
             self._do(lambda: self.carrier.outlets.held(sender, message))

@@ -15,10 +15,11 @@ from typing import Final
 from mqtt_front.ports import Done
 from mqtt_front.reasons import Reason
 from overlay.messages import Peer
-from peer.pubsub.places import key_of_place, places_of
+from peer.pubsub.places import is_wild, key_of_place, places_of
 from peer.pubsub.publisher import Outgoing
 from peer.pubsub.wire import Publication
 from peer.scribe.carrier import Carrier
+from peer.scribe.config import SCRIBE
 from peer.scribe.messages import Here, Where
 from peer.scribe.spread import Spread
 from peer.scribe.state import MOST_AT_ONCE, TreeState
@@ -66,6 +67,11 @@ class Publisher:
         return len(self._roots)
 
     @property
+    def topics(self) -> list[str]:
+        """Those of the places that are topics."""
+        return [place for place in self._roots if not is_wild(place)]
+
+    @property
     def waiting(self) -> int:
         """Messages not yet reported as reached, once for each place."""
         return sum(len(root.queue) + len(root.flying) for root in self._roots.values())
@@ -81,11 +87,20 @@ class Publisher:
                 state.counters.refused += 1
             else:
                 state.counters.dropped += 1
+            state.tracing.ends(state.me, publication, SCRIBE)
             _fail(outgoing)
             return
-        for place in places_of(publication.topic):
+        places = places_of(publication.topic)
+        outgoing.undecided = len(places)
+        for place in places:
             self._to(place, outgoing)
         outgoing.got()
+
+    def _decided(self, outgoing: Outgoing) -> None:
+        """It was sent to one root more, or will not be: at the last one it is known to how many."""
+        outgoing.undecided -= 1
+        if not outgoing.undecided:
+            self._state.tracing.ends(self._state.me, outgoing.publication, SCRIBE)
 
     def _to(self, place: str, outgoing: Outgoing) -> None:
         root = self._roots.get(place)
@@ -95,6 +110,7 @@ class Publisher:
         outgoing.missing += 1
         if root.peer is not None and root.until > self._state.now and not root.queue:
             self._send(root, outgoing)
+            self._decided(outgoing)
             return
         self._state.waiting_bytes += len(outgoing.publication.body)
         root.queue.append(outgoing)
@@ -110,6 +126,8 @@ class Publisher:
             self._send_here(root, outgoing)
             return
         parcel = self._carrier.pack(root.place, me, True, publication)
+        if publication.trace is not None:
+            publication.trace.sends += 1
         if not publication.qos:
             self._carrier.send_once([root.peer], parcel)
             outgoing.matched = outgoing.matched or not root.empty
@@ -185,6 +203,7 @@ class Publisher:
             outgoing = root.queue.popleft()
             self._state.waiting_bytes -= len(outgoing.publication.body)
             self._send(root, outgoing)
+            self._decided(outgoing)
 
     def gone(self, sender: Peer, places: tuple[str, ...]) -> None:
         """It is not the root of these."""
@@ -224,6 +243,7 @@ class Publisher:
             outgoing = root.queue.popleft()
             self._state.waiting_bytes -= len(outgoing.publication.body)
             self._state.counters.given_up += 1
+            self._decided(outgoing)
             _fail(outgoing)
         late = [number for number, outgoing in root.flying.items() if outgoing.at < before]
         if late and root.peer is not None:

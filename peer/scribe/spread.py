@@ -15,7 +15,8 @@ from overlay.messages import Peer
 from peer.pubsub.keeping import Keeping
 from peer.pubsub.wire import Publication
 from peer.scribe.carrier import Carrier, Then
-from peer.scribe.frames import unwrap
+from peer.scribe.config import SCRIBE
+from peer.scribe.frames import Way, unwrap
 from peer.scribe.messages import Arrived, Gone, Leave, Reached
 from peer.scribe.roots import Roots
 from peer.scribe.state import MOST_AT_ONCE, Orders, TreeState
@@ -71,13 +72,18 @@ class Spread:
             self._state.counters.unreadable += 1
             return
         then = partial(self._owe, (sender, envelope.boot), envelope.seq) if publication.qos else _nobody
+        self._state.tracing.comes(sender, publication)
+        self._spread(sender, envelope.topic, way, publication, then)
+        self._state.tracing.ends(way.origin, publication, SCRIBE)
+
+    def _spread(self, sender: Peer, place: str, way: Way, publication: Publication, then: Then) -> None:
         if way.up:
-            if not self.from_publisher(envelope.topic, way.origin, publication, then):
-                self._state.tell(sender, Gone((envelope.topic,)))
+            if not self.from_publisher(place, way.origin, publication, then):
+                self._state.tell(sender, Gone((place,)))
             return
-        tree = self._trees.get(envelope.topic)
+        tree = self._trees.get(place)
         if tree is None:
-            self._state.tell(sender, Leave((envelope.topic,)))
+            self._state.tell(sender, Leave((place,)))
             then(False)
             return
         self._trees.heard(tree, sender)
@@ -101,10 +107,12 @@ class Spread:
         pending = self._pending.get(name)
         if pending is not None:
             pending.tell.append(then)
+            _repeats(one)
             return
         fresh = tree.orders.fresh((origin.id, one.topic, one.qos > 0), (one.boot, one.seq))
         if not fresh and sender is not None:
             self._state.counters.duplicates += 1
+            _repeats(one)
             then(True)
             return
         matched = self._deliver(tree.place, origin, one)
@@ -114,6 +122,8 @@ class Spread:
             return
         state = self._state
         state.counters.forwarded += len(children)
+        if one.trace is not None:
+            one.trace.sends += len(children)
         parcel = self._carrier.pack(tree.place, origin, False, one)
         for child in children:
             child.told_at = state.now
@@ -146,18 +156,26 @@ class Spread:
     def _deliver(self, place: str, origin: Peer, one: Publication) -> bool:
         """To the clients here, if a filter of theirs that lives at this place matches; whether any does."""
         state = self._state
-        if not self._subscriber.wants_by(place, one.topic) or origin.id == state.me.id:
+        if origin.id == state.me.id:
+            if one.trace is not None and one.trace.sender != origin.id:
+                _repeats(one)
+            return False
+        if not self._subscriber.wants_by(place, one.topic):
             return False
         if not self._orders.fresh((origin.id, one.topic, one.qos > 0), (one.boot, one.seq)):
             state.counters.duplicates += 1
+            _repeats(one)
             return True
         if one.retain:
             if self._keeping.repeats(origin.id, one):
                 state.counters.duplicates += 1
+                _repeats(one)
                 return True
             self._keeping.live(origin.id, one)
         state.counters.received += 1
-        state.clients.deliver(one)
+        clients = state.clients.deliver(one)
+        if one.trace is not None:
+            one.trace.clients += clients
         return True
 
     # Reports
@@ -176,6 +194,11 @@ class Spread:
             items = [Arrived(number, matched) for number, matched in numbers.items()]
             for start in range(0, len(items), MOST_AT_ONCE):
                 self._state.tell(peer, Reached(boot, tuple(items[start : start + MOST_AT_ONCE])))
+
+
+def _repeats(one: Publication) -> None:
+    if one.trace is not None:
+        one.trace.duplicate = True
 
 
 def _nobody(_: bool) -> None:

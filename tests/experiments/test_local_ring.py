@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import time
+from calendar import timegm
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 
 from experiments import local_ring
-from experiments.local_ring import STOP_S, LocalRing, expected_leaves, is_settled, settings_of
+from experiments.local_ring import RUN, STOP_S, LocalRing, expected_leaves, is_settled, settings_of
 from experiments.ports import choose_ports
 from overlay.errors import OverlayError
 from overlay.ids import ID_BITS, Id, distance
@@ -275,14 +276,14 @@ def publish(port: int, topic: str, text: str) -> None:
 
 @pytest.fixture
 def listen(tmp_path: Path) -> Iterator[Callable[..., Callable[[], list[str]]]]:
-    """Subscribe a client to all topics, and return what tells the messages that it has."""
+    """Subscribe a client to all topics of the test, and return what tells the messages that it has."""
     if shutil.which("mosquitto_sub") is None:
         pytest.skip("mosquitto_sub is not installed")
     running: list[subprocess.Popen[bytes]] = []
 
     def listener(port: int) -> Callable[[], list[str]]:
         out = tmp_path / f"client-{len(running)}"
-        command = ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(port), "-t", "#", "-q", "1", "-v"]
+        command = ["mosquitto_sub", "-h", "127.0.0.1", "-p", str(port), "-t", "from/#", "-q", "1", "-v"]
         with out.open("wb") as file:
             running.append(subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT))
         return lambda: out.read_text().splitlines()
@@ -311,7 +312,7 @@ def test_clients_of_different_peers_talk(
     for port in three.ports[1:]:
         other = told_of(ringmq, port, topic)["places"]
         assert [one["coordinator"] for one in other] == [one["coordinator"] for one in places.values()]
-    assert {subscriber["address"] for subscriber in places["#"]["held"]["subscribers"]} == {
+    assert {subscriber["address"] for subscriber in places["from/#"]["held"]["subscribers"]} == {
         f"127.0.0.1:{port}" for port in three.ports
     }
     choices = [status["pubsub"]["settings"] for status in three.statuses(three.ports)]
@@ -390,10 +391,25 @@ def test_a_file_that_is_not_for_all(tmp_path: Path, text: str, line: dict[str, o
 def test_what_a_file_leaves_open(tmp_path: Path) -> None:
     file = tmp_path / "all.toml"
     file.write_text("")
-    assert settings_of(file, {"fanout": None}) == settings_of(None, {}) == {"timing": "local"}
-    file.write_text("timing = 'wan'\n[limits]\nmax_queued = 7")
+    run = {"run": "r"}
+    assert settings_of(file, {"fanout": None, **run}) == settings_of(None, run) == {"timing": "local", **run}
+    file.write_text("timing = 'wan'\n[limits]\nmax_queued = 7\n[record]\nrun = 'mine'")
     assert settings_of(file, {}) == {}
     assert settings_of(file, {"timing": "lan", "shadows": 0}) == {"timing": "lan", "shadows": 0}
+
+
+def test_each_ring_is_a_run_of_its_own() -> None:
+    run = settings_of(None, {})["run"]
+    assert isinstance(run, str)
+    assert abs(timegm(time.strptime(run, RUN)) - time.time()) < 60
+
+
+@pytest.mark.parametrize(("name", "value"), [("file", "r.jsonl"), ("metrics", "127.0.0.1:9183")])
+def test_no_two_peers_record_to_the_same_place(tmp_path: Path, name: str, value: str) -> None:
+    file = tmp_path / "all.toml"
+    file.write_text(f"[record]\n{name} = '{value}'")
+    with pytest.raises(ConfigError, match=f"record: {name}: is for one peer, where all have the same file: "):
+        settings_of(file, {})
 
 
 @pytest.mark.parametrize(

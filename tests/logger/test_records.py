@@ -17,12 +17,14 @@ from logger.records import (
     MAX_LINE_BYTES,
     MAX_REASON_CHARS,
     SCHEMA,
+    Bucket,
     Common,
     Count,
     Delivery,
     Hex,
     Latencies,
     LinkTraffic,
+    Moment,
     Name,
     Record,
     Run,
@@ -43,8 +45,8 @@ def of_type(kind: inspect.Type) -> st.SearchStrategy[Any]:
     match kind:
         case inspect.IntType(ge=least, le=most):
             return st.integers(least, most)
-        case inspect.FloatType(ge=least):
-            return st.floats(least, allow_nan=False, allow_infinity=False)
+        case inspect.FloatType(ge=least, lt=most):
+            return st.floats(least, most, exclude_max=most is not None, allow_nan=False, allow_infinity=False)
         case inspect.StrType(pattern=str(pattern)):
             return st.from_regex(pattern)
         case inspect.StrType(max_length=most):
@@ -203,6 +205,7 @@ def test_the_longest_topic_fits_into_a_line() -> None:
 WORDS: list[tuple[object, str]] = [
     (Count, "count"),
     (Seconds, "seconds"),
+    (Moment, "seconds"),
     (Seconds | None, "seconds or null"),
     (float, "seconds, or less than 0"),
     (Name, "text"),
@@ -213,7 +216,7 @@ WORDS: list[tuple[object, str]] = [
     (Traffic, "[traffic](#traffic)"),
     (list[LinkTraffic], "list of [links](#links)"),
     (dict[Name, Name], "text by text"),
-    (dict[str, Count], "count by bucket"),
+    (dict[Bucket, Count], "count by bucket"),
 ]
 """How the documentation says each type."""
 

@@ -140,6 +140,7 @@ async def test_filters_are_told_at_their_first_and_last_subscription(bench: Benc
     await other.subscribe("a/#")
     await one.subscribe("a/#")
     assert bench.ears.filters == ["+a/#", "+b"]
+    assert front.broker.subscribed == 3
     await one.unsubscribe("a/#", "never")
     await other.unsubscribe("a/#")
     assert bench.ears.filters == ["+a/#", "+b", "-a/#"]

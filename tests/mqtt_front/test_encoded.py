@@ -31,3 +31,8 @@ def test_each_is_made_once() -> None:
     assert encoded.parts(Version.V311, 1, True) is encoded.parts(Version.V311, 1, True)
     assert encoded.whole(Version.V5, False) != encoded.whole(Version.V5, True)
     assert encoded.parts(Version.V311, 1, True) != encoded.parts(Version.V311, 2, True)
+
+
+def test_it_knows_what_is_of_the_log() -> None:
+    assert Encoded(Message("ringmq/log/a", b"x")).of_the_log
+    assert not Encoded(Message("ringmq/logs", b"x")).of_the_log

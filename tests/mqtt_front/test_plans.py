@@ -24,21 +24,30 @@ def router() -> Router[Session]:
     return Router()
 
 
-def names(plan: Plan) -> tuple[list[str], list[str], int]:
-    quick = [session.client_id for session in plan.quick]
-    return quick, [receiver.session.client_id for receiver in plan.slow], len(plan.groups)
+def names(plan: Plan) -> tuple[list[str], bool, int]:
+    return [session.client_id for session in plan.quick], plan.slow, len(plan.groups)
 
 
 def test_who_wants_nothing_special_is_quick(router: Router[Session]) -> None:
+    plans = Plans(router)
     router.subscribe(a_session("plain"), "a/#", 2)
-    router.subscribe(a_session("no-local"), "a/b", 0, no_local=True)
-    router.subscribe(a_session("with an identifier"), "+/b", 0, subscription_id=3)
-    router.subscribe(a_session("with rights", NO_RIGHTS), "a/b", 0)
     router.subscribe(a_session("shared"), "$share/g/a/b", 0)
-    quick, slow, groups = names(Plans(router).of(b"a/b"))
-    assert quick == ["plain"]
-    assert sorted(slow) == ["no-local", "with an identifier", "with rights"]
-    assert groups == 1
+    assert names(plans.of(b"a/b")) == (["plain"], False, 1)
+
+
+@pytest.mark.parametrize("special", ["no-local", "identifier", "rights"])
+def test_who_wants_something_special_is_not(router: Router[Session], special: str) -> None:
+    session = a_session("special", NO_RIGHTS if special == "rights" else ALL_RIGHTS)
+    identifier = 3 if special == "identifier" else None
+    router.subscribe(a_session("plain"), "a/#", 2)
+    router.subscribe(session, "a/b", 0, no_local=special == "no-local", subscription_id=identifier)
+    assert names(Plans(router).of(b"a/b")) == (["plain"], True, 0)
+
+
+def test_records_are_not_for_the_quick_way(router: Router[Session]) -> None:
+    router.subscribe(a_session("plain"), "#", 2)
+    slow = [topic for topic in (b"ringmq/log", b"ringmq/log/a", b"ringmq/logs") if Plans(router).of(topic).slow]
+    assert slow == [b"ringmq/log", b"ringmq/log/a"]
 
 
 def test_it_says_with_how_little_one_is_content(router: Router[Session]) -> None:
@@ -58,9 +67,9 @@ def test_a_plan_holds_until_a_subscription_changes(router: Router[Session]) -> N
     router.subscribe(session, "b", 0)
     assert made.of(b"a") is plan
     router.subscribe(session, "a", 0)
-    assert names(made.of(b"a")) == (["c"], [], 0)
+    assert names(made.of(b"a")) == (["c"], False, 0)
     router.unsubscribe(session, "a")
-    assert names(made.of(b"a")) == ([], [], 0)
+    assert names(made.of(b"a")) == ([], False, 0)
 
 
 def test_other_rights_make_other_plans(router: Router[Session]) -> None:
@@ -70,7 +79,7 @@ def test_other_rights_make_other_plans(router: Router[Session]) -> None:
     assert made.of(b"a").quick == [session]
     session.rights = NO_RIGHTS
     made.forget()
-    assert names(made.of(b"a")) == ([], ["c"], 0)
+    assert names(made.of(b"a")) == ([], True, 0)
 
 
 @pytest.mark.parametrize("topic", [b"", b"a/#", b"+", b"a\0", b"\xff"])

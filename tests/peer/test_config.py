@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dispatching.algorithms import ALGORITHMS, Choice
 from dispatching.plan import UNBOUNDED
+from logger.config import RecordConfig
 from mqtt_front.config import RANGES, FrontConfig
 from peer.config import FANOUT, LIMITS, MAX_RULES, SETTINGS, PeerConfig, Rule, load, parse_delay
 from peer.errors import ConfigError
@@ -57,6 +59,10 @@ max_connections = 500
 connect_timeout_s = 5
 sys_interval_s = 0.5
 allow_zero_length_client_id = false
+
+[record]
+run = "spring-7"
+every = 10
 """
 
 
@@ -103,6 +109,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
         limits=FrontConfig(
             max_connections=500, connect_timeout_s=5, sys_interval_s=0.5, allow_zero_length_client_id=False
         ),
+        record=RecordConfig(run="spring-7", every=10),
     )
     default = PeerConfig()
     same = [
@@ -355,6 +362,7 @@ def test_a_wrong_limit_is_one_line(tmp_path: Path, text: str, says: str) -> None
     ("text", "says"),
     [
         ("limits = 7", "limits: 7 is not a table"),
+        ("record = 7", "record: 7 is not a table, such as [record] and every = 10 below"),
         ("[[limits]]", "limits: [{}] is not a table"),
         ("max_queued = 7", "max_queued is a limit: it stands under [limits]"),
         ("limit = 7", "unknown setting limit: did you mean limits?"),
@@ -523,3 +531,68 @@ def test_the_document_about_rings_has_the_times_of_the_roles() -> None:
     assert f"(default {FANOUT})" in RING
     assert f"(2 by default, 0 to {MAX_SHADOWS})" in RING
     assert PeerConfig().shadows == 2
+
+
+# Recording
+
+
+def recorded(folder: Path, text: str, **line: object) -> RecordConfig:
+    return load(write(folder, f"[record]\n{text}"), line).record
+
+
+def test_what_is_recorded_has_defaults(tmp_path: Path) -> None:
+    assert load(None, {}).record == recorded(tmp_path, "") == RecordConfig()
+
+
+def test_the_line_wins_over_the_table(tmp_path: Path) -> None:
+    table = "run = 'a'\nevery = 7\ninterval_s = 2\nmqtt = false\nfile = 'r.jsonl'\nmetrics = '127.0.0.1:9183'"
+    said = RecordConfig(run="a", every=7, interval_s=2, mqtt=False, file=Path("r.jsonl"), metrics=("127.0.0.1", 9183))
+    assert recorded(tmp_path, table) == said
+    line = {"run": "b", "record": "histogram", "record_every": 1}
+    assert recorded(tmp_path, table, **line) == replace(said, run="b", deliveries="histogram", every=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("every = 0", "record: every: 0 is not a whole number from 1 to 1000000000"),
+        ("every = 1.5", "record: every: 1.5 is not a whole number from 1 to 1000000000"),
+        ("interval_s = 0.01", "record: interval_s is 0.01, right would be 0.1 or more, or 0 for none"),
+        ("deliveries = 'some'", "record: deliveries: 'some' is not one of each, histogram, off"),
+        ("run = 'a b'", "record: run: 'a b' is not 1 to 64 letters, digits, dots, underscores and dashes"),
+        ("metrics = 9183", "record: metrics: 9183 is not HOST:PORT, such as 127.0.0.1:9183"),
+        ("evry = 7", "record: unknown setting evry: did you mean every?"),
+        (
+            "deliveries = 'histogram'\ninterval_s = 0",
+            "record: deliveries is histogram, which needs an interval_s above 0",
+        ),
+    ],
+)
+def test_what_is_wrong_with_recording_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        recorded(tmp_path, text)
+    assert str(caught.value) == f"{tmp_path / 'peer.toml'}: {says}"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ({"record_every": 0}, "--record-every: 0 is not a whole number from 1 to 1000000000"),
+        ({"record": "some"}, "--record: 'some' is not one of each, histogram, off"),
+        ({"run": ""}, "--run: '' is not 1 to 64 letters, digits, dots, underscores and dashes"),
+    ],
+)
+def test_what_is_wrong_with_it_on_the_line(line: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, line)
+    assert str(caught.value) == says
+
+
+def test_settings_of_both_that_do_not_go_together(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--record: deliveries is histogram, which needs an interval_s above 0"):
+        recorded(tmp_path, "interval_s = 0", record="histogram")
+
+
+def test_metrics_have_an_address_of_their_own(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"record: metrics: .* is the address of mqtt: each needs its own"):
+        recorded(tmp_path, "metrics = '127.0.0.1:1883'", mqtt="127.0.0.1:1883")

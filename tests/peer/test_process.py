@@ -22,7 +22,7 @@ from experiments.ports import choose_ports
 from mqtt_front.config import FrontConfig
 from overlay.config import OverlayConfig
 from overlay.ids import Id
-from peer.config import FANOUT, SETTINGS, PeerConfig
+from peer.config import FANOUT, RECORD_LINE, SETTINGS, PeerConfig
 from peer.process import OWN_FILES, PeerProcess, known_addresses, peer
 
 Start = Callable[..., Any]
@@ -359,7 +359,7 @@ def test_the_limits_of_the_file_hold(start: Start, tmp_path: Path, eventually: C
 
 
 def test_every_setting_has_its_option() -> None:
-    assert {option.name for option in peer.params} == {*SETTINGS, "config", "parent_pipe"}
+    assert {option.name for option in peer.params} == {*SETTINGS, *RECORD_LINE, "config", "parent_pipe"}
 
 
 def test_the_defaults_of_the_roles_are_those_that_the_help_tells() -> None:

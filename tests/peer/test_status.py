@@ -65,6 +65,11 @@ FRONT = {
         "bytes_received": 7,
         "bytes_sent": 8_000_000,
         "refused": 0,
+        "log_received": 0,
+        "log_sent": 0,
+        "log_dropped": 0,
+        "log_bytes_received": 0,
+        "log_bytes_sent": 0,
     },
 }
 ROLES = {
@@ -113,6 +118,14 @@ front publish sent              5
 front publish dropped           6
 front bytes received            7
 front bytes sent        8,000,000"""
+
+
+def test_records_have_a_line_of_their_own_if_there_are_any() -> None:
+    counted = {"log_received": 1, "log_sent": 2000, "log_dropped": 3, "log_bytes_received": 4, "log_bytes_sent": 5000}
+    front = FRONT | {"counters": FRONT["counters"] | counted}  # type: ignore[operator]
+    lines = list(lines_of(SERVING | {"front": front}))
+    assert "records     1 in (4 B), 2,000 out (5.0 kB), 3 dropped" in lines
+    assert not any(line.startswith("records ") for line in lines_of(SERVING))
 
 
 def test_a_peer_that_serves_clients() -> None:

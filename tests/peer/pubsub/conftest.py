@@ -75,9 +75,10 @@ class Member:
     def unwatch(self, key: Id) -> None:
         del self.watched[key]
 
-    def deliver(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> int:
         self.publications.append(publication)
         self.got.append((publication.topic, publication.body))
+        return 1
 
     def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
         if not self.quick:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from mqtt_front.message import Message
 from overlay.errors import ProtocolError
-from peer.pubsub.mqtt import PLAIN_HEAD, aged, decode_body, encode_body, remaining_of
+from peer.pubsub.mqtt import PLAIN_HEAD, aged, decode_body, encode_body, payload_bytes, remaining_of
 
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
@@ -45,3 +45,12 @@ def test_a_body_ages(payload: bytes, properties: bytes, expiry_s: int, remaining
 @pytest.mark.parametrize("body", [b"", b"\0\1\0", PLAIN_HEAD])
 def test_what_has_no_time_to_live_lives_for_ever(body: bytes) -> None:
     assert remaining_of(body) is None
+
+
+@pytest.mark.parametrize(("body", "size"), [(PLAIN_HEAD + b"abc", 3), (b"", 0), (b"abc", 0), (b"\xff" * 12, 0)])
+def test_how_long_a_payload_is(body: bytes, size: int) -> None:
+    assert payload_bytes(body) == size
+
+
+def test_properties_are_no_payload() -> None:
+    assert payload_bytes(encode_body(Message("a", b"12345", 1, False, b"\x01\x00"), 0.0)) == 5

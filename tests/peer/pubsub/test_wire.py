@@ -18,6 +18,7 @@ from peer.pubsub.wire import (
     Leaf,
     Publication,
     Relay,
+    Trace,
     decode,
     decode_plain,
     encode,
@@ -56,6 +57,7 @@ def test_publications_survive(
     one = Publication(3, number, qos, topic, body, retain, number if retain else 0, plain=plain, shared=shared)
     one.relay, one.clears = relay, clears
     one.number = one.base = number if qos else 0
+    one.trace = Trace(number, number % 256) if number % 2 else None
     assert decode(encode(one)) == one
     assert head_of(one) + tail_of(one) == encode(one)
 
@@ -101,3 +103,32 @@ def test_only_the_plain_form_is_quick() -> None:
     assert decode_plain(encode(plain)[:9]) is None
     assert decode_plain(encode_control(Held(7, 3, ()))) is None
     assert decode_plain(b"") is None
+
+
+def test_a_trace_counts_links_and_no_further_than_it_can() -> None:
+    one = Publication(1, 2, 0, "t", b"x", trace=Trace(5, 254, sends=3))
+    assert one.onward().trace == Trace(5, 255)
+    assert one.onward().onward().trace == Trace(5, 255)
+    assert one.trace == Trace(5, 254, sends=3)
+    plain = Publication(1, 2, 0, "t", b"x")
+    assert plain.onward() is plain
+
+
+def test_a_recorded_message_is_not_for_the_quick_way() -> None:
+    one = Publication(1, 2, 0, "t", b"x")
+    assert decode_plain(encode(one)) is not None
+    one.trace = Trace(1)
+    assert decode_plain(encode(one)) is None
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        Publication(1, 2, 0, "t", b"x", trace=Trace(1 << 63)),
+        Publication(1 << 63, 2, 0, "t", b"x", trace=Trace(1)),
+        Publication(1, 1 << 63, 0, "t", b"x", trace=Trace(1)),
+    ],
+)
+def test_a_trace_that_no_record_has_room_for(one: Publication) -> None:
+    with pytest.raises(ProtocolError):
+        decode(encode(one))

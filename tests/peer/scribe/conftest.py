@@ -55,7 +55,7 @@ class Clients:
     def __init__(self, node: ScribeNode) -> None:
         self._node = node
 
-    def deliver(self, publication: Publication) -> None:
+    def deliver(self, publication: Publication) -> int:
         node = self._node
         assert any(matches(name, publication.topic) for name in node.filters), "nobody here asked for it"
         origin, seq = publication.body.split(b" ")[:2]
@@ -63,6 +63,7 @@ class Clients:
         assert int(seq) > node.last.get(line, 0), f"{publication.body!r} came twice or late"
         node.last[line] = int(seq)
         node.got.append((publication.topic, publication.body))
+        return 1
 
     def retained(self, topic: str, body: bytes) -> None:
         self._node.kept[topic] = body
