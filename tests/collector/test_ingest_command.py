@@ -43,6 +43,8 @@ class Site:
         self._overlay: list[int] = []
         self.ports: list[int] = []
         self.peers: list[Any] = []
+        self._settings = folder / "peer.toml"
+        self._settings.write_text("[record]\nmqtt = false\n")  # what is published is the tests' business alone
 
     def peer(self, *more: str) -> int:
         """Add a peer; returns where it serves MQTT."""
@@ -55,7 +57,7 @@ class Site:
 
     def _run(self, overlay: int, *more: str) -> None:
         where = ("--overlay", f"{HOST}:{overlay}", "--no-discovery", "--timing", "local", "--log-level", "error")
-        self.peers.append(self._start("peer", *where, *more))
+        self.peers.append(self._start("peer", "--config", str(self._settings), *where, *more))
         self.peers[-1].says("active")
 
     def start_again(self, place: int) -> None:
