@@ -1,0 +1,26 @@
+"""`ringmq collect reduce`: from Parquet to tables. Owns the command line; `collector.reduce` does it."""
+
+from __future__ import annotations
+
+import click
+
+from collector import reduce as reducing
+from collector.options import data_option, spark_options
+from collector.places import REDUCED, below
+from collector.spark import session
+from collector.tables.heads import HEADS
+
+
+@click.command()
+@data_option
+@spark_options
+def reduce(data: str, master: str, settings: dict[str, str], verbose: bool) -> None:
+    """Reduce the Parquet to tables, in DIR/reduced: one row a peer, box plots, rates, stress, latencies."""
+    with session(master, settings, verbose=verbose) as spark:
+        reducing.reduce(spark, data, tell)
+    click.echo(f"reduced: {len(HEADS)} tables in {below(data, REDUCED)}")
+
+
+def tell(table: str) -> None:
+    """To whom waits for it."""
+    click.echo(f"reducing: {table}", err=True)

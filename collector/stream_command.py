@@ -1,0 +1,84 @@
+"""`ringmq collect stream`: what has landed, into Parquet. Owns the command line; `collector.stream` does it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import click
+
+from collector.errors import CollectorError
+from collector.folder_lock import FolderLock
+from collector.options import data_option, spark_options
+from collector.places import local_path
+from collector.spark import session
+from collector.stream import BATCH_MB, PAUSE_S, How, Progress, run
+
+
+@click.command()
+@data_option
+@click.option(
+    "--once", is_flag=True, help="End when all that has landed is in the Parquet, instead of waiting for more."
+)
+@click.option(
+    "--every",
+    "pause_s",
+    default=PAUSE_S,
+    show_default=True,
+    type=click.FloatRange(0, 86_400),
+    metavar="SECONDS",
+    help="From one batch to the next. Each writes files of its own.",
+)
+@click.option(
+    "--batch",
+    "batch_mb",
+    default=BATCH_MB,
+    show_default=True,
+    type=click.FloatRange(0.001, 1_000_000),
+    metavar="MB",
+    help="Of landed lines at a time. More needs more memory.",
+)
+@click.option("--delete", is_flag=True, help="Delete landed files that are in the Parquet.")
+@spark_options
+def stream(
+    data: str,
+    once: bool,
+    pause_s: float,
+    batch_mb: float,
+    delete: bool,
+    master: str,
+    settings: dict[str, str],
+    verbose: bool,
+) -> None:
+    """Write what has landed to DIR/parquet, each record once, until Ctrl-C.
+
+    What is no record is set aside there, with the reason. Started again, it goes on where it was.
+    """
+    how = How(once=once, pause_s=pause_s, batch_mb=batch_mb, delete=delete)
+    total = Progress()
+
+    def tell(progress: Progress) -> None:
+        nonlocal total
+        total += progress
+        if progress.lines:
+            click.echo(f"streamed: {progress}", err=True)
+
+    with ExitStack() as stack:
+        hold(stack, data)
+        try:
+            with session(master, settings, verbose=verbose) as spark:
+                click.echo(f"streaming {data}", err=True)
+                run(spark, data, how, tell)
+        finally:
+            click.echo(f"streamed in all: {total}")
+
+
+def hold(stack: ExitStack, data: str) -> None:
+    """Keep other streams out of a data folder on this machine. Raises CollectorError if there is one.
+
+    On other file systems Spark itself finds out, a batch later.
+    """
+    folder = local_path(data)
+    if folder is not None:
+        if not folder.is_dir():
+            raise CollectorError(f"data: there is no folder {data}: run ringmq collect ingest first")
+        stack.enter_context(FolderLock(folder, "stream"))

@@ -1,0 +1,22 @@
+"""One Spark session for all tests of a process: each start takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from collector.options import MASTER
+from collector.spark import session
+
+QUICK = "-XX:TieredStopAtLevel=1"
+"""For Java: most tests end before it would pay to compile any better."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", QUICK)
+        with session(MASTER, {"spark.sql.shuffle.partitions": "1"}) as running:
+            yield running

@@ -1,0 +1,182 @@
+"""All tables of a data folder, on random records against plain Python, and where there is little or nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from collector import reduce as reducing
+from collector.errors import CollectorError
+from collector.reduce import reduce, tables
+from collector.reduced import read_local
+from collector.schema import STORED
+from collector.stream import How, run
+from collector.tables.heads import HEADS
+from logger.records import Delivery, Latencies, Record, Sample, Traffic
+from tests.collector.making import PEERS, delivery, facts, land, latencies, line, rows, sample, stored
+
+small = st.integers(0, 1000)
+seconds = st.integers(0, 1000).map(lambda number: number / 8)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """What the peers of one run say, start by start: members of their records, in order."""
+    told = []
+    for peer in draw(st.lists(st.integers(0, 5), min_size=1, max_size=4, unique=True)):
+        for boot in draw(st.lists(st.integers(0, 1000), min_size=1, max_size=3, unique=True)):
+            numbers = sorted(draw(st.sets(st.integers(0, 30), min_size=1, max_size=8)))
+            told += [{"peer": peer, "boot": boot, "number": number} for number in numbers]
+    return told
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Record]:
+    """The records of one run."""
+    records: list[Record] = []
+    for who in draw(histories()):
+        match draw(st.integers(0, 2)):
+            case 0:
+                counters = [Traffic(**{name: draw(small) for name in Traffic.__struct_fields__}) for _ in range(2)]
+                gauges = {name: draw(small) for name in ("memory_bytes", "subscriptions", "topics")}
+                records.append(sample(**who, **gauges, uptime_s=draw(seconds), mqtt=counters[0], overlay=counters[1]))
+            case 1:
+                flags = {"clients": draw(st.integers(0, 2)), "duplicate": draw(st.booleans())}
+                times = {"latency_ns": draw(st.integers(-(10**9), 10**9)), "hops": draw(st.integers(0, 3))}
+                records.append(delivery(**who, **flags, **times))
+            case 2:
+                many = {"count": draw(small), "sum_s": draw(seconds), "hops": draw(st.integers(0, 3))}
+                records.append(latencies(**who, **many))
+    return records
+
+
+def by_hand(records: list[Record]) -> dict[str, dict[str, Any]]:
+    """Of each peer what the table says, in plain Python."""
+    found = {}
+    for peer in {record.peer for record in records}:
+        mine = [record for record in records if record.peer == peer]
+        samples = [record for record in mine if isinstance(record, Sample)]
+        boots = {boot: [one for one in samples if one.boot == boot] for boot in {one.boot for one in samples}}
+        last = [max(those, key=lambda one: one.number) for those in boots.values()]
+        first = [min(those, key=lambda one: one.number) for those in boots.values()]
+        measured = [
+            (1, (one.received_ns - one.sent_ns) / 1e9)
+            for one in mine
+            if isinstance(one, Delivery) and one.clients and not one.duplicate
+        ]
+        measured += [(one.count, one.sum_s) for one in mine if isinstance(one, Latencies)]
+        count = sum(many for many, _ in measured)
+        row: dict[str, Any] = {"measured": count}
+        if count:
+            row["avg_latency"] = sum(total for _, total in measured) / count
+        if samples:
+            row["tot_msg"] = sum(one.mqtt.messages_out for one in last)
+            row["in_bytes"] = sum(one.mqtt.bytes_in + one.overlay.bytes_in for one in last)
+            row["dropped"] = sum(one.mqtt.dropped + one.overlay.dropped for one in last)
+            row["run_time"] = sum(one.uptime_s for one in last)
+            row["tot_sub"] = max(one.subscriptions for one in samples)
+            row["starts"] = len(boots)
+            span_s = row["run_time"] - sum(one.uptime_s for one in first)
+            if span_s:
+                row["msg_rate"] = (row["tot_msg"] - sum(one.mqtt.messages_out for one in first)) / span_s
+        found[peer] = row
+    return found
+
+
+def missing(records: list[Record]) -> int:
+    numbers: dict[tuple[str, int], set[int]] = {}
+    for one in records:
+        numbers.setdefault((one.peer, one.boot), set()).add(one.number)
+    return sum(max(those) - min(those) + 1 - len(those) for those in numbers.values())
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(many=st.lists(runs(), min_size=15, max_size=15))
+def test_random_records_against_plain_python(spark: SparkSession, many: list[list[Record]]) -> None:
+    """Each job costs a second, so that many runs, which are apart in all tables, go through it at once."""
+    records = [record for number, one in enumerate(many) for record in _renamed(one, f"run-{number}")]
+    with tables(facts(spark, records)) as all_tables:
+        peers = rows(all_tables["per_peer"])
+        told = {row["run"]: row for row in rows(all_tables["runs"])}
+    for number, one in enumerate(many):
+        mine = {row["peer"]: row for row in peers if row["run"] == f"run-{number}" and row["row"] == "peer"}
+        expected = by_hand(one)
+        assert mine.keys() == expected.keys()
+        for peer, row in expected.items():
+            assert {name: mine[peer].get(name) for name in row} == pytest.approx(row), (one, peer)
+        total = next(row for row in peers if row["run"] == f"run-{number}" and row["row"] == "total")
+        for name in ("tot_msg", "in_bytes", "dropped", "tot_sub", "starts"):
+            assert total.get(name, 0) == sum(row.get(name, 0) for row in expected.values())
+        assert told[f"run-{number}"]["missing"] == missing(one)
+
+
+def _renamed(records: list[Record], name: str) -> list[Record]:
+    for record in records:
+        record.run = name
+    return records
+
+
+def test_a_whole_folder(spark: SparkSession, tmp_path: Path) -> None:
+    """Streamed and reduced, twice, the second time with more."""
+    records: list[Record] = [
+        sample(peer, uptime_s=up, mqtt=Traffic(messages_out=int(10 * up)), number=int(up))
+        for peer in (0, 1)
+        for up in (1.0, 2.0)
+    ]
+    records += [delivery(peer, sequence=1, hops=peer, latency_ns=peer * 10**6) for peer in (0, 1)]
+    land(tmp_path, "1", [*map(line, records), "garbage"])
+    told: list[str] = []
+    for expected, steps in ((40, 2), (45, 3)):
+        run(spark, str(tmp_path), How(once=True), lambda _: None)
+        reduce(spark, str(tmp_path), told.append)
+        found = read_local(tmp_path, HEADS)
+        assert {name: len(those) for name, those in found.items()} == {
+            "runs": 1, "per_peer": 4, "boxes": 2, "rates": steps, "stress": 1, "latencies": 4, "dead": 1,
+        }  # fmt: skip
+        assert [row["row"] for row in found["per_peer"]] == ["peer", "peer", "total", "average"]
+        assert found["per_peer"][2]["tot_msg"] == expected
+        land(tmp_path, "2", [line(sample(1, uptime_s=3.0, mqtt=Traffic(messages_out=25), number=9))])
+    assert told == [*HEADS, *HEADS]
+    assert not (tmp_path / "reduced.new").exists()
+
+
+@pytest.mark.parametrize("kind", ["sample", "dead"])
+def test_tables_may_be_empty(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    if kind == "sample":
+        found = stored(spark, [sample()])
+    else:
+        found = spark.createDataFrame([tuple([{"kind": "dead"}.get(name) for name in STORED.names])], STORED)
+    found.write.parquet(f"{tmp_path}/parquet")
+    reduce(spark, str(tmp_path), lambda _: None)
+    lengths = {name: len(those) for name, those in read_local(tmp_path, HEADS).items()}
+    filled = {"runs": 1, "per_peer": 3} if kind == "sample" else {"dead": 1}
+    assert lengths == {**dict.fromkeys(HEADS, 0), **filled}
+
+
+def test_nothing_to_reduce_leaves_what_there_was(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "reduced" / "runs").mkdir(parents=True)
+    with pytest.raises(CollectorError, match="there are no records"):
+        reduce(spark, str(tmp_path), lambda _: None)
+    assert (tmp_path / "reduced" / "runs").is_dir()
+
+
+def test_what_fails_halfway_leaves_what_there_was(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(spark, [sample(peer) for peer in range(len(PEERS))]).write.parquet(f"{tmp_path}/parquet")
+    (tmp_path / "reduced" / "runs").mkdir(parents=True)
+
+    def tell(name: str) -> None:
+        if name == "boxes":
+            raise KeyError(name)
+
+    with pytest.raises(KeyError):
+        reducing.reduce(spark, str(tmp_path), tell)
+    assert [one.name for one in (tmp_path / "reduced").iterdir()] == ["runs"]
+    reducing.reduce(spark, str(tmp_path), lambda _: None)
+    assert len(read_local(tmp_path, HEADS)) == len(HEADS)
