@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Final
 
 from overlay.ids import nearness
@@ -82,7 +83,9 @@ class Succession:
         holding.doubts = 0
         if not len(holding.book) or not holding.settled:
             return config.look_s
-        return max(config.look_s, holding.due_at(config) - self._state.now)
+        due_s = holding.due_at(config) - self._state.now
+        # What is planned holds on to the place until then, also if it is left long before.
+        return due_s if due_s == inf else min(config.idle_look_s, max(config.look_s, due_s))
 
     def _at_rest(self, holding: Holding) -> bool:
         """Whether it has a coordinator, and this peer is the coordinator or one of its shadows."""

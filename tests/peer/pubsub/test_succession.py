@@ -6,6 +6,7 @@ import pytest
 
 from mqtt_front.message import Message
 from overlay.ids import SPACE
+from peer.pubsub.holding import Holding
 from peer.pubsub.messages import Gather, Kind, Nudge, Record, UpSub
 from peer.pubsub.mqtt import encode_body
 from peer.pubsub.places import key_of_place
@@ -233,3 +234,14 @@ def test_those_who_take_a_place_over_know_when_it_expires(net: Net) -> None:
         holding = holder.core.holdings.get("a")
         assert holding is not None
         assert 99.0 <= holding.ends_at <= 101.0
+
+
+def test_a_place_that_was_left_is_let_go_of(net: Net) -> None:
+    """Whatever had been planned for it: an agenda holds on to what it is to look at."""
+    publisher = net.others("a")[0]
+    publisher.publish("a", encode_body(Message("a", b"x", expires_at=86_400), 0.0), retain=True)
+    net.run(1.0)
+    publisher.publish("a", b"", retain=True)
+    net.run(net.config.tomb_s + 3 * net.config.idle_look_s)
+    agendas = [member.core._state.agenda for member in net.members.values()]
+    assert not [subject for agenda in agendas for *_, subject in agenda._due if isinstance(subject, Holding)]
