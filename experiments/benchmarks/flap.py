@@ -1,5 +1,8 @@
 """What peers keep of clients that have gone: memory and open files before, at most, and after it is quiet again.
 
+Resident memory may stay where nothing is kept: Python gives back only pieces of a megabyte in which nothing is in use. So
+what it has in use is told as well.
+
 Owns the load: one client with many filters, many retained topics, and clients that come, subscribe and go.
 """
 
@@ -15,7 +18,7 @@ from time import perf_counter
 from typing import Final
 
 from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.peers import Ring, RingPeer
+from experiments.benchmarks.peers import Ring, RingPeer, status_of
 from experiments.benchmarks.talking import Client, talking
 from experiments.benchmarks.tally import Faults, Inbox, Say, spread_ms
 from experiments.benchmarks.usage import memory_bytes
@@ -57,18 +60,23 @@ class Keep:
     after_bytes: int = 0
     files_peak: int = 0
     files_after: int = 0
+    blocks_before: int = 0
+    """That Python has given out, of whatever size."""
+    blocks_after: int = 0
 
     def line(self) -> str:
         return (
             f"{self.name:<20}{self.before_bytes / MB:>10.1f}{self.peak_bytes / MB:>10.1f}{self.after_bytes / MB:>10.1f}"
             f"{self.after_bytes / self.before_bytes:>8.2f}"
             f"{self.files_before:>8}{self.files_peak:>8}{self.files_after:>8}"
+            f"{self.blocks_after / max(1, self.blocks_before):>8.2f}"
         )
 
 
 HEAD: Final = f"{'memory in MB, files':<20}{'before':>10}{'peak':>10}{'after':>10}{'ratio':>8}" + "".join(
-    f"{name:>8}" for name in ("before", "peak", "after")
+    f"{name:>8}" for name in ("before", "peak", "after", "in use")
 )
+"""The last is the ratio of what Python has in use."""
 
 
 @dataclass(slots=True)
@@ -93,6 +101,8 @@ class Figures:
 async def check(ring: Ring, method: Method, say: Say) -> Figures:
     """Raises BenchError when what is to stay connected cannot be."""
     figures = Figures(keeps=[Keep(str(one), memory_bytes(one.pid), _files(one)) for one in ring.peers])
+    for keep, peer in zip(figures.keeps, ring.peers, strict=True):
+        keep.blocks_before = await _blocks(peer)
     looking = asyncio.create_task(_look(ring, figures))
     try:
         await _load(ring, method, figures, say)
@@ -102,6 +112,7 @@ async def check(ring: Ring, method: Method, say: Say) -> Figures:
         looking.cancel()
     for keep, peer in zip(figures.keeps, ring.peers, strict=True):
         keep.after_bytes, keep.files_after = memory_bytes(peer.pid), _files(peer)
+        keep.blocks_after = await _blocks(peer)
         if keep.after_bytes > method.ratio * keep.before_bytes:
             figures.faults.add("kept", f"{(keep.after_bytes - keep.before_bytes) / MB:.1f} MB at {keep.name}")
         if keep.files_after > keep.files_before + SPARE_FILES:
@@ -190,6 +201,12 @@ async def _quiet(ring: Ring, method: Method, figures: Figures) -> None:
         if all(memory_bytes(peer.pid) <= method.ratio * keep.before_bytes for keep, peer in pairs):
             return
         await asyncio.sleep(LOOK_S)
+
+
+async def _blocks(peer: RingPeer) -> int:
+    """0 if it does not answer."""
+    blocks: int = (await status_of(peer)).get("memory_blocks", 0)
+    return blocks
 
 
 def _files(peer: RingPeer) -> int:

@@ -24,6 +24,8 @@ def test_clients_come_and_go(ring: Ring) -> None:
         assert 0 < keep.before_bytes <= keep.peak_bytes
         assert keep.files_peak >= keep.files_before
         assert keep.after_bytes
+        assert keep.blocks_before > 10_000
+        assert keep.blocks_after > 10_000
     assert said[-2:] == ["clearing", "quiet"]
 
 
@@ -39,5 +41,5 @@ def test_files_that_are_kept_are_told(ring: Ring, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_line_of_figures() -> None:
-    keep = Keep("peer 1", 40_000_000, 10, 80_000_000, 44_000_000, 30, 11)
-    assert keep.line().split() == ["peer", "1", "40.0", "80.0", "44.0", "1.10", "10", "30", "11"]
+    keep = Keep("peer 1", 40_000_000, 10, 80_000_000, 44_000_000, 30, 11, 200_000, 210_000)
+    assert keep.line().split() == ["peer", "1", "40.0", "80.0", "44.0", "1.10", "10", "30", "11", "1.05"]
