@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import click
 
-from experiments.benchmarks import commands, crowd, goals, passage, sides
+from experiments.benchmarks import collector, commands, crowd, goals, passage, sides
 from experiments.benchmarks.clients import BenchError
 from experiments.benchmarks.comparison import Method, Result, compare
 from experiments.benchmarks.load import Load
@@ -173,6 +176,59 @@ def ring(
     finally:
         if results:
             report.add_patterns(results)
+    report.end()
+
+
+def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
+    """Numbers with commas between them, also as 1e6."""
+    try:
+        sizes = sorted({int(float(one)) for one in value.split(",")})
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} are not numbers with commas between them, such as 1e5,1e6") from None
+    if sizes[0] < 1000 or sizes[-1] > 1_000_000_000:
+        raise click.BadParameter("there are to be 1000 records at least, and 1e9 at most")
+    return sizes
+
+
+@bench.command(name="collector")
+@click.option(
+    "--records", "sizes", default="1e5,1e6", show_default=True, callback=_sizes, help="In turn; 1e7 takes 6 GB."
+)
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Chooses the records.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, the lines on standard error.")
+def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -> None:
+    """What `collect ingest`, `stream` and `reduce` do in a second.
+
+    Records are published at a real peer and landed, with the collector on a core of its own; what has landed is
+    streamed, and what was streamed is reduced. A slope is the exponent of the time over the records; the other one is
+    without the time that Spark takes to start.
+    """
+    report = Report(as_json, verbose=False)
+    found: dict[str, list[collector.Figures]] = {"ingest": [], "stream": [], "reduce": []}
+    try:
+        with TemporaryDirectory(prefix="ringmq-bench-") as empty:
+            start_s = collector.start_s(Path(empty), master)
+        report.add("spark", {"start s": start_s})
+        for records in sizes:
+            with TemporaryDirectory(prefix="ringmq-bench-") as folder:
+                data = Path(folder)
+                steps = {
+                    "ingest": partial(collector.ingest, data, records, seed),
+                    "stream": partial(collector.stream, data, records, master),
+                    "reduce": partial(collector.reduce, data, records, master),
+                }
+                for name, step in steps.items():
+                    found[name].append(step())
+                    told = found[name][-1].told()
+                    if len(found[name]) > 1:
+                        told["slope"] = collector.slope(found[name][-2:])
+                        if name != "ingest":
+                            told["slope without start"] = collector.slope(found[name][-2:], start_s)
+                    report.add(f"{name}, {records:,} records", told)
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    report.judge(collector.verdicts(found))
     report.end()
 
 
