@@ -37,6 +37,7 @@ from peer.pubsub.messages import (
     Wanted,
 )
 from peer.pubsub.notes import Notes
+from peer.pubsub.outgoing import Countdown
 from peer.pubsub.places import inner_of, is_shared, is_wild, place_of, prefix_of
 from peer.pubsub.replication import Replication
 from peer.pubsub.state import State
@@ -216,7 +217,10 @@ class Coordinator:
     # Retained messages
 
     def retain(self, sender: Peer, message: Retain) -> None:
-        """Keep a message; answer when the shadows have it too, and the wildcard places know that there is one."""
+        """Keep a message; answer when the shadows have it too, and the wildcard places know that there is one.
+
+        They are told at once: who subscribes while a shadow is silent finds it there, since by then nobody sends it.
+        """
         record = message.record
         holding = self._serving(record.name, sender, message)
         if holding is None or record.kind is not Kind.RETAINED:
@@ -226,8 +230,9 @@ class Coordinator:
         answer = Retained(record.name, record.number, self._state.clock)
         send = partial(self._state.promise, sender, answer)
         who = (RETAINED, sender.id, record.number)
-        copied = Waiter(holding.book.position_of(record.key), partial(self._note, record.name, who, send))
-        self._replication.wait(holding, who, copied)
+        both = Countdown(2, send)
+        self._note(record.name, who, both.down)
+        self._replication.wait(holding, who, Waiter(holding.book.position_of(record.key), both.down))
 
     def _note(self, topic: str, who: Hashable, then: Callable[[], None]) -> None:
         """Call back when the wildcard places know what is retained, if anything is."""

@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from mqtt_front.message import Message
+from mqtt_front.reasons import Reason
 from overlay.messages import Peer
 from peer.pubsub.messages import (
     Control,
@@ -288,3 +289,22 @@ def test_no_place_is_held_for_the_name_of_a_topic_alone(net: Net) -> None:
     reader.subscribe("c/#")
     net.run(net.config.tomb_s)
     assert not any(one.core.holdings.get("c") for one in net.members.values()), "who asks for nothing leaves nothing"
+
+
+def test_a_wildcard_finds_what_a_silent_shadow_has_not_confirmed(net: Net) -> None:
+    """The publisher has sent it to all it knew of, and is silent until it is kept: longer than a SUBACK waits."""
+    publisher, one = net.others("a/b", "a/b/#", "a/#", "#")[:2]
+    publisher.publish("a/b")
+    net.run(0.5)
+    shadow = net.holders("a/b")[1]
+
+    def silent(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
+        return sender == shadow.me and isinstance(message, Copied) and message.place == "a/b"
+
+    net.lost = silent
+    publisher.publish("a/b", b"kept", retain=True)
+    done = one.subscribe("a/+")
+    net.run(2 * net.config.void_s)
+    assert publisher.reasons == [Reason.NO_MATCHING_SUBSCRIBERS], "the second is not acknowledged"
+    assert done == ["a/+"]
+    assert one.kept == {"a/b": b"kept"}
