@@ -32,7 +32,8 @@ class RecordConfig:
     """What the peers of one experiment have in common: 1 to 64 letters, digits, dots, underscores and dashes, since it
     becomes the name of a folder. None: the ring's name."""
     interval_s: float = 1.0
-    """Seconds from one sample to the next, and that a histogram covers. More cost less and show less. 0: no samples."""
+    """Seconds from one sample to the next, and that a histogram covers; at least 0.1. More cost less and show less.
+    0: no samples."""
     deliveries: str = "each"
     """each: a record of every chosen message at every peer that it reaches. histogram: of the same messages only how
     long they took, by topic and interval, which is less to store and says nothing of paths. off: neither. It is to be
@@ -40,7 +41,8 @@ class RecordConfig:
     every: int = 500
     """One in so many messages is chosen, by the peer whose client publishes it. 1 records all and costs the most."""
     mqtt: bool = True
-    """Whether the records are published on this peer, below `ringmq/log`, for a collector and who else may read it."""
+    """Whether the records are published on this peer, below `ringmq/log`, for a collector and who else may read it.
+    They cross the ring as other messages do, and take their share of it."""
     file: Path | None = None
     """Records are appended to this file, which no other peer may write to. It and its older parts take some 600 MB at
     most. None: none is written."""

@@ -42,44 +42,56 @@ class FrontConfig:
     """Bounds of one front. Reaching one is counted and has the effect that is said beside it."""
 
     max_connections: int = 100_000
-    """Clients at one time; one more is closed at once. Each idle one costs some 10 kB."""
+    """Clients at one time; one more is closed at once. Each idle one costs some 10 kB and a file descriptor."""
     connect_timeout_s: float = 10.0
-    """From the connection to its CONNECT; slower ones are closed, or half-open ones would gather."""
+    """Seconds from the connection to its CONNECT; slower ones are closed, or half-open ones would gather. Longer is for
+    clients on slow lines."""
     max_packet_bytes: int = 1 << 20
-    """A larger packet closes its client. The protocol allows 256 MB, which a peer at the edge cannot spare."""
+    """Bytes of one packet; a larger one closes its client. The protocol allows 256 MB, which a peer at the edge cannot
+    spare."""
     max_queued: int = 1000
-    """Messages with QoS 1 or 2 that wait for one client; more are dropped."""
+    """Messages with QoS 1 or 2 that wait for one client; more are dropped. More bridge a longer absence, and cost
+    memory and disk."""
     max_queued_bytes: int = 16 << 20
-    """Bytes of their payloads; more are dropped. A single message may always wait."""
+    """Bytes of their payloads; more are dropped. A single message may always wait. More cost memory and disk."""
     max_inflight: int = 100
-    """Messages sent to one client and not yet acknowledged; a client of 5.0 may ask for fewer."""
+    """Messages sent to one client and not yet acknowledged; a client of 5.0 may ask for fewer. More fill a long line,
+    and cost memory for those that do not acknowledge."""
     receive_maximum: int = 1000
-    """Messages of one client not yet acknowledged to it: 5.0 is told, older ones are not read from meanwhile."""
+    """Messages of one client not yet acknowledged to it: 5.0 is told, older ones are not read from meanwhile. More let
+    a publisher run further ahead, and cost memory."""
     max_buffer_bytes: int = 4 << 20
-    """Bytes waiting for one client that does not read: beyond it QoS 0 is dropped; at twice that it is closed."""
+    """Bytes waiting for one client that does not read: beyond it QoS 0 is dropped; at twice that it is closed. More
+    ride out longer pauses, and cost memory for each such client."""
     max_subscriptions: int = 100_000
-    """Filters of one session; more are refused with "quota exceeded"."""
+    """Filters of one session; more are refused with "quota exceeded". Each takes memory here and at other peers."""
     max_filters_per_packet: int = 10_000
     """Filters of one SUBSCRIBE, worked off without a pause, some 10 µs each: those beyond are refused with "quota
     exceeded". An UNSUBSCRIBE with more closes its client, as its answer has no word for it."""
     max_retained: int = 1_000_000
-    """Retained messages; a further topic is not retained, and counted."""
+    """Retained messages; a further topic is not retained, and counted. Each costs some kB beside its payload."""
     max_retained_bytes: int = 256 << 20
-    """Bytes of their payloads; what would be more is not retained, and counted."""
+    """Bytes of their payloads, all in memory; what would be more is not retained, and counted."""
     max_session_expiry_s: int = NEVER_EXPIRES_S
-    """Sessions of gone clients are kept no longer; a client of 5.0 is told when it asked for more."""
+    """Seconds that a session outlives its connection at most; a client of 5.0 is told when it asked for more. The
+    default is for ever; with less, what clients leave behind that never come back is forgotten."""
     session_expiry_3_s: int = NEVER_EXPIRES_S
-    """How long a persistent session of a client of 3.1.1 is kept, which cannot say it."""
+    """Seconds that a persistent session of a client of 3.1.1 outlives its connection, as it cannot say so itself. The
+    default is for ever, with the same trade-off."""
     max_sessions: int = 1_000_000
-    """Sessions, with or without a client; a further client is refused."""
+    """Sessions, with or without a client; a further client is refused. Each takes memory, and what waits for it
+    more."""
     max_keep_alive_s: int = 65535
-    """A client of 5.0 that asks for a longer one is told to use this; older ones are taken at their word."""
+    """Seconds between two signs of life of a client of 5.0: one that asks for more is told to use this; older ones are
+    taken at their word. Shorter finds dead clients sooner, and costs them packets."""
     topic_alias_maximum: int = 32
-    """Aliases a client may set up, and the most set up towards one."""
+    """Aliases a client may set up, and the most set up towards one; 0: none. They save the bytes of topics on the line,
+    and cost memory for each client."""
     allow_zero_length_client_id: bool = True
-    """Whether a client may leave the choice of its id to the server."""
+    """Whether a client may leave the choice of its id to the server, as suits those that come once. Without it one that
+    brings none is refused."""
     sys_interval_s: float = 10.0
-    """Between two looks at what `$SYS` tells; 0: there is no `$SYS`. Each look visits every session once."""
+    """Seconds between two looks at what `$SYS` tells; 0: there is no `$SYS`. Each look visits every session once."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():

@@ -16,7 +16,12 @@ import click
 from overlay.errors import OverlayError
 from peer.errors import ConfigError, PeerError
 
-BUILT_IN: Final = {"passwd": "peer.passwd:passwd", "peer": "peer.process:peer", "status": "peer.status:status"}
+BUILT_IN: Final = {
+    "config": "peer.config_command:config",
+    "passwd": "peer.passwd:passwd",
+    "peer": "peer.process:peer",
+    "status": "peer.status:status",
+}
 ENTRY_POINTS: Final = "ringmq.commands"
 
 

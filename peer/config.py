@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,7 +25,7 @@ from overlay.config import Address, is_wildcard, show
 from overlay.handshake import MAX_RING_CHARS
 from overlay.timing import PRESETS
 from peer.addresses import is_host, parse_address
-from peer.errors import ConfigError
+from peer.errors import ConfigError, Faults
 from peer.pubsub.config import DIRECT, MAX_SHADOWS, PubSubConfig
 from peer.pubsub.config import PRESETS as ROLES
 from peer.scribe.config import SCRIBE
@@ -54,9 +54,11 @@ class Rule(NamedTuple):
     """How the messages of some topics reach their subscribers: one `[[topics]]` of the file."""
 
     filter: str
+    """The topics, as an MQTT filter. The first rule whose filter matches counts, so narrow ones come first."""
     dispatch: str
+    """How messages to these topics reach their subscribers, in the place of the `dispatch` of the peer."""
     fanout: int | None = None
-    """None: the fan-out of the peer."""
+    """The most sends of any peer for one of these messages. None: the `fanout` of the peer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,65 +66,86 @@ class PeerConfig:
     """One field per setting; the names are those of the file and, but for tables, with dashes of the command line."""
 
     overlay: Address = ("127.0.0.1", 4883)
-    """Where other peers connect. Port 0 lets the system choose one, which only a peer with seeds has a use for."""
+    """Where other peers connect, by TCP, and by UDP for discovery. They are not authenticated: an address that
+    strangers reach lets them in. Port 0 lets the system choose one, of use only with `join`, as nobody knows it
+    before."""
     advertise: str | None = None
-    """The host that other peers are told to connect to. None: the host of `overlay`."""
+    """The host that other peers are told to connect to; needed where `overlay` listens on all addresses. None: the host
+    of `overlay`."""
     join: tuple[Address, ...] = ()
-    """Peers of the ring to join; one that answers is enough. Empty: those of the data folder, or a new ring."""
+    """Peers of the ring to join; one that answers is enough, and more are for when some are away. The same list at all
+    peers is fine: the first of it founds the ring. Empty: those of the data folder, or a new ring."""
     data: Path | None = None
-    """Keeps the peer's id, whom it knew, and the sessions and retained messages of its clients. None: the id is that of
-    the address, and nothing outlives the process."""
+    """Keeps the peer's id, whom it knew, and the sessions and retained messages of its clients; their acknowledgements
+    then wait for the disk. None: the id is that of the address, and nothing outlives the process."""
     ring: str = "ringmq"
-    """Peers whose ring has another name are refused."""
+    """Peers whose ring has another name are refused, so that two rings in one network stay two."""
     timing: str = "lan"
-    """A preset of periods and timeouts: local | lan | wan. Shorter ones find failures sooner and cost messages."""
+    """A preset of periods and timeouts, the same at all peers of a ring. Shorter ones find failures sooner and cost
+    messages: lan finds a silent failure after 3 s, wan after 20 s with a fifth of the messages; local is for many peers
+    on one machine."""
     delay: tuple[float, float] | None = None
-    """Emulated latency in seconds, from and to: each pair of peers gets one delay out of this range."""
+    """Emulated latency, for experiments, which every message pays: each pair of peers gets one delay out of this range,
+    in us, ms or s. To be the same at all peers of a ring. None: there is none."""
     delay_seed: int = 0
-    """Chooses the delays; to be the same at all peers of a ring."""
+    """Chooses the delays: any number, the same at all peers of a ring. Another one is another network."""
     discovery: bool = True
-    """Whether peers are also looked for over UDP, on the overlay's port number."""
+    """Whether peers are also looked for over UDP, on the overlay's port number. Without it there is one port less to
+    open, and a peer that has lost all those that it was told of finds no others."""
     mqtt: Address | None = None
-    """Where MQTT clients connect over TCP. A peer without any of the four kinds of listeners serves no clients."""
+    """Where MQTT clients connect over TCP, which everybody on the way can read. None: nowhere. A peer without any of
+    the four kinds of listeners serves no clients."""
     mqtt_tls: Address | None = None
-    """Where they connect over TLS."""
+    """Where they connect over TLS, which nobody on the way can read, and which takes more of the processor. None:
+    nowhere."""
     mqtt_ws: Address | None = None
-    """Where they connect over WebSocket."""
+    """Where they connect over WebSocket, for browsers. Pages from anywhere may do so in a browser that reaches it.
+    None: nowhere."""
     mqtt_wss: Address | None = None
-    """Where they connect over WebSocket inside TLS."""
+    """Where they connect over WebSocket inside TLS, for pages that came by https. None: nowhere."""
     tls_cert: Path | None = None
-    """The certificate that listeners with TLS show, and those between it and its CA. Read again on SIGHUP."""
+    """The certificate that listeners with TLS show, and those between it and its CA, in PEM. Read again on SIGHUP.
+    None: there is no TLS."""
     tls_key: Path | None = None
-    """The key of that certificate. Read again on SIGHUP."""
+    """The key of that certificate, in PEM and not encrypted, as nobody is there to be asked for its password: let only
+    the peer read the file. Read again on SIGHUP. None: there is no TLS."""
     tls_ca: Path | None = None
-    """Clients must show a certificate of this CA. Read again on SIGHUP. None: they need none."""
+    """Clients over TLS must show a certificate of this CA, in PEM: nobody else comes in, and each needs one made for
+    it. Read again on SIGHUP. None: they need none."""
     passwords: Path | None = None
-    """The password file, as `ringmq passwd` writes it. Read again on SIGHUP."""
+    """The password file, as `ringmq passwd` writes it. To verify one takes some 40 ms of a core on purpose. Read again
+    on SIGHUP. None: a user name proves nothing."""
     acl: Path | None = None
-    """Who may publish and subscribe what. Read again on SIGHUP. None: everybody everything."""
+    """Who may publish and subscribe what; what no rule allows is forbidden. Read again on SIGHUP. None: everybody may
+    do everything."""
     anonymous: bool | None = None
-    """Whether clients without a password are let in. None: by the listeners that only this machine can reach."""
+    """Whether clients without a password are let in: more comfort or more safety. None: by the listeners that only this
+    machine can reach."""
     front: str = "own"
-    """What serves the clients: own, or amqtt, for those who need its plugins."""
+    """What serves the clients: own, or amqtt, for those who need its plugins. It does less, and slower."""
     amqtt_settings: Path | None = None
-    """A configuration file of amqtt's, for its plugins. Listeners in it are not used."""
+    """A configuration file of amqtt's in YAML, for its plugins. Listeners in it are not used. None: there are no
+    plugins."""
     limits: FrontConfig = dataclasses.field(default_factory=FrontConfig)
-    """What clients may take of the peer. In the file alone, as the table `[limits]`."""
+    """What clients may take of the peer, all listeners together. In the file alone, as the table `[limits]`."""
     shadows: int = 2
     """Copies of each list of subscribers, on other peers; to be the same at all peers of a ring. Acknowledged
-    subscriptions survive as many crashes at once."""
+    subscriptions survive as many crashes at once. Each copy costs a message for each change, and its memory."""
     dispatch: str = DIRECT.name
-    """How the messages of this peer's clients reach their subscribers: one of the names in `dispatching.algorithms`, or
-    scribe, which all peers of a ring must have then."""
+    """How the messages of this peer's clients reach their subscribers. With direct this peer sends to all others
+    itself, over one hop; with guided those with subscribers pass the message on, which spares this one sends and costs
+    hops. scribe is the algorithm to compare with, promises less, and must be said at all peers of a ring."""
     fanout: int | None = None
-    """The most sends of any peer for one message, where others pass it on. Fewer sends make more hops. None: FANOUT."""
+    """The most sends of any peer for one message, where others pass it on. Fewer sends make more hops. None: 10."""
     topics: tuple[Rule, ...] = ()
-    """What holds for some topics in the place of `dispatch`; the first whose filter matches. In the file alone."""
+    """What holds for the messages to some topics, in the place of `dispatch`: a table `[[topics]]` for each filter, at
+    most 256. The more there are, the longer the first message to a topic takes. In the file alone."""
     record: RecordConfig = dataclasses.field(default_factory=RecordConfig)
     """What is recorded, and where to. In the file as the table `[record]`; some of it also on the command line."""
     log_level: str = "info"
+    """From which level on lines are logged. debug says the most, and takes the most room and time."""
     log_json: bool = False
-    """Log lines as JSON objects, for programs, in place of text for people."""
+    """Whether log lines are JSON objects, for programs, in place of text for people."""
 
     @property
     def listeners(self) -> dict[str, Address]:
@@ -215,7 +238,7 @@ def _number(least: float, most: float, kind: type = int) -> Setting:
         return value
 
     last = "on" if most >= 1 << 62 else f"to {most:.0f}"
-    return Setting(read, f"a {'' if kind is float else 'whole '}number from {least:.0f} {last}")
+    return Setting(read, f"a {'' if kind is float else 'whole '}number from {least:g} {last}")
 
 
 def _limit(name: str, kind: type) -> Setting:
@@ -269,9 +292,6 @@ SETTINGS: Final[dict[str, Setting]] = {
     "log_json": Setting(_truth, "true or false"),
 }
 """Those that the file and the command line have."""
-TABLES: Final = ("limits", "record", "topics")
-"""Those that the file alone has."""
-assert {*SETTINGS, *TABLES} == {field.name for field in dataclasses.fields(PeerConfig)}
 LIMITS: Final = {field.name: _limit(field.name, type(field.default)) for field in dataclasses.fields(FrontConfig)}
 RECORD: Final[dict[str, Setting]] = {
     "run": Setting(_run, f"1 to {MAX_RUN_CHARS} letters, digits, dots, underscores and dashes"),
@@ -290,32 +310,62 @@ RULE: Final = {
     "dispatch": _one_of(tuple(ALGORITHMS)),
     "fanout": SETTINGS["fanout"],
 }
+RULE_NEEDS: Final = ("filter", "dispatch")
+TABLES: Final = ("topics", "limits", "record")
+"""Those that the file alone has."""
+assert {*SETTINGS, *TABLES} == {field.name for field in dataclasses.fields(PeerConfig)}
+
+
+class Place(NamedTuple):
+    """What stands together in the file: at its top, or in one table."""
+
+    settings: Mapping[str, Setting]
+    kind: str
+    """What a name is called there."""
+    known: Collection[str]
+    misplaced: Mapping[str, str]
+    """What to say of names that stand elsewhere."""
+
+
+_A_LIMIT: Final = dict.fromkeys(LIMITS, "is a limit: it stands under [limits]")
+_OF_RECORD: Final = dict.fromkeys(RECORD, "is a setting of [record]: it stands under that")
+_NO_LIMIT: Final = dict.fromkeys(SETTINGS, "stands under [limits] and is no limit: it stands above")
+_NOT_OF_RECORD: Final = dict.fromkeys(SETTINGS, "stands under [record] and is no setting of that: it stands above")
+AT_THE_TOP: Final = Place(SETTINGS, "setting", (*SETTINGS, *TABLES), _OF_RECORD | _A_LIMIT)
+IN_LIMITS: Final = Place(LIMITS, "limit", LIMITS, _NO_LIMIT)
+IN_RECORD: Final = Place(RECORD, "setting", RECORD, _NOT_OF_RECORD | _A_LIMIT)
+IN_A_RULE: Final = Place(RULE, "setting", RULE, {})
 
 
 def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
-    """The settings of `file` (TOML), overruled by those that `line` has. Raises ConfigError, one line each."""
-    values = _read(file) if file is not None else {}
+    """The settings of `file` (TOML), overruled by those that `line` has.
+
+    Raises ConfigError with a line for each wrong value; where they all are right, for what does not go together.
+    """
+    values = _values(file, line)
+    config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
+    faults = Faults()
+    faults.lines += _contradictions(config, values)
+    faults.raise_any()
+    return config
+
+
+def _values(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:
+    faults = Faults()
+    values: dict[str, object] = {}
+    with faults.gathered():
+        values = _read(file) if file is not None else {}
     for name, value in line.items():
         where = f"--{name.replace('_', '-')}"
-        if name in RECORD_LINE:
-            found = values.get("record", RecordConfig())
-            assert isinstance(found, RecordConfig), "it was read as one"
-            values["record"] = _recorded(found, name, value, where)
-        else:
-            values[name] = _parse(SETTINGS[name], value, where)
-    config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
-    if is_wildcard(config.overlay[0]) and config.advertise is None:
-        listen = show(config.overlay)
-        raise ConfigError(f"advertise: missing, but overlay {listen} is no address to connect to: name the host")
-    if config.amqtt_settings is not None and config.front != "amqtt":
-        raise ConfigError(f"amqtt_settings: {config.amqtt_settings} is of no use unless front is amqtt")
-    useless = [name for name in FOR_CLIENTS if name in values]
-    if useless and not config.listeners:
-        raise ConfigError(f"{useless[0]}: of no use without a listener for clients: {' or '.join(LISTENERS)}")
-    _check_certificates(config)
-    _check_addresses(config)
-    _check_fanout(config)
-    return config
+        with faults.gathered():
+            if name in RECORD_LINE:
+                found = values.get("record", RecordConfig())
+                assert isinstance(found, RecordConfig), "it was read as one"
+                values["record"] = _recorded(found, name, value, where)
+            else:
+                values[name] = _parse(SETTINGS[name], value, where)
+    faults.raise_any()
+    return values
 
 
 def _recorded(record: RecordConfig, name: str, value: object, where: str) -> RecordConfig:
@@ -327,62 +377,94 @@ def _recorded(record: RecordConfig, name: str, value: object, where: str) -> Rec
         raise ConfigError(f"{where}: {error}") from error
 
 
-def _check_certificates(config: PeerConfig) -> None:
+def _contradictions(config: PeerConfig, told: Collection[str]) -> Iterator[str]:
+    """What does not go together; `told` are the names of the settings that were given."""
+    if is_wildcard(config.overlay[0]) and config.advertise is None:
+        listen = show(config.overlay)
+        yield f"advertise: missing, but overlay {listen} is no address to connect to: name the host"
+    if config.amqtt_settings is not None and config.front != "amqtt":
+        yield f"amqtt_settings: {config.amqtt_settings} is of no use unless front is amqtt"
+    if not config.listeners:
+        useless = [name for name in FOR_CLIENTS if name in told]
+        yield from (f"{name}: of no use without a listener for clients: {' or '.join(LISTENERS)}" for name in useless)
+    yield from _wrong_certificates(config)
+    yield from _wrong_addresses(config)
+    yield from _wrong_fanout(config)
+
+
+def _wrong_certificates(config: PeerConfig) -> Iterator[str]:
     """Listeners with TLS have what they need, and nobody believes to have one by naming its files."""
     files = {"tls_cert": config.tls_cert, "tls_key": config.tls_key, "tls_ca": config.tls_ca}
     encrypted = [name for name in TLS_LISTENERS if name in config.listeners]
     for name, file in files.items():
         if encrypted and file is None and name != "tls_ca":
-            raise ConfigError(f"{name}: missing, but {encrypted[0]} is a listener with TLS: name the file")
+            yield f"{name}: missing, but {encrypted[0]} is a listener with TLS: name the file"
         if not encrypted and file is not None:
-            raise ConfigError(f"{name}: {file} is of no use without a listener with TLS: {' or '.join(TLS_LISTENERS)}")
+            yield f"{name}: {file} is of no use without a listener with TLS: {' or '.join(TLS_LISTENERS)}"
 
 
-def _check_addresses(config: PeerConfig) -> None:
+def _wrong_addresses(config: PeerConfig) -> Iterator[str]:
     """Those that are written differently and are still the same are for the system to find."""
     taken: dict[Address, str] = {}
     metrics = {} if config.record.metrics is None else {"record: metrics": config.record.metrics}
     for name, address in {"overlay": config.overlay, **config.listeners, **metrics}.items():
         other = taken.setdefault(address, name)
         if other != name and address[1]:
-            raise ConfigError(f"{name}: {show(address)} is the address of {other}: each needs its own")
+            yield f"{name}: {show(address)} is the address of {other}: each needs its own"
 
 
-def _check_fanout(config: PeerConfig) -> None:
+def _wrong_fanout(config: PeerConfig) -> Iterator[str]:
     """Who says how many sends a tree has means one."""
-    if config.dispatch == SCRIBE and (config.topics or config.fanout is not None):
-        useless = "topics" if config.topics else "fanout"
-        raise ConfigError(f"{useless}: of no use with dispatch {SCRIBE}, which has trees of its own for all topics")
+    useless = [name for name, given in (("topics", config.topics), ("fanout", config.fanout)) if given]
+    if config.dispatch == SCRIBE:
+        why = f"of no use with dispatch {SCRIBE}, which has trees of its own for all topics"
+        yield from (f"{name}: {why}" for name in useless)
+        return
     trees = [config.dispatch, *(rule.dispatch for rule in config.topics if rule.fanout is None)]
     if config.fanout is not None and all(name == DIRECT.name for name in trees):
-        raise ConfigError(f"fanout: {config.fanout} is of no use with dispatch {DIRECT.name}, which has no tree")
+        yield f"fanout: {config.fanout} is of no use with dispatch {DIRECT.name}, which has no tree"
 
 
 def _read(file: Path) -> dict[str, object]:
     found = read_toml(file)
-    for name in found:
-        if name in LIMITS:
-            raise ConfigError(f"{file}: {name} is a limit: it stands under [limits]")
-    check_names(found, (*SETTINGS, *TABLES), f"{file}: unknown setting")
-    tables: dict[str, object] = {}
-    if "limits" in found:
-        tables["limits"] = _read_limits(found.pop("limits"), file)
-    if "record" in found:
-        tables["record"] = _read_record(found.pop("record"), file)
-    if "topics" in found:
-        tables["topics"] = _read_rules(found.pop("topics"), file)
-    return {name: _parse(SETTINGS[name], value, f"{file}: {name}") for name, value in found.items()} | tables
+    if found.get("limits") == {}:
+        del found["limits"]  # it says nothing, not even that there are clients to be limited
+    readers = {"topics": _read_rules, "limits": _read_limits, "record": _read_record}
+    tables = {name: found.pop(name) for name in TABLES if name in found}
+    faults = Faults()
+    values: dict[str, object] = {}
+    with faults.gathered():
+        values |= _parse_all(found, AT_THE_TOP, f"{file}: ")
+    for name, table in tables.items():
+        with faults.gathered():
+            values[name] = readers[name](table, file)
+    faults.raise_any()
+    return values
+
+
+def _parse_all(table: Mapping[str, object], place: Place, where: str) -> dict[str, object]:
+    """Each value by its own setting. Raises ConfigError."""
+    faults = Faults()
+    values = {}
+    strange = [name for name in table if name not in place.settings]
+    faults.lines += [f"{where}{name} {place.misplaced[name]}" for name in strange if name in place.misplaced]
+    with faults.gathered():
+        unknown = [name for name in strange if name not in place.misplaced]
+        check_names(unknown, place.known, f"{where}unknown {place.kind}")
+    for name, setting in place.settings.items():
+        if name in table:
+            with faults.gathered():
+                values[name] = _parse(setting, table[name], f"{where}{name}")
+    faults.raise_any()
+    return values
 
 
 def _read_limits(table: object, file: Path) -> FrontConfig:
     if not isinstance(table, dict):
         raise ConfigError(f"{file}: limits: {shown(table)} is not a table, such as [limits] and max_queued = 100 below")
-    for name in table:
-        if name in SETTINGS:
-            raise ConfigError(f"{file}: {name} stands under [limits] and is no limit: it stands above")
-    check_names(table, LIMITS, f"{file}: unknown limit")
+    values = _parse_all(table, IN_LIMITS, f"{file}: ")
     try:
-        return FrontConfig(**{name: _parse(LIMITS[name], one, f"{file}: {name}") for name, one in table.items()})  # type: ignore[arg-type]
+        return FrontConfig(**values)  # type: ignore[arg-type]
     except ValueError as error:  # limits that do not go together
         raise ConfigError(f"{file}: limits: {error}") from error
 
@@ -390,8 +472,7 @@ def _read_limits(table: object, file: Path) -> FrontConfig:
 def _read_record(table: object, file: Path) -> RecordConfig:
     if not isinstance(table, dict):
         raise ConfigError(f"{file}: record: {shown(table)} is not a table, such as [record] and every = 10 below")
-    check_names(table, RECORD, f"{file}: record: unknown setting")
-    values = {name: _parse(RECORD[name], one, f"{file}: record: {name}") for name, one in table.items()}
+    values = _parse_all(table, IN_RECORD, f"{file}: record: ")
     try:
         return RecordConfig(**values)  # type: ignore[arg-type]
     except ValueError as error:  # settings that do not go together
@@ -405,15 +486,24 @@ def _read_rules(tables: object, file: Path) -> tuple[Rule, ...]:
         )
     if len(tables) > MAX_RULES:
         raise ConfigError(f"{file}: topics: {len(tables)} are more than the {MAX_RULES} that there may be")
-    return tuple([_read_rule(table, f"{file}: topics {number}") for number, table in enumerate(tables, 1)])
+    faults = Faults()
+    rules = []
+    for number, table in enumerate(tables, 1):
+        with faults.gathered():
+            rules.append(_read_rule(table, f"{file}: topics {number}"))
+    faults.raise_any()
+    return tuple(rules)
 
 
 def _read_rule(table: dict[str, object], where: str) -> Rule:
-    check_names(table, RULE, f"{where}: unknown setting")
-    missing = next((name for name in ("filter", "dispatch") if name not in table), None)
-    if missing is not None:
-        raise ConfigError(f"{where}: {missing}: missing, where {RULE[missing].wanted} is wanted")
-    rule = Rule(**{name: _parse(RULE[name], one, f"{where}: {name}") for name, one in table.items()})  # type: ignore[arg-type]
+    faults = Faults()
+    values: dict[str, object] = {}
+    with faults.gathered():
+        values = _parse_all(table, IN_A_RULE, f"{where}: ")
+    missing = [name for name in RULE_NEEDS if name not in table]
+    faults.lines += [f"{where}: {name}: missing, where {RULE[name].wanted} is wanted" for name in missing]
+    faults.raise_any()
+    rule = Rule(**values)  # type: ignore[arg-type]
     if rule.fanout is not None and rule.dispatch == DIRECT.name:
         raise ConfigError(f"{where}: fanout: {rule.fanout} is of no use with dispatch {DIRECT.name}, which has no tree")
     return rule

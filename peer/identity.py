@@ -5,6 +5,7 @@ Owns `peer.json` and `lock` there, and nothing else in it. Knows nothing of sock
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -20,6 +21,7 @@ from overlay.ids import ID_BITS, Id, key_of
 from peer.addresses import parse_address
 from peer.errors import DataFolderError
 
+STORED: Final = "peer.json"
 MAX_REMEMBERED: Final = 32
 """One that still answers is enough; a leaf set of neighbours scattered over the machines gives plenty."""
 MAX_BOOT: Final = (1 << 63) - 1
@@ -40,16 +42,25 @@ def passing_id(host: str, port: int) -> Id:
     return key_of(f"{host}:{port}") if port else Id(secrets.randbits(ID_BITS))
 
 
+def check_folder(folder: Path) -> None:
+    """Look whether a peer could use this data folder, and leave it as it is. Raises DataFolderError.
+
+    That another peer has it is no fault: it may be the one whose settings are looked at.
+    """
+    _check_place(folder)
+    _read(folder / STORED)
+
+
 class DataFolder:
     """One peer's hold on its data folder, until `close`. Every method raises DataFolderError, one line each."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
         """Lock the folder, made if missing, and count this start. The boot number grows even if the clock went back."""
         self.folder = folder
-        self._file = folder / "peer.json"
+        self._file = folder / STORED
         self._lock = self._take_lock()
         try:
-            stored = self._read()
+            stored = _read(self._file)
             if stored is None:
                 stored = Stored(id=Id(secrets.randbits(ID_BITS)).hex(), boot=0)
             self._stored = Stored(id=stored.id, boot=max(stored.boot + 1, now_ms), peers=stored.peers)
@@ -91,6 +102,7 @@ class DataFolder:
             self._write()
 
     def _take_lock(self) -> int:
+        _check_place(self.folder)
         path = self.folder / "lock"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -103,22 +115,6 @@ class DataFolder:
             os.close(lock)
             raise DataFolderError(f"data: {self.folder} is in use by another peer: each needs its own") from error
         return lock
-
-    def _read(self) -> Stored | None:
-        try:
-            raw = self._file.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise DataFolderError(f"data: cannot read {self._file}: {error.strerror}") from error
-        try:
-            stored = msgspec.json.decode(raw, type=Stored)
-            for text in stored.peers:
-                parse_address(text)
-        except (msgspec.DecodeError, ValueError) as error:
-            advice = "restore it, or remove it to give this peer a new id"
-            raise DataFolderError(f"data: {self._file} is damaged ({error}): {advice}") from error
-        return stored
 
     def _write(self) -> None:
         """Atomically, and on the disk when it returns: after a power cut the old or the new content is there."""
@@ -136,3 +132,32 @@ class DataFolder:
                 os.close(folder)
         except OSError as error:
             raise DataFolderError(f"data: cannot write {self._file}: {error.strerror}") from error
+
+
+def _check_place(folder: Path) -> None:
+    """Whether it is a folder that can be written to, or can be made."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    try:
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise DataFolderError(f"data: cannot use {folder}: {error.strerror}") from error
+
+
+def _read(file: Path) -> Stored | None:
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DataFolderError(f"data: cannot read {file}: {error.strerror}") from error
+    try:
+        stored = msgspec.json.decode(raw, type=Stored)
+        for text in stored.peers:
+            parse_address(text)
+    except (msgspec.DecodeError, ValueError) as error:
+        advice = "restore it, or remove it to give this peer a new id"
+        raise DataFolderError(f"data: {file} is damaged ({error}): {advice}") from error
+    return stored

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +15,8 @@ from peer.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 1 << 20
 """Hundreds of times what all settings take."""
+MAX_UNKNOWN: Final = 20
+"""Names in a table of which each is told. A file with more is none of ours, and looking for near ones takes time."""
 _SHOWN_CHARS: Final = 200
 
 
@@ -35,14 +37,23 @@ def read_toml(file: Path) -> dict[str, object]:
         raise ConfigError(f"config: {file} is not TOML: {error}") from error
 
 
-def check_names(table: Mapping[str, object], known: Collection[str], where: str) -> None:
-    """Raises ConfigError for the first name that nobody knows; `where` says what such a name is called, and of what."""
-    unknown = next((name for name in table if name not in known), None)
-    if unknown is not None:
-        near = difflib.get_close_matches(unknown.replace("-", "_"), known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-        name = unknown if unknown.isprintable() and len(unknown) <= _SHOWN_CHARS else shown(unknown)
-        raise ConfigError(f"{where} {name}: {hint}")
+def check_names(names: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raises ConfigError for those that nobody knows; `where` says what such a name is called, and of what."""
+    unknown = [name for name in names if name not in known]
+    lines = [f"{where} {_named(name)}: {_hint(name, known)}" for name in unknown[:MAX_UNKNOWN]]
+    if unknown[MAX_UNKNOWN:]:
+        lines.append(f"{where}: {len(unknown) - MAX_UNKNOWN} more")
+    if lines:
+        raise ConfigError(*lines)
+
+
+def _named(name: str) -> str:
+    return name if name.isprintable() and len(name) <= _SHOWN_CHARS else shown(name)
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name.replace("-", "_"), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def shown(value: object) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from overlay.ids import key_of
 from peer.errors import DataFolderError
-from peer.identity import MAX_REMEMBERED, DataFolder, passing_id
+from peer.identity import MAX_REMEMBERED, STORED, DataFolder, check_folder, passing_id
 
 NOW_MS = 1_800_000_000_000
 
@@ -159,3 +159,30 @@ def test_peer_json_that_is_a_folder(tmp_path: Path) -> None:
 def test_without_a_folder_the_address_names_the_peer() -> None:
     assert passing_id("10.0.0.1", 4883) == key_of("10.0.0.1:4883")
     assert passing_id("10.0.0.1", 0) != passing_id("10.0.0.1", 0), "such ports say nothing, so chance decides"
+
+
+def test_a_folder_that_is_looked_at_stays_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    check_folder(folder)
+    assert not folder.parent.exists()
+    with DataFolder(folder, NOW_MS):
+        before = stored(folder)
+        check_folder(folder)
+        assert stored(folder) == before
+
+
+def test_a_folder_that_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for folder in (file, file / "folder"):
+        with pytest.raises(DataFolderError) as caught:
+            check_folder(folder)
+        assert str(caught.value) == f"data: cannot use {folder}: Not a directory"
+    (tmp_path / STORED).write_text("{}")
+    with pytest.raises(DataFolderError, match="is damaged"):
+        check_folder(tmp_path)
+    # Root, as whom tests may run, is refused nothing.
+    monkeypatch.setattr(os, "access", lambda place, _: Path(place) != tmp_path)
+    with pytest.raises(DataFolderError) as caught:
+        check_folder(tmp_path / "new" / "folder")
+    assert str(caught.value) == f"data: cannot use {tmp_path / 'new' / 'folder'}: Permission denied"

@@ -145,7 +145,7 @@ def test_its_status_tells_of_its_clients(
     assert (answer["front"]["kind"], answer["front"]["clients"]) == (front, 1)
     (subscribed,) = answer["pubsub"]["subscribing"]["filters"]
     assert (subscribed["filter"], subscribed["stage"]) == ("a/b", "in_force")
-    assert [place["place"] for place in answer["pubsub"]["places"]["shown"]] == ["a/b"]
+    assert "a/b" in [place["place"] for place in answer["pubsub"]["places"]["shown"]]
     assert shown.popen.returncode == 0, shown.err
     assert f"clients     1 on mqtt {host}:{port}\n" in shown.out
     assert "subscribes  1 filters in force, 0 on their way\n" in shown.out

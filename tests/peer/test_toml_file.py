@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from peer.errors import ConfigError
-from peer.toml_file import MAX_FILE_BYTES, check_names, read_toml, shown
+from peer.toml_file import MAX_FILE_BYTES, MAX_UNKNOWN, check_names, read_toml, shown
 
 
 def deep(levels: int) -> dict[str, object]:
@@ -69,6 +69,24 @@ def test_an_unknown_name(name: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_names({"ring": 1, name: 1}, ("ring", "log_level"), "peer.toml: unknown setting")
     assert str(caught.value) == says
+
+
+def test_every_unknown_name_has_a_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_names(("rign", "ring", "websocket"), ("ring", "log_level"), "peer.toml: unknown setting")
+    assert caught.value.lines == (
+        "peer.toml: unknown setting rign: did you mean ring?",
+        "peer.toml: unknown setting websocket: there are ring, log_level",
+    )
+
+
+@pytest.mark.parametrize(("more", "last"), [(0, "there are ring"), (1, "1 more"), (9, "9 more")])
+def test_not_more_lines_than_somebody_reads(more: int, last: str) -> None:
+    names = [f"strange {number}" for number in range(MAX_UNKNOWN + more)]
+    with pytest.raises(ConfigError) as caught:
+        check_names(names, ("ring",), "unknown setting")
+    assert len(caught.value.lines) == MAX_UNKNOWN + bool(more)
+    assert caught.value.lines[-1].endswith(f": {last}")
 
 
 def test_known_names_are_nothing_to_speak_of() -> None:

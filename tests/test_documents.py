@@ -1,0 +1,426 @@
+"""What README.md and docs/ tell people to type: each command is there and takes its options, each setting is taken.
+
+Commands that end by themselves are run, small, and so is the walk that the README sends newcomers on. What no test can
+run stands in one list, with the reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+
+from peer import command
+from peer.config import load
+from peer.errors import ConfigError
+from tests.mqtt_front.real_clients.missing import cannot
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+EVERY_SETTING = ROOT / "docs" / "ringmq.toml"
+
+PROGRAMS = ("ringmq", "make", "mosquitto_sub", "mosquitto_pub")
+"""Those of which all commands are looked at."""
+NOT_RUN = {
+    "apt-get": "needs root, and changes the machine",
+    "curl": "asks a peer that runs",
+    "docker": "needs its daemon, and images from elsewhere; tests/deploy looks at what is run inside",
+    "git": "asks the network",
+    "install": "needs root, and changes the machine",
+    "journalctl": "needs systemd",
+    "kill": "needs the pid of a peer; tests/peer/test_process.py sends the signals",
+    "ln": "needs root, and changes the machine",
+    "npm": "asks the network; tests/mqtt_front/test_real_clients.py has mqtt.js",
+    "openssl": "makes certificates, as tests do with trustme",
+    "pip": "changes what is installed",
+    "python": "measures the machine",
+    "python3": "makes an environment for pip",
+    "sudo": "needs root, and changes the machine; what ringmq it runs is looked at all the same",
+    "systemctl": "needs systemd",
+    "useradd": "needs root, and changes the machine",
+}
+"""Other programs that commands begin with, and why no test runs them. A command of a program that stands neither here
+nor above is a fault."""
+NO_COMMANDS = {"ringmq version …": "what $SYS tells"}
+"""Code that only begins like one."""
+PLACEHOLDERS = {"N": "1", "SECONDS": "1", "HOST:PORT": "127.0.0.1:1883", "USER": "alice", "NAME": "alice"}
+"""What people fill in where a test must. Words for files and folders, such as DIR, can stay as they are."""
+SMALL = {
+    "ringmq passwd passwords alice": "--batch",
+    "ringmq passwd passwords sensor-7 --batch": "",
+    "ringmq passwd passwords alice --delete": "",
+    "ringmq simulate hops --nodes 100000": "--nodes 300 --lookups 100",
+    "ringmq simulate hops --nodes 10000 --joined": "--nodes 40 --lookups 100",
+    "ringmq simulate join": "--nodes 20 --storms 0",
+    "ringmq simulate fail": "--nodes 40 --lookups 50",
+    "ringmq simulate split": "--nodes 20 --apart 10",
+    "ringmq simulate churn": "--nodes 20 --hours 0.01 --lan-hours 0.01 --median 60",
+    "ringmq simulate spread": "--nodes 40 --topics 1",
+}
+"""Commands of the documents that end by themselves, and the options that make them small. Run in this order."""
+PEERS_OF_THE_WALK = 8
+"""The README has 12; its commands go to the first and the eighth."""
+
+
+class Command(NamedTuple):
+    where: str
+    words: list[str]
+    in_a_sentence: bool = False
+
+    @property
+    def text(self) -> str:
+        return shlex.join(self.words)
+
+
+class Block(NamedTuple):
+    line: int
+    language: str | None
+    """None: indented."""
+    lines: list[str]
+
+
+# Reading the documents
+
+
+def blocks_of(text: str) -> Iterator[Block]:
+    """Blocks of code, fenced and indented."""
+    block: Block | None = None
+    blank = True
+    for number, line in enumerate(text.splitlines(), 1):
+        fence = line.startswith("```")
+        if block is not None and block.language is not None:
+            if fence:
+                yield block
+                block = None
+            else:
+                block.lines.append(line)
+        elif fence:
+            block = Block(number + 1, line[3:].strip(), [])
+        elif line.startswith("    ") and (block is not None or blank):
+            block = block or Block(number, None, [])
+            block.lines.append(line[4:])
+        elif block is not None:
+            yield block
+            block = None
+        blank = not line.strip()
+    if block is not None:
+        yield block
+
+
+def typed_in(block: Block) -> Iterator[tuple[int, str]]:
+    """What is to be typed: whole commands, without what is said beside them and where their output goes."""
+    begun, parts = 0, list[str]()
+    for number, line in enumerate(block.lines, block.line):
+        begun = begun if parts else number
+        parts.append(line.strip().removesuffix("\\").strip())
+        if line.rstrip().endswith("\\"):
+            continue
+        whole = re.sub(r"\s{2,}.*|\s#\s.*", "", " ".join(parts))
+        parts.clear()
+        for one in re.split(r"\s(?:\||&&)\s", whole):
+            text = re.split(r"\s[<>]", one)[0].removeprefix("$ ").strip()
+            if text:
+                yield begun, text
+
+
+def commands_of(name: str, text: str) -> Iterator[Command]:
+    """All commands of a document. In a fence without a language there may be anything beside them."""
+    for block in blocks_of(text):
+        if block.language in (None, "", "sh", "bash", "shell", "console"):
+            for number, typed in typed_in(block):
+                known = re.match(r"[\w./-]+(?=\s|$)", typed)
+                if block.language != "" or (known and program_of(known[0]) in (*PROGRAMS, *NOT_RUN)):
+                    yield Command(f"{name}:{number}", shlex.split(typed))
+    for number, line in enumerate(text.splitlines(), 1):
+        for code in re.findall(r"`((?:\.venv/bin/)?(?:ringmq|make|mosquitto_\w+) [^`]+)`", line):
+            if code not in NO_COMMANDS:
+                yield Command(f"{name}:{number}", shlex.split(code), in_a_sentence=True)
+
+
+def program_of(word: str) -> str:
+    """Wherever it was installed."""
+    return word.rpartition("/")[2]
+
+
+def looked_at(found: Command) -> Command:
+    """Without the place of the program, and without `sudo` before it."""
+    words = found.words
+    inner = next((place for place, word in enumerate(words) if program_of(word) in PROGRAMS), 0)
+    words = words[inner:] if words[0] == "sudo" else words
+    return found._replace(words=[program_of(words[0]), *(PLACEHOLDERS.get(word, word) for word in words[1:])])
+
+
+TEXTS = {file.relative_to(ROOT).as_posix(): file.read_text(encoding="utf-8") for file in DOCUMENTS}
+COMMANDS = [looked_at(found) for name, text in TEXTS.items() for found in commands_of(name, text)]
+BLOCKS = [
+    pytest.param(block.language, "\n".join(block.lines) + "\n", id=f"{name}:{block.line}")
+    for name, text in TEXTS.items()
+    for block in blocks_of(text)
+]
+
+
+def of(*programs: str) -> list[Any]:
+    return [pytest.param(found, id=f"{found.where} {found.text}") for found in COMMANDS if found.words[0] in programs]
+
+
+# Every command is there
+
+
+def test_the_commands_are_found() -> None:
+    found = {one.text for one in COMMANDS}
+    some = ("make ring", "ringmq status --topic hall/7/door", "ringmq simulate hops --nodes 10000 --joined")
+    assert {*some, *SMALL, "ringmq config check ringmq.toml"} <= found
+    assert len(of("ringmq")) > 40
+    assert {one.words[0] for one in COMMANDS} >= set(PROGRAMS)
+
+
+def test_programs_are_known() -> None:
+    strange = [one for one in COMMANDS if one.words[0] not in (*PROGRAMS, *NOT_RUN)]
+    assert strange == [], "a test is to look at them, or NOT_RUN to say why none does"
+
+
+def context_of(words: list[str]) -> click.Context:
+    """As the command line makes it of these words, without running anything. Raises UsageError."""
+    found: click.Command = command.ringmq
+    name, rest = "ringmq", words
+    while isinstance(found, click.Group) and rest:
+        name, *rest = rest
+        below = found.get_command(click.Context(found), name)
+        if below is None:
+            raise click.UsageError(f"no command {name}")
+        assert not (below.help or "").startswith("Not available"), below.help
+        found = below
+    assert not isinstance(found, click.Group) or not rest
+    return click.Context(found) if isinstance(found, click.Group) else found.make_context(name, list(rest))
+
+
+@pytest.mark.parametrize("found", of("ringmq"))
+def test_ringmq_takes_it(found: Command) -> None:
+    try:
+        context = context_of(found.words[1:])
+    except (click.MissingParameter, click.BadOptionUsage):
+        if found.in_a_sentence:  # which may name a command without its arguments, and an option without its value
+            return
+        raise
+    if found.words[1:2] == ["peer"]:
+        line = {name: value for name, value in context.params.items() if value is not None and value != ()}
+        file = line.pop("config", None)
+        load(file and EVERY_SETTING, line)
+
+
+@pytest.mark.parametrize("words", ["bogus", "config bogus", "simulate join --bogus", "ring --peers x", "passwd file"])
+def test_a_command_that_is_not_there_is_seen(words: str) -> None:
+    with pytest.raises(click.UsageError):
+        context_of(words.split())
+
+
+def test_settings_that_a_peer_refuses_are_seen() -> None:
+    with pytest.raises(ConfigError):
+        test_ringmq_takes_it(Command("", ["ringmq", "peer", "--timing", "fast"]))
+
+
+def test_a_target_that_make_has_not_is_seen() -> None:
+    for word in ("rings", "PEER=50"):
+        with pytest.raises(AssertionError, match=word):
+            test_make_has_it(Command("", ["make", word]))
+
+
+@pytest.mark.parametrize("found", of("make"))
+def test_make_has_it(found: Command) -> None:
+    for word in found.words[1:]:
+        variable, equals, _ = word.partition("=")
+        wanted = rf"^{variable} \?=" if equals else rf"^{word}:"
+        assert re.search(wanted, MAKEFILE, re.MULTILINE), word
+
+
+@pytest.mark.parametrize("found", of("mosquitto_sub", "mosquitto_pub"))
+def test_mosquitto_takes_it(found: Command) -> None:
+    program = found.words[0]
+    if shutil.which(program) is None:
+        cannot(f"{program} is not installed; on Debian: apt-get install mosquitto-clients")
+    told = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False).stdout
+    options = [word for word in found.words if re.match(r"--?[a-zA-Z]", word)]
+    assert options
+    assert [option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", told)] == []
+
+
+@pytest.mark.parametrize(("language", "text"), [block for block in BLOCKS if block.values[0] == "toml"])
+def test_settings_are_taken(tmp_path: Path, language: str, text: str) -> None:
+    file = tmp_path / "peer.toml"
+    file.write_text(text, encoding="utf-8")
+    load(file, {} if re.search(r"^mqtt", text, re.MULTILINE) else {"mqtt": "127.0.0.1:0"})
+
+
+@pytest.mark.parametrize(("language", "text"), [block for block in BLOCKS if block.values[0] == "python"])
+def test_programs_are_programs(language: str, text: str) -> None:
+    ast.parse(text)
+
+
+# What ends by itself is run
+
+
+def test_what_ends_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text, small in SMALL.items():
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"secret\n")))
+        with pytest.raises(SystemExit) as ended:
+            command.main([*shlex.split(text)[1:], *shlex.split(small)])
+        shown = capsys.readouterr()
+        assert ended.value.code == 0, f"{text}: {shown.err}"
+        assert shown.out, text
+
+
+def test_a_file_of_settings_is_printed_and_checked(ringmq: Callable[..., Any], tmp_path: Path) -> None:
+    example = ringmq("config", "example")
+    assert example.popen.returncode == 0
+    (tmp_path / "ringmq.toml").write_text(example.out, encoding="utf-8")
+    checked = ringmq("config", "check", str(tmp_path / "ringmq.toml"))
+    assert (checked.popen.returncode, checked.err) == (0, "")
+
+
+# The walk of newcomers
+
+TRY_IT = TEXTS["README.md"].partition("## Try it\n")[2].partition("\n## ")[0]
+FIRST_MQTT_PORT = 1883
+
+
+class Walk:
+    """The section "Try it" with the ports of a ring that runs."""
+
+    def __init__(self, first_mqtt_port: int, first_overlay_port: int) -> None:
+        self._first_mqtt_port = first_mqtt_port
+        self._peer = ["--peer", f"127.0.0.1:{first_overlay_port}"]
+        self._typed = [looked_at(found) for found in commands_of("Try it", TRY_IT)]
+
+    def with_ports(self, text: str) -> str:
+        """Those of the README, of which this ring has others."""
+
+        def other(found: re.Match[str]) -> str:
+            place = int(found[0]) - FIRST_MQTT_PORT
+            assert place < PEERS_OF_THE_WALK
+            return str(self._first_mqtt_port + place)
+
+        return re.sub(r"\b18[89]\d\b", other, text)
+
+    def mosquitto(self, program: str) -> list[str]:
+        (typed,) = [found for found in self._typed if found.words[0] == program]
+        return [self.with_ports(word) for word in typed.words]
+
+    def statuses(self) -> Iterator[list[str]]:
+        for typed in self._typed:
+            if typed.words[:2] == ["ringmq", "status"]:
+                yield [*typed.words[1:], *self._peer]
+
+
+def run_python(program: str) -> str:
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=20, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_what_the_readme_says_of_the_ring() -> None:
+    peers = int(re.search(r"^PEERS \?= (\d+)$", MAKEFILE, re.MULTILINE)[1])  # type: ignore[index]
+    assert "\t$(BIN)/ringmq ring --peers $(PEERS)\n" in MAKEFILE
+    last = FIRST_MQTT_PORT + peers - 1
+    assert f"`ready: {peers} peers, mqtt 127.0.0.1:{FIRST_MQTT_PORT}-{last}`" in TRY_IT
+
+
+def test_the_walk_of_newcomers(
+    start: Callable[..., Any], ringmq: Callable[..., Any], eventually: Callable[..., Any], tmp_path: Path
+) -> None:
+    (free,) = re.findall(r"`\.venv/bin/ringmq (ring --mqtt-port 0 --overlay-port 0)`", TRY_IT)
+    ring = start(*free.split(), "--peers", str(PEERS_OF_THE_WALK))
+    ready = re.fullmatch(r"ready: (\d+) peers, mqtt 127\.0\.0\.1:(\d+)-(\d+)", ring.says("ready: ", 60))
+    assert ready is not None
+    overlay = re.fullmatch(r"overlay: 127\.0\.0\.1:(\d+)-\d+", ring.says("overlay: "))
+    assert overlay is not None
+    walk = Walk(int(ready[2]), int(overlay[1]))
+
+    (block,) = [block for block in blocks_of(TRY_IT) if block.language == "python"]
+    assert len(list(filter(None, block.lines))) <= 5
+    program = walk.with_ports("\n".join(block.lines))
+    assert run_python(program) == "hall/7/window shut\n"
+
+    for words in walk.statuses():
+        status = ringmq(*words)
+        assert (status.popen.returncode, status.err) == (0, "")
+        assert "coordinator" in status.out if "--topic" in words else "state       active" in status.out
+
+    talk_with_mosquitto(walk, tmp_path, eventually)
+    assert ring.end(signal.SIGINT) == 0
+
+
+def talk_with_mosquitto(walk: Walk, folder: Path, eventually: Callable[..., Any]) -> None:
+    """In two terminals: the second command comes when the first has begun, which is seen by trying."""
+    if shutil.which("mosquitto_sub") is None or shutil.which("mosquitto_pub") is None:
+        cannot("mosquitto_sub and mosquitto_pub are not installed; on Debian: apt-get install mosquitto-clients")
+    said = folder / "said"
+
+    def published() -> bool:
+        subprocess.run(walk.mosquitto("mosquitto_pub"), timeout=10, check=True)
+        return "hall/7/door open\n" in said.read_text()
+
+    with said.open("wb") as output:  # by lines, or it would be seen when a buffer is full
+        listening = subprocess.Popen(["stdbuf", "-oL", *walk.mosquitto("mosquitto_sub")], stdout=output)
+    try:
+        eventually(published, 20, "what is published at one peer is heard at another")
+    finally:
+        listening.kill()
+        listening.wait(10)
+
+
+# The reading itself
+
+
+def test_commands_are_read_as_people_do() -> None:
+    text = """\
+Say `ringmq status` or `ringmq/log`, and `make ring`.
+
+    ringmq peer --mqtt 127.0.0.1:1883 \\
+        --data DIR
+    .venv/bin/ringmq passwd FILE alice --batch < secret.txt
+
+- a list
+    with a line that is no code
+
+```
+ringmq collect stream --data DIR --once     what it does
+ringmq: a line of output
+ready: 3 peers
+```
+```sh
+$ sudo -u ringmq ringmq config check FILE && echo done
+mosquitto_sub -t 'hall/#' | grep door  # only doors
+```
+```toml
+make = "no command"
+```
+"""
+    assert [(found.where, found.text) for found in commands_of("d", text)] == [
+        ("d:3", "ringmq peer --mqtt 127.0.0.1:1883 --data DIR"),
+        ("d:5", ".venv/bin/ringmq passwd FILE alice --batch"),
+        ("d:11", "ringmq collect stream --data DIR --once"),
+        ("d:16", "sudo -u ringmq ringmq config check FILE"),
+        ("d:16", "echo done"),
+        ("d:17", "mosquitto_sub -t 'hall/#'"),
+        ("d:17", "grep door"),
+        ("d:1", "ringmq status"),
+        ("d:1", "make ring"),
+    ]
+    inner = looked_at(Command("", shlex.split("sudo -u jo /usr/bin/ringmq simulate join --nodes N")))
+    assert inner.text == "ringmq simulate join --nodes 1"
