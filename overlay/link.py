@@ -7,6 +7,8 @@ HELLO, each message and the end. Outgoing frames are gathered and written once p
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
@@ -257,9 +259,21 @@ class Link(asyncio.Protocol):
         self.phase = Phase.OPEN
         self.opened_at = self._loop.time()
         self._reader.max_frame_bytes = self._config.max_frame_bytes
+        self._break_when_silent()
         if delay_s:
             self._flush()
             self._line = DelayLine(delay_s)
+
+    def _break_when_silent(self) -> None:
+        """What nobody acknowledges for as long as it takes to declare a peer dead breaks the link, where the system can
+        see to that. TCP alone would send it again ever more seldom, and find out minutes after a network has healed.
+        """
+        timing = self._config.timing
+        if self.transport is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            after_ms = round(1000 * (timing.silence_s + timing.fastest_verdict_s))
+            with contextlib.suppress(OSError, AttributeError):
+                connection = self.transport.get_extra_info("socket")
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, after_ms)
 
     def close(self, reason: Reason, detail: str = "") -> None:
         """Say GOODBYE and end. For a harmless reason what is on its way here is still received, for linger_s."""

@@ -14,6 +14,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
+"""How long an example takes says more of the machine than of the code."""
 
 Result = TypeVar("Result")
 

@@ -52,6 +52,15 @@ class Book:
             self.listed = self.position
         return True
 
+    def lapsed(self, record: Record) -> bool:
+        """Whether this is about a lease that ran out with one of us and holds with the other: who unsubscribes says so
+        with a higher number.
+        """
+        known = self.get(record.key)
+        if known is None or record.kind is not Kind.ENTRY:
+            return False
+        return known.number == record.number and known.gone is not record.gone
+
     def forget(self, key: Key) -> None:
         """Nobody need be told: each forgets what is gone by himself."""
         self._records.pop(key, None)

@@ -88,6 +88,7 @@ class PubSub:
         self._succession.answer = self._handle
         self.subscriber.in_force_soon = self._keep_unsettled
         self.publisher.settled = self._keep_settled
+        self._inlets.serves = self.publisher.serves = self.subscriber.has
         self.acknowledges_later = False
         """Whether `acknowledge` is called by the shell, once the clients' messages are safe. With a disk it must be."""
         self._inside = False

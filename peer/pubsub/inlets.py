@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from overlay.ids import Id
 from overlay.messages import Peer
-from peer.pubsub.messages import Held
+from peer.pubsub.messages import Held, Unserved
 from peer.pubsub.state import State
 from peer.pubsub.wire import Publication
 
@@ -20,25 +20,29 @@ Give = Callable[[Peer, Publication], None]
 class Inlet:
     """From one life of one publisher."""
 
-    __slots__ = ("ahead", "boot", "due", "next")
+    __slots__ = ("ahead", "boot", "due", "next", "unserved")
 
     def __init__(self, boot: int, first: int) -> None:
         self.boot = boot
         self.next = first
         self.ahead: dict[int, Publication] = {}
         self.due = False
+        self.unserved: dict[int, tuple[str, ...]] = {}
+        """Groups that a message was for and that have no client here; until the publisher knows."""
 
 
 class Inlets:
     """One per core. After each turn call `acknowledge`."""
 
-    __slots__ = ("_due", "_give", "_inlets", "_orders", "_state", "repeated")
+    __slots__ = ("_due", "_give", "_inlets", "_orders", "_state", "repeated", "serves")
 
     def __init__(self, state: State, give: Give) -> None:
         self._state = state
         self._give = give
         self.repeated: Give = lambda origin, publication: None
         """Told of those that are given to nobody, as they have come before, or too late."""
+        self.serves: Callable[[str], bool] = lambda group: True
+        """Whether a client here is in a group."""
         self._inlets: dict[Id, Inlet] = {}
         self._orders: dict[tuple[Id, bytes], tuple[int, int]] = {}
         self._due: dict[Id, Peer] = {}
@@ -81,6 +85,8 @@ class Inlets:
         elif publication.boot < inlet.boot:
             return
         self._due[origin.id] = origin
+        if inlet.unserved:
+            inlet.unserved = {at: groups for at, groups in inlet.unserved.items() if at >= publication.base}
         if publication.base > inlet.next:
             self._skip(origin, inlet, publication.base)
         if publication.number < inlet.next or publication.number in inlet.ahead:
@@ -88,7 +94,7 @@ class Inlets:
             self.repeated(origin, publication)
         elif publication.number == inlet.next:
             inlet.next += 1
-            self._give(origin, publication)
+            self._give_numbered(origin, inlet, publication)
             self._drain(origin, inlet)
         elif len(inlet.ahead) < self._state.config.max_ahead:
             inlet.ahead[publication.number] = publication
@@ -104,7 +110,14 @@ class Inlets:
         while inlet.next in inlet.ahead:
             publication = inlet.ahead.pop(inlet.next)
             inlet.next += 1
-            self._give(origin, publication)
+            self._give_numbered(origin, inlet, publication)
+
+    def _give_numbered(self, origin: Peer, inlet: Inlet, publication: Publication) -> None:
+        if publication.shared:
+            missing = tuple([group for group in publication.shared if not self.serves(group)])
+            if missing:
+                inlet.unserved[publication.number] = missing
+        self._give(origin, publication)
 
     @property
     def owes(self) -> bool:
@@ -117,4 +130,5 @@ class Inlets:
         due, self._due = self._due, {}
         for point, origin in due.items():
             inlet = self._inlets[point]
-            self._state.send(origin, Held(inlet.boot, inlet.next - 1, tuple(sorted(inlet.ahead))))
+            unserved = tuple([Unserved(number, groups) for number, groups in inlet.unserved.items()])
+            self._state.send(origin, Held(inlet.boot, inlet.next - 1, tuple(sorted(inlet.ahead)), unserved))

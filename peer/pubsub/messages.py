@@ -27,7 +27,8 @@ from msgspec import Meta
 from overlay.ids import Id
 from overlay.messages import Count, Peer
 
-MAX_NAME = 65_535
+MAX_NAME = 65_537
+"""A topic of the longest, and the place below it: two characters more."""
 MAX_ITEMS = 1 << 20
 """Of one list; the frame's size bounds it before."""
 
@@ -250,12 +251,21 @@ class Fetched(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
     record: Record | None
 
 
+class Unserved(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A message that was for these groups, of which no client is here any more."""
+
+    number: Count
+    groups: Names
+
+
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
-    """To a publisher: of the life `boot` of yours I hold every message up to `up_to`, and these beyond."""
+    """To a publisher: of the life `boot` of yours I hold every message up to `up_to`, and these beyond. Of those up to
+    it, others are to serve the groups that I have not."""
 
     boot: Count
     up_to: Count
     beyond: Annotated[tuple[Count, ...], Meta(max_length=MAX_ITEMS)]
+    unserved: Annotated[tuple[Unserved, ...], Meta(max_length=MAX_ITEMS)] = ()
 
 
 Control = (

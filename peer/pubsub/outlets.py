@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from overlay.messages import Peer
 from peer.pubsub.messages import Held
+from peer.pubsub.outgoing import addressed
 from peer.pubsub.state import State
 from peer.pubsub.wire import Leaf, Publication, head_of
 
@@ -165,15 +166,19 @@ class Outlets:
         outlet = self._outlets.get(sender.id)
         if outlet is None or message.boot != self._state.me.boot:
             return
+        unserved = {one.number: one.groups for one in message.unserved}
         moved = False
         for number in list(outlet.flying):
             if number > message.up_to:
                 break
             moved = True
-            self._over(outlet.flying.pop(number))
-        for number in message.beyond:
-            if number in outlet.flying:
-                outlet.flying[number].beyond = True
+            item = outlet.flying.pop(number)
+            if number not in unserved or not self._serve_elsewhere(outlet.peer, item, unserved[number]):
+                self._over(item)
+        # All that it has of what came out of order: what it had and lost when it crashed is to be sent again.
+        beyond = set(message.beyond)
+        for number, item in outlet.flying.items():
+            item.beyond = number in beyond
         if moved:
             outlet.tries = 0
             self._go_on(outlet)
@@ -185,14 +190,23 @@ class Outlets:
         if outlet is None:
             return
         for item in (*outlet.flying.values(), *outlet.waiting):
-            if item.publication.shared and self.passed_on(outlet.peer, item):
-                self._state.waiting_bytes -= len(item.tail)
-                self._state.counters.passed_on += 1
-            else:
+            if not self._serve_elsewhere(outlet.peer, item, item.publication.shared):
                 self._state.counters.given_up += 1
                 self._over(item)
         outlet.flying.clear()
         outlet.waiting.clear()
+
+    def _serve_elsewhere(self, peer: Peer, item: Item, groups: tuple[str, ...]) -> bool:
+        """Have others serve the groups that this peer was to serve; whether there is anybody."""
+        groups = tuple([group for group in item.publication.shared if group in groups])
+        if not groups:
+            return False
+        item.publication = addressed(item.publication, False, groups)
+        if not self.passed_on(peer, item):
+            return False
+        self._state.waiting_bytes -= len(item.tail)
+        self._state.counters.passed_on += 1
+        return True
 
     def _over(self, item: Item) -> None:
         self._state.waiting_bytes -= len(item.tail)

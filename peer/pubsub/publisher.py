@@ -49,6 +49,7 @@ class Publisher:
         "_topics",
         "_turns",
         "clock_us",
+        "serves",
         "settled",
         "unsettled",
     )
@@ -65,6 +66,8 @@ class Publisher:
         self._stores: dict[tuple[str, tuple[int, int]], Store] = {}
         self.unsettled: dict[int, Publication] = {}
         """Retained messages not at their coordinator yet: who subscribes here meanwhile finds them nowhere else."""
+        self.serves: Callable[[str], bool] = lambda group: True
+        """Whether a client here is in a group, whatever its list says."""
         self.settled: Callable[[Publication], None] = lambda publication: None
         """Called for each of them when that has changed."""
         self.clock_us: Callable[[], int] = lambda: int(state.now * 1e6)
@@ -276,8 +279,10 @@ class Publisher:
         served: dict[Id, tuple[Peer, list[str]]] = {peer.id: (peer, []) for peer in peers}
         plain = set(served)
         for name, members in topic.groups:
-            peer = self._whose_turn(name, members)
-            served.setdefault(peer.id, (peer, []))[1].append(name)
+            present = self._present(name, members)
+            if present:
+                peer = self._whose_turn(name, present)
+                served.setdefault(peer.id, (peer, []))[1].append(name)
         onward, sends = outgoing.publication.onward(), 0
         tail = tail_of(onward)
         for point, (peer, names) in served.items():
@@ -293,6 +298,12 @@ class Publisher:
             else:
                 sends += self._send_once((peer,), encode(publication))
         return sends
+
+    def _present(self, name: str, members: Sequence[Peer]) -> Sequence[Peer]:
+        """Without this peer, if its clients have left the group since. Others say so when they are sent a message."""
+        if self.serves(name):
+            return members
+        return [peer for peer in members if peer.id != self._state.me.id]
 
     def _whose_turn(self, name: str, members: Sequence[Peer]) -> Peer:
         turn = self._turns[name] = self._turns.get(name, self._state.me.id % len(members)) + 1
@@ -311,7 +322,9 @@ class Publisher:
         tried = item.tried | {given_up.id}
         served: dict[Id, tuple[Peer, list[str]]] = {}
         for name, members in topic.groups:
-            others = [peer for peer in members if peer.id not in tried] if name in item.publication.shared else ()
+            if name not in item.publication.shared:
+                continue
+            others = [peer for peer in self._present(name, members) if peer.id not in tried]
             if others:
                 peer = self._whose_turn(name, others)
                 served.setdefault(peer.id, (peer, []))[1].append(name)

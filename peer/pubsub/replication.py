@@ -52,6 +52,17 @@ class Replication:
             self.cleared(holding, record)
         return True
 
+    def merge(self, holding: Holding, record: Record) -> None:
+        """Take what another peer holds of a place that this one coordinates, or is about to.
+
+        After a split each half has dropped those of the other, whose leases hold: these are no less there for that.
+        """
+        if holding.book.lapsed(record):
+            if record.gone:
+                return
+            holding.book.forget(record.key)
+        self.take(holding, record)
+
     def _keep(self, holding: Holding, news: Iterable[Record]) -> None:
         """What is new here is to outlive the process, if it is of that kind; and there may be something to do."""
         for record in news:
@@ -190,7 +201,7 @@ class Replication:
         if shadow is None:
             return
         for record in message.extra:
-            self.take(holding, record)
+            self.merge(holding, record)
         if message.missing:
             shadow.acked = shadow.sent = message.position
         else:
@@ -219,6 +230,9 @@ class Replication:
         overruled = [self._cleared.overrule(record) for record in message.records]
         records = [self._sharing.of(record, message.place) for record in overruled]
         extra = [mine for mine, theirs in zip(records, message.records, strict=True) if mine.rank() > theirs.rank()]
+        for record in records:
+            if holding.book.lapsed(record):
+                holding.book.forget(record.key)  # whose leases hold is the coordinator's to say
         if message.since == 0 and not (same and holding.synced):
             extra += self._become(holding, message.position, records)
         elif not same or message.since > holding.synced:

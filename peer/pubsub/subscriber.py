@@ -88,6 +88,11 @@ class Subscriber:
         """Whether a filter here, in force or about to be, matches a topic; shared ones do not count."""
         return any(True for _ in self._plain.match(topic))
 
+    def has(self, topic_filter: str) -> bool:
+        """Whether clients here have this very filter, in force or about to be."""
+        own = self._own.get(topic_filter)
+        return own is not None and own.stage is not Stage.LEAVING
+
     def in_force(self, topic_filter: str) -> bool:
         own = self._own.get(topic_filter)
         return own is not None and own.stage is Stage.IN_FORCE

@@ -166,7 +166,7 @@ class Succession:
             return
         for record in message.records:
             if holding.book.get(record.key) != record:  # most know the same
-                self._replication.take(holding, record)
+                self._replication.merge(holding, record)
         if message.number > holding.reign.number:
             holding.reign = Reign(message.number, holding.reign.coordinator)
         if holding.coordinates:
@@ -194,6 +194,7 @@ class Succession:
         reign = Reign(holding.reign.number + 1, state.me.id)
         holding.begin(reign, state.now, state.config)
         self._replication.followed_by(holding, self._holdings.shadows(holding))
+        self._holdings.look_soon(holding, state.config.look_s)
         self.crowned(holding)
         for sender, message in stash:
             self.answer(sender, message)

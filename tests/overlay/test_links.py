@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import socket
 
 import pytest
 
@@ -11,6 +12,7 @@ from overlay.frames import Kind, frame
 from overlay.handshake import Hello, Reason, decode_hello, encode_hello
 from overlay.ids import Id
 from overlay.messages import Heartbeat, Parcel, Peer, Ping, Route
+from overlay.timing import LAN
 from overlay.wire import encode
 
 LOW, HIGH = Id(1000), Id(2000)
@@ -38,6 +40,19 @@ async def test_more_than_a_frame_is_refused_and_counted(side, until) -> None:
     assert one.links.send(other.me, Parcel(bytes(65535)))
     await until(lambda: other.owner.messages)
     assert one.notices.counters["unsendable"] == 1
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
+async def test_a_link_through_a_cut_network_breaks_by_itself(side, until) -> None:
+    """Or what is sent after the healing would wait for TCP, which tries again after a minute."""
+    one, other = await side(LOW), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    for end in (one, other):
+        (link,) = end.links.open_links()
+        connection = link.transport.get_extra_info("socket")
+        limit_s = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000
+        assert 0 < limit_s <= LAN.silence_s + LAN.fastest_verdict_s
 
 
 async def test_a_changed_address_is_announced_first(side, until) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -62,15 +62,15 @@ class Member:
         return not self.full
 
     def route(self, key: Id, payload: bytes) -> bool:
-        self.net.queue.append((self.me, self.net.owners(key, 1)[0], payload))
+        self.net.queue.append((self.me, self.net.owners(key, 1, self)[0], payload))
         return True
 
     def owner(self, key: Id) -> Peer | None:
-        return self.net.owners(key, 1)[0] if self.net.sure else None
+        return self.net.owners(key, 1, self)[0] if self.net.sure else None
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         self.watched[key] = count
-        return self.net.owners(key, count)
+        return self.net.owners(key, count, self)
 
     def unwatch(self, key: Id) -> None:
         del self.watched[key]
@@ -118,6 +118,7 @@ class Net:
         self.sure = True
         """Whether members know who owns a key, so that they need not route."""
         self.members: dict[Id, Member] = {}
+        self._side: dict[int, int] = {}
         self.lost: Lost = lambda sender, receiver, message: False
         self.seen: list[tuple[Peer, Peer, Publication | Control]] = []
 
@@ -150,11 +151,18 @@ class Net:
         for member in list(self.members.values()):
             for key, count in list(member.watched.items()):
                 member.core.now = self.now
-                member.core.owners_changed(key, self.owners(key, count))
+                member.core.owners_changed(key, self.owners(key, count, member))
             member.settle()
 
-    def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
-        nearest = sorted(self.members, key=lambda point: nearness(key, point))
+    def split(self, *sides: Collection[Member]) -> None:
+        """Nothing passes from one side to another, and each takes itself for all; without sides it is over."""
+        self._side = {member.me.id: number for number, side in enumerate(sides) for member in side}
+        self._changed()
+
+    def owners(self, key: Id, count: int, seen_by: Member | None = None) -> tuple[Peer, ...]:
+        side = self._side.get(seen_by.me.id) if seen_by is not None else None
+        present = [point for point in self.members if side is None or self._side.get(point) == side]
+        nearest = sorted(present, key=lambda point: nearness(key, point))
         return tuple(self.members[point].me for point in nearest[:count])
 
     def holders(self, place: str) -> list[Member]:
@@ -195,7 +203,8 @@ class Net:
         sender, receiver, payload = self.queue.popleft()
         message = decode(payload)
         member = self.members.get(receiver.id)
-        if member is None or self.lost(sender, receiver, message):
+        apart = self._side.get(sender.id) != self._side.get(receiver.id)
+        if member is None or apart or self.lost(sender, receiver, message):
             return
         self.seen.append((sender, receiver, message))
         member.core.now = self.now

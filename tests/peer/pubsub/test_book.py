@@ -59,3 +59,16 @@ def test_publishers_need_not_know_what_is_not_on_their_lists() -> None:
     book.forget((Kind.ENTRY, "a", 1))
     assert len(book) == 1
     assert book.get((Kind.ENTRY, "a", 1)) is None
+
+
+def test_a_lease_that_ran_out_with_one_of_two_is_told_from_what_was_ended() -> None:
+    here = Record(Kind.ENTRY, "a", Peer(Id(1), "h", 1, 0), (0, 2), False)
+    book = Book()
+    assert not book.lapsed(here), "nothing is known"
+    book.put(here)
+    assert book.lapsed(here.ended())
+    assert not book.lapsed(here)
+    assert not book.lapsed(Record(Kind.ENTRY, "a", here.peer, (0, 3), True)), "it was unsubscribed"
+    note = Record(Kind.NOTE, "b", None, (0, 2), False)
+    book.put(note)
+    assert not book.lapsed(note.ended()), "only entries have one owner, who numbers them"

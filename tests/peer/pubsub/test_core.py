@@ -382,3 +382,15 @@ def test_what_was_cleared_is_forgotten_in_the_end(tmp_path: Path) -> None:
     net.run(30.0)
     assert len(alone.core.cleared) == len(alone.store.load().cleared) == 0
     net.crash(alone)
+
+
+def test_the_longest_topic(net: Net) -> None:
+    """The place below it has a name that is longer than any topic."""
+    topic = 65_535 * "t"
+    publisher, one = net.others(topic)[:2]
+    one.subscribe(topic)
+    net.run(0.5)
+    publisher.publish(topic)
+    net.run(0.5)
+    assert one.got == [(topic, b"x")]
+    assert publisher.reasons == [Reason.SUCCESS]

@@ -7,12 +7,13 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
 from peer.pubsub.inlets import Inlets
-from peer.pubsub.messages import Held
+from peer.pubsub.messages import Held, Unserved
 from peer.pubsub.state import State
 from peer.pubsub.wire import Publication, decode
 
@@ -111,3 +112,25 @@ def test_the_topic_published_to_last_is_forgotten_last(state: State) -> None:
         box.inlets.take(ORIGIN, Publication(1, seq, 0, topic, b"1"))
     known = [topic for topic in (b"a", b"b", b"c", b"d") if box.inlets.has_given(ORIGIN, topic, 1, 1)]
     assert known == [b"a", b"c", b"d"]
+
+
+def test_groups_without_a_client_are_told_until_the_publisher_knows(state: State) -> None:
+    box = Box(state)
+    box.inlets.serves = lambda group: group == "here"
+    box.inlets.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
+    box.inlets.take(ORIGIN, structs.replace(numbered(2), shared=("here",)))
+    told = Held(1, 2, (), (Unserved(1, ("gone", "away")),))
+    assert box.answer() == told
+    box.inlets.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
+    assert box.answer() == told, "the first was lost"
+    box.inlets.take(ORIGIN, numbered(3, base=2))
+    assert box.answer() == Held(1, 3, ())
+
+
+def test_groups_of_what_comes_out_of_order_are_looked_for_when_it_is_given_out(state: State) -> None:
+    box = Box(state)
+    box.inlets.serves = lambda group: False
+    box.inlets.take(ORIGIN, structs.replace(numbered(2), shared=("gone",)))
+    assert box.answer() == Held(1, 0, (2,))
+    box.inlets.take(ORIGIN, numbered(1))
+    assert box.answer() == Held(1, 2, (), (Unserved(2, ("gone",)),))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
-from peer.pubsub.messages import Held
+from peer.pubsub.messages import Held, Unserved
 from peer.pubsub.outlets import Item, Outlets
 from peer.pubsub.state import State
 from peer.pubsub.wire import Publication, decode, tail_of
@@ -136,3 +137,38 @@ def test_who_is_given_up_may_be_followed_by_another(state: State) -> None:
     ]
     assert way.held == [2, 3]
     assert (state.counters.passed_on, state.counters.given_up, state.waiting_bytes) == (1, 2, 0)
+
+
+def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: State) -> None:
+    way = Way(state)
+    way.push(10, 11, 12)
+    way.sent()
+    way.outlets.held(TO, Held(1, 0, (2, 3)))
+    way.outlets.held(TO, Held(1, 0, ()))
+    way.wait(LAN.retry_s)
+    assert way.sent() == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: State) -> None:
+    way = Way(state)
+    asked: list[tuple[str, ...]] = []
+    others = True
+
+    def passed_on(peer: Peer, item: Item) -> bool:
+        asked.append(item.publication.shared)
+        return others
+
+    way.outlets.passed_on = passed_on
+    for number in (10, 11, 12):
+        way.outlets.push(
+            TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.held.append, number)
+        )
+    unserved = (Unserved(1, ("g", "unheard of")), Unserved(2, ("unheard of",)))
+    way.outlets.held(TO, Held(1, 2, (), unserved))
+    assert asked == [("g",)]
+    assert way.held == [11], "whoever serves the first says when it is held"
+    others = False
+    way.outlets.held(TO, Held(1, 3, (), (Unserved(3, ("h",)),)))
+    assert way.held == [11, 12], "there is nobody else"
+    assert state.counters.passed_on == 1
+    assert state.waiting_bytes == 0

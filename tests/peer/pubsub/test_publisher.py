@@ -10,7 +10,7 @@ import pytest
 from mqtt_front.reasons import Reason
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
-from peer.pubsub.messages import Control, Held, Retain
+from peer.pubsub.messages import Control, Held, Retain, Sub
 from peer.pubsub.wire import Publication
 from tests.peer.pubsub.conftest import Member, Net
 
@@ -289,3 +289,22 @@ def test_who_left_by_itself_may_still_acknowledge(net: Net, leaves: bool) -> Non
         net.run(net.config.entry_s + 1.5)
     assert publisher.reasons == [Reason.SUCCESS]
     assert publisher.core.counters.given_up == (0 if leaves else 1)
+
+
+def test_a_group_is_served_though_a_peer_on_the_list_has_left_it(net: Net) -> None:
+    """Its coordinator did not hear yet that the client of one has gone."""
+    publisher, leaver, stayer = net.others("a", "a/#")[:3]
+    for member in (publisher, leaver, stayer):
+        member.subscribe("$share/g/a")
+    net.run(0.5)
+    publisher.publish("a", b"warm")
+    net.run(0.5)
+    net.lost = lambda sender, receiver, message: isinstance(message, Sub) and sender in (publisher.me, leaver.me)
+    leaver.core.unsubscribe("$share/g/a")
+    publisher.core.unsubscribe("$share/g/a")
+    before = len(stayer.publications)
+    for number in range(6):
+        publisher.publish("a", b"%d" % number)
+    net.run(0.5)
+    assert sorted(one.body for one in stayer.publications[before:]) == [b"%d" % number for number in range(6)]
+    assert len(publisher.reasons) == 7

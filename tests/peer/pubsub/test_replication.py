@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from random import Random
 
+import pytest
+
 from mqtt_front.message import Message
+from overlay.ids import SPACE
 from overlay.messages import Peer
 from peer.pubsub.cleared import Cleared
+from peer.pubsub.config import LAN
 from peer.pubsub.holdings import Holdings
 from peer.pubsub.messages import Control, Copied, Copy, Kind, Record, Reign
 from peer.pubsub.mqtt import encode_body
@@ -178,3 +183,66 @@ def test_a_copy_of_what_is_there_is_not_written_again(lasting: Net) -> None:
     assert holding.ends_at == 100.0
     assert [record.body for record in holding.book if record.kind is Kind.RETAINED] == [body], "it is as it came"
     assert [record.number for record in before] == [record.number for record in shadow.store.load().places["a"]]
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_a_split_that_heals_costs_nobody_a_message_of_his_own_side(order: tuple[int, ...]) -> None:
+    """While apart, each side has let the leases of the other lapse; whoever coordinates then must not spread that."""
+    net = Net(LAN)
+    publisher, subscriber, alone = [net.add((key_of_place("a") + 10 * place) % SPACE) for place in order]
+    subscriber.subscribe("a")
+    alone.subscribe("a")
+    net.run(30.0)
+    net.split([publisher, subscriber], [alone])
+    wanted = []
+    for number in range(160):
+        if number == 60:
+            net.split()
+        wanted.append(("a", b"%d" % number))
+        publisher.publish(*wanted[-1])
+        net.run(1.0 if number < 60 else 0.1)
+    net.run(60.0)
+    assert subscriber.got == wanted
+    assert len(publisher.reasons) == len(wanted)
+    publisher.publish("a", b"last")
+    net.run(1.0)
+    assert alone.got[-1] == ("a", b"last")
+
+
+def test_what_was_unsubscribed_on_one_side_is_over_on_both() -> None:
+    net = Net(LAN)
+    publisher, subscriber, alone = [net.add((key_of_place("a") + 10 * place) % SPACE) for place in range(3)]
+    subscriber.subscribe("a")
+    net.run(5.0)
+    net.split([subscriber, publisher], [alone])
+    subscriber.core.unsubscribe("a")
+    net.run(1.0)
+    net.split()
+    net.run(20.0)
+    for member in (publisher, subscriber, alone):
+        holding = member.core.holdings.get("a")
+        assert holding is None or not [
+            record for record in holding.book if record.kind is Kind.ENTRY and not record.gone
+        ]
+
+
+def test_whose_lease_holds_is_the_coordinators_to_say(net: Net) -> None:
+    net.others("a")[0].subscribe("a")
+    net.run(1.0)
+    coordinator, shadow, _ = net.holders("a")
+    here, there = coordinator.core.holdings.get("a"), shadow.core.holdings.get("a")
+    assert here is not None
+    assert there is not None
+    (entry,) = [record for record in here.book if record.kind is Kind.ENTRY]
+    lapsed = entry.ended()
+    copied = Copied("a", here.reign, here.book.position, False, (lapsed,))
+    coordinator.core.receive(shadow.me, encode_control(copied))
+    assert here.book.get(entry.key) == entry, "a shadow that has let it lapse does not end it"
+    there.take(lapsed, net.now, net.config)
+    net.seen.clear()
+    following = Reign(here.reign.number + 1, coordinator.me.id)
+    shadow.core.receive(coordinator.me, encode_control(Copy("a", following, 0, 9, tuple(here.book))))
+    assert there.book.get(entry.key) == entry, "and follows the one that has not"
+    net.run()
+    answers = [message for sender, _, message in net.seen if isinstance(message, Copied) and sender == shadow.me]
+    assert [answer.extra for answer in answers if answer.reign == following] == [()]

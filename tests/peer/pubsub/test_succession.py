@@ -245,3 +245,16 @@ def test_a_place_that_was_left_is_let_go_of(net: Net) -> None:
     net.run(net.config.tomb_s + 3 * net.config.idle_look_s)
     agendas = [member.core._state.agenda for member in net.members.values()]
     assert not [subject for agenda in agendas for *_, subject in agenda._due if isinstance(subject, Holding)]
+
+
+def test_what_a_dead_coordinator_wanted_lapses(net: Net) -> None:
+    """Its heir looks after the leases that it has taken over."""
+    coordinator, _, third = net.holders("a")
+    coordinator.subscribe("a")
+    net.run(60.0)
+    third.publish("a")
+    net.run(1.0)
+    net.crash(coordinator)
+    third.publish("a")
+    net.run(net.config.entry_s + 2 * net.config.look_s)
+    assert len(third.reasons) == 2, "the second is acknowledged too"
