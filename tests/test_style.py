@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "tests", ".ci", "docs")
+FOLDERS = ("logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "tests", ".ci", "docs", "deploy")
 TEXTS = {".py", ".md", ".toml", ".sh", ".txt", ".yml", ".yaml", ""}
 
 MAX_FILE_LINES = 600
