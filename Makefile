@@ -10,13 +10,14 @@ PEERS ?= 12
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types pytest format ring clean
+.PHONY: help venv test lint types pytest format ring experiments clean
 
 help:
-	@echo "make test    everything that must hold: ruff, mypy, pytest"
-	@echo "make format  put the code into its form"
-	@echo "make ring    a ring of $(PEERS) peers on this machine (PEERS=50 for more)"
-	@echo "make clean   remove the environment and all that was made"
+	@echo "make test         everything that must hold: ruff, mypy, pytest"
+	@echo "make format       put the code into its form"
+	@echo "make ring         a ring of $(PEERS) peers on this machine (PEERS=50 for more)"
+	@echo "make experiments  repeat the experiments of the papers, small: a quarter of an hour at most"
+	@echo "make clean        remove the environment and all that was made"
 
 test: lint types pytest
 
@@ -36,6 +37,9 @@ format: venv
 
 ring: venv
 	$(BIN)/ringmq ring --peers $(PEERS)
+
+experiments: venv
+	$(BIN)/ringmq experiment all --quick
 
 # The stamp says for which place and which pyproject.toml the environment was made: it cannot be moved.
 venv:

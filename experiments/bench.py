@@ -155,11 +155,12 @@ def ring(
     \b
     two-1to10  publishers at one server, subscribers at the other: 5 topics of 10 and 10
     two-1to1   likewise, 50 topics of 1 and 1
+    one-A      one server with all clients, 5 topics of 10 and 10
     five-B     of each of 5 topics two publishers and two subscribers at each server
     five-C     each server has a topic of its own, 10 publishers and 10 subscribers
     five-D     8 and 8 of a topic at one server, 1 and 1 at each of two others
 
-    B, C and D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
+    A to D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
     """
     report = Report(as_json, verbose)
     method = _method(seconds, repeats, quick)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "tests", ".ci", "docs", "deploy")
+FOLDERS = (
+    "logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "tests", ".ci", "docs", "deploy",
+)  # fmt: skip
 TEXTS = {".py", ".md", ".toml", ".sh", ".txt", ".yml", ".yaml", ""}
 
 MAX_FILE_LINES = 600

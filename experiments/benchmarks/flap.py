@@ -1,7 +1,7 @@
 """What peers keep of clients that have gone: memory and open files before, at most, and after it is quiet again.
 
-Resident memory may stay where nothing is kept: Python gives back only pieces of a megabyte in which nothing is in use. So
-what it has in use is told as well.
+Resident memory may stay where nothing is kept: Python gives back only pieces of a megabyte in which nothing is in use.
+So what it has in use is told as well.
 
 Owns the load: one client with many filters, many retained topics, and clients that come, subscribe and go.
 """

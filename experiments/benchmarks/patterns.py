@@ -106,6 +106,7 @@ def _cooperation(name: str, at: At) -> Pattern:
 RING_PATTERNS: Final = {
     pattern.name: pattern
     for pattern in (
+        Pattern("one-A", 5, 10, 10, 0),
         _across("two-1to10", topics=5, clients=10),
         _across("two-1to1", topics=50, clients=1),
         _cooperation("five-B", _everywhere),
@@ -113,6 +114,7 @@ RING_PATTERNS: Final = {
         _cooperation("five-D", _mostly_at_home),
     )
 }
+"""A of the paper has a broker with what joins it to others, and nobody to be joined to: here a ring of one peer."""
 
 
 def connect_packet(client_id: str) -> bytes:

@@ -2,8 +2,8 @@
 
 import json
 import os
-import sys
 import socket
+import sys
 from types import SimpleNamespace
 
 import msgspec

@@ -52,7 +52,10 @@ def test_what_starting_takes_is_measured(tmp_path: Path) -> None:
 
 
 def test_a_command_that_fails_is_told(tmp_path: Path) -> None:
-    with watched("show", "--data", str(tmp_path)) as command, pytest.raises(BenchError, match="collect show: ringmq: data: "):
+    with (
+        watched("show", "--data", str(tmp_path)) as command,
+        pytest.raises(BenchError, match="collect show: ringmq: data: "),
+    ):
         command.end(0)
 
 

@@ -61,6 +61,14 @@ def test_five_servers_have_the_clients_that_the_paper_says(name: str, topics: li
     assert (pattern.prober_at, pattern.probed) == (4, (0, 1, 2, 3, 4))
 
 
+def test_one_server_has_all_clients() -> None:
+    pattern = RING_PATTERNS["one-A"]
+    assert (pattern.topics, pattern.publishers, pattern.subscribers, pattern.qos) == (5, 10, 10, 0)
+    assert topics_at(pattern, pattern.publisher_at, pattern.publishers) == [[10] * 5]
+    assert topics_at(pattern, pattern.subscriber_at, pattern.subscribers) == [[10] * 5]
+    assert (pattern.prober_at, pattern.probed) == (0, (0,))
+
+
 @pytest.mark.parametrize(("name", "sp_ratio"), [("two-1to10", 10), ("two-1to1", 1)])
 def test_publishers_are_at_one_of_two_servers_and_subscribers_at_the_other(name: str, sp_ratio: int) -> None:
     pattern = RING_PATTERNS[name]

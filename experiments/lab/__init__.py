@@ -1,0 +1,1 @@
+"""The experiments of `ringmq experiment`: what each asks, runs and finds."""

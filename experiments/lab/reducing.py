@@ -1,0 +1,71 @@
+"""From landed records to the collector's tables, by Spark in a process of its own: a process can have one session.
+
+Owns that process, and what becomes of the Parquet.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from collector import reduced
+from collector.java import find_java
+from collector.places import PARQUET
+from collector.reduced import Tables
+from collector.tables.heads import HEADS
+from experiments.lab.errors import ExperimentError
+
+STOP_S: Final = 30.0
+"""How long Spark has to end when somebody does not want to wait any more."""
+JAVA: Final = "-XX:TieredStopAtLevel=1"
+"""Unless somebody says otherwise. All is done before it would pay to compile any better: it takes half of the time."""
+METADATA: Final = "_spark_metadata"
+"""In the Parquet: it names files by where they were, so that who has moved them does without."""
+
+
+def tables(data: Path) -> Tables:
+    """All tables of what has landed in a data folder, with None where a row has no value. Raises ExperimentError."""
+    find_java()
+    command = [sys.executable, "-P", "-m", "experiments.lab.spark_job", str(data)]
+    # A group of its own: Ctrl-C is for us. What was measured until then is still to be reduced.
+    with subprocess.Popen(  # noqa: S603  # it is ourselves
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        process_group=0,
+        env={"JDK_JAVA_OPTIONS": JAVA} | os.environ,
+    ) as child:
+        try:
+            _, said = child.communicate()
+        except BaseException:
+            _end(child)
+            raise
+    if child.returncode:
+        lines = said.decode(errors="replace").strip().splitlines()
+        raise ExperimentError(lines[-1] if lines else f"Spark ended with {child.returncode}")
+    found = reduced.read_local(data, HEADS)
+    return {
+        name: [{column: row.get(column) for column in HEADS[name].names} for row in rows]
+        for name, rows in found.items()
+    }
+
+
+def keep_parquet(data: Path, folder: Path) -> None:
+    """Move the Parquet into a folder, where anything that knows Parquet reads it."""
+    kept = folder / PARQUET
+    (data / PARQUET).rename(kept)
+    shutil.rmtree(kept / METADATA, ignore_errors=True)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
