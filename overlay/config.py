@@ -53,7 +53,8 @@ class OverlayConfig:
     """What all peers of the ring must have agreed on besides; those with others are refused."""
     seeds: tuple[Address, ...] = ()
     """Whom to ask for the ring. None: found one. The peer whose own address comes first founds it when no other
-    seed answers as part of a ring within 2 join_s, so that all peers may be started with the same list."""
+    seed answers as part of a ring within 2 join_s, so that all peers may be started with the same list. Any other peer
+    founds one after `timing.found_s` without a ring."""
     timing: Timing = LAN
     delay_s: tuple[float, float] | None = None
     """Emulated latency: each pair of peers gets one delay out of this range, by delay_seed and the two ids."""

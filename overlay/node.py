@@ -167,6 +167,7 @@ class Node:
         """A JSON-able snapshot: what `ringmq status --json` prints."""
         uptime_s = self._loop.time() - self._began_at
         own = describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
+        own["search"] = None if self._seeds is None else self._seeds.outlook(alone=not self.ring.leaves)
         return own | self.more_status(about)
 
     def traffic(self) -> tuple[int, int, list[dict[str, Any]]]:
@@ -219,6 +220,8 @@ class Node:
 
     def introduced(self, hello: Hello) -> None:
         """Somebody answered. Only one that is part of a ring is of use; the others are asked again."""
+        if self._seeds is not None:
+            self._seeds.answered(hello)
         if not hello.active:
             return
         if self.ring.active:

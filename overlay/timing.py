@@ -42,6 +42,10 @@ class Timing:
     """After so long a dead peer is no longer tried."""
     join_s: float
     """A joining peer that has heard nothing asks again after this."""
+    found_s: float
+    """A joining peer that finds nobody of a ring for this long founds one. More than the 4 join_s after which a seed is
+    asked again, and than peers take to start, or they found rings that must become one; shorter lets the others serve
+    sooner when one stays away."""
     grant_s: float
     """For how long the gap between two neighbours is reserved for one joining peer. Above the time of a join."""
 
@@ -75,6 +79,7 @@ LOCAL: Final = Timing(
     reunion_s=2.0,
     forget_s=3600.0,
     join_s=1.5,
+    found_s=8.0,
     grant_s=2.0,
 )
 """Many peers on one machine: no network delay, but processes that wait for a core."""
@@ -94,6 +99,7 @@ LAN: Final = Timing(
     reunion_s=5.0,
     forget_s=24 * 3600.0,
     join_s=1.5,
+    found_s=15.0,
     grant_s=2.0,
 )
 """One site: round trips of some milliseconds, hardly a lost packet. The default."""
@@ -113,6 +119,7 @@ WAN: Final = Timing(
     reunion_s=25.0,
     forget_s=24 * 3600.0,
     join_s=6.0,
+    found_s=60.0,
     grant_s=8.0,
 )
 """Sites joined over the internet: round trips of 100 ms and more, losses in bursts, traffic that costs."""

@@ -74,7 +74,8 @@ class PeerConfig:
     of `overlay`."""
     join: tuple[Address, ...] = ()
     """Peers of the ring to join; one that answers is enough, and more are for when some are away. The same list at all
-    peers is fine: the first of it founds the ring. Empty: those of the data folder, or a new ring."""
+    peers is fine: the first of it founds the ring, or another if it stays away. Empty: those of the data folder, or a
+    new ring."""
     data: Path | None = None
     """Keeps the peer's id, whom it knew, and the sessions and retained messages of its clients; their acknowledgements
     then wait for the disk. None: the id is that of the address, and nothing outlives the process."""

@@ -63,8 +63,7 @@ class DataFolder:
             stored = _read(self._file)
             if stored is None:
                 stored = Stored(id=Id(secrets.randbits(ID_BITS)).hex(), boot=0)
-            self._stored = Stored(id=stored.id, boot=max(stored.boot + 1, now_ms), peers=stored.peers)
-            self._write()
+            self._write(Stored(id=stored.id, boot=max(stored.boot + 1, now_ms), peers=stored.peers))
         except DataFolderError:
             self.close()
             raise
@@ -94,12 +93,16 @@ class DataFolder:
         """Where the peers were that this one knew last."""
         return tuple(map(parse_address, self._stored.peers))
 
-    def remember(self, peers: Iterable[Address]) -> None:
-        """Keep the first MAX_REMEMBERED of these for the next start; an empty list forgets nobody."""
+    def remember(self, peers: Iterable[Address]) -> bool:
+        """Keep the first MAX_REMEMBERED of these for the next start; an empty list forgets nobody.
+
+        Returns whether they are others than before: only then is anything written.
+        """
         texts = tuple(dict.fromkeys(map(show, peers)))[:MAX_REMEMBERED]
-        if texts and set(texts) != set(self._stored.peers):
-            self._stored = Stored(id=self._stored.id, boot=self._stored.boot, peers=texts)
-            self._write()
+        if not texts or set(texts) == set(self._stored.peers):
+            return False
+        self._write(Stored(id=self._stored.id, boot=self._stored.boot, peers=texts))
+        return True
 
     def _take_lock(self) -> int:
         _check_place(self.folder)
@@ -116,12 +119,12 @@ class DataFolder:
             raise DataFolderError(f"data: {self.folder} is in use by another peer: each needs its own") from error
         return lock
 
-    def _write(self) -> None:
+    def _write(self, stored: Stored) -> None:
         """Atomically, and on the disk when it returns: after a power cut the old or the new content is there."""
         fresh = self._file.with_suffix(".new")
         try:
             with fresh.open("wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(self._stored)) + b"\n")
+                file.write(msgspec.json.format(msgspec.json.encode(stored)) + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self._file)
@@ -132,6 +135,7 @@ class DataFolder:
                 os.close(folder)
         except OSError as error:
             raise DataFolderError(f"data: cannot write {self._file}: {error.strerror}") from error
+        self._stored = stored
 
 
 def _check_place(folder: Path) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,9 +24,9 @@ from mqtt_front.message import Message
 from mqtt_front.ports import Done
 from overlay.config import Address, OverlayConfig, show
 from overlay.hops import next_hop
+from overlay.leafset import LeafSet
 from overlay.node import Node
 from overlay.timing import PRESETS
-from peer.addresses import parse_address
 from peer.clients import Clients, ClientsError
 from peer.config import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
@@ -54,10 +54,10 @@ STOP_S: Final = 3.0
 OWN_FILES: Final = 4096
 """Above the links that the overlay allows and the attempts at others, with room for listeners and files. Clients come
 on top."""
-FIRST_REMEMBER_S: Final = 5.0
+FIRST_REMEMBER_S: Final = 0.25
 REMEMBER_S: Final = 60.0
-"""How often the known peers are noted for the next start; written only when they are others than before. The first time
-sooner, for a peer that is killed young."""
+"""How often a peer looks whether it knows others than those it has noted for the next start. Often at first, for one
+that is killed young; each time it writes them down the pause doubles, up to the longer one, to spare the disk."""
 
 log = structlog.get_logger()
 
@@ -84,12 +84,7 @@ class PeerProcess:
         try:
             await self._start()
             collect_garbage_seldom()
-            wait_s = FIRST_REMEMBER_S
-            while not self._stop.is_set():
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stop.wait(), wait_s)
-                self._remember()
-                wait_s = REMEMBER_S
+            await self._remember_until_stopped()
         finally:
             if self._recording is not None:
                 await self._recording.stop()
@@ -196,13 +191,23 @@ class PeerProcess:
         first = config.join or (((config.advertise or host, port),) if remembered and port else ())
         return tuple(dict.fromkeys((*first, *remembered)))
 
-    def _remember(self) -> None:
-        if self.folder is None or self._node is None:
-            return
+    async def _remember_until_stopped(self) -> None:
+        pause_s = FIRST_REMEMBER_S if self.folder is not None else REMEMBER_S
+        while not self._stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stop.wait(), pause_s)
+            if self._remember():
+                pause_s = min(pause_s * 2, REMEMBER_S)
+
+    def _remember(self) -> bool:
+        """Whether it was written down, or failed to be."""
+        if self.folder is None or self._node is None or not self._node.active:
+            return False
         try:
-            self.folder.remember(known_addresses(self._node.status()))
+            return self.folder.remember(known_addresses(self._node.ring.leaves))
         except DataFolderError as error:
             log.warning("not remembered", why=str(error))
+            return True
 
     def _activity_changed(self, active: bool) -> None:
         if active and not self._announced and self._node is not None:
@@ -234,11 +239,10 @@ class PeerProcess:
         loop.add_reader(pipe, readable)
 
 
-def known_addresses(status: Mapping[str, Any]) -> list[Address]:
+def known_addresses(leaves: LeafSet) -> list[Address]:
     """Where the peers of the leaf set are, the nearest first."""
-    sides = status.get("leaves", {})
-    both = zip(sides.get("clockwise", ()), sides.get("counterclockwise", ()), strict=False)
-    return [parse_address(leaf["address"]) for pair in both for leaf in pair]
+    both = zip(leaves.clockwise, leaves.counterclockwise, strict=True)
+    return [(peer.host, peer.port) for pair in both for peer in pair]
 
 
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:

@@ -66,6 +66,8 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     state = "active" if answer["active"] else "joining"
     yield f"peer        {answer['id'][:SHORT]} at {answer['address']} of ring {answer['ring']}"
     yield f"state       {state}, up {duration(answer['uptime_s'])}"
+    if answer.get("search"):
+        yield f"search      {answer['search']}"
     for side in ("counterclockwise", "clockwise"):
         yield f"{NAMES[side]}    {_next(answer['neighbours'][side])}"
     leaves = answer["leaves"]

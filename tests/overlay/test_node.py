@@ -2,15 +2,19 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
 import pytest
 from structlog.testing import capture_logs
 
 from overlay.config import show
 from overlay.errors import OverlayError
+from overlay.handshake import Hello
 from overlay.ids import Id
-from overlay.messages import Heartbeat, Parcel, Ping
-from overlay.node import ask_status
+from overlay.messages import Heartbeat, Parcel, Peer, Ping
+from overlay.node import Node, ask_status
+from overlay.ring import Ring
+from overlay.timing import LOCAL, Timing
 
 # -- the core's time and messages
 
@@ -148,3 +152,96 @@ async def test_garbage_to_a_node_is_counted_and_forgotten(start, until) -> None:
         writer.transport.abort()
     await until(lambda: node.counters["protocol_errors"] == 3)
     assert (await ask_status(node.address))["counters"]["protocol_errors"] == 3
+
+
+# -- a ring whose first peer stays away
+
+BRIEF = dataclasses.replace(LOCAL, join_s=0.05, found_s=0.5, reunion_s=0.1)
+
+
+class Quiet:
+    """An application that has nothing to do."""
+
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
+    def activity_changed(self, active: bool) -> None: ...
+
+
+class Real(Ring):
+    """The core itself, with nothing above it."""
+
+    def __init__(self, me: Peer, timing: Timing, _: object) -> None:
+        super().__init__(me, timing, Quiet())  # type: ignore[arg-type]
+
+
+def points(*nodes: Node) -> list[set[Id]]:
+    """Whom each of the nodes has in its leaf set; itself as well if it serves keys."""
+    return [node.ring.leaves.ids | ({node.ring.me.id} if node.active else set()) for node in nodes]
+
+
+def founders(*nodes: Node) -> list[int]:
+    return [node.ring.me.id for node in nodes if node.counters.get("rings_founded")]
+
+
+@pytest.fixture
+def addresses(free_port):
+    """Where so many nodes are going to be."""
+
+    async def choose(count: int) -> list[tuple[str, int]]:
+        return [("127.0.0.1", await free_port()) for _ in range(count)]
+
+    return choose
+
+
+async def test_those_that_reach_each_other_become_one_ring(start, until, addresses) -> None:
+    away, *there = await addresses(4)
+    timing = dataclasses.replace(BRIEF, join_s=0.1, found_s=2.0)
+    nodes = [
+        await start(number, Real, listen=address, seeds=(away, *there), timing=timing)
+        for number, address in zip((30, 10, 20), there, strict=True)
+    ]
+    await until(lambda: points(*nodes) == [{10, 20, 30}] * 3)
+    assert founders(*nodes) == [10]
+    assert [node.status()["search"] for node in nodes] == [None] * 3
+
+
+async def test_each_joins_the_next_in_a_cycle(start, until, addresses) -> None:
+    """The middle one does not know of the lowest, so that two may found: the two rings become one."""
+    where = await addresses(3)
+    nodes = [
+        await start(10 * (place + 1), Real, listen=where[place], seeds=(where[(place + 1) % 3],), timing=BRIEF)
+        for place in range(3)
+    ]
+    await until(lambda: points(*nodes) == [{10, 20, 30}] * 3)
+
+
+async def test_rings_that_were_founded_apart_become_one_when_the_missing_one_is_back(start, until, addresses) -> None:
+    """The most that can be apart: all know the missing one alone."""
+    (away,) = await addresses(1)
+    nodes = [await start(number, Real, seeds=(away,), timing=BRIEF) for number in range(10, 50, 10)]
+    await until(lambda: points(*nodes) == [{10}, {20}, {30}, {40}])
+    assert founders(*nodes) == [10, 20, 30, 40]
+    assert nodes[0].status()["search"] == f"alone in its ring; asks {show(away)} now and then"
+    back = await start(25, Real, listen=away, timing=BRIEF)
+    await until(lambda: points(*nodes, back) == [{10, 20, 25, 30, 40}] * 5)
+
+
+async def test_two_that_found_at_one_moment_become_one_ring(start, until, addresses) -> None:
+    where = await addresses(2)
+    patient = dataclasses.replace(BRIEF, found_s=60.0)
+    one, other = [
+        await start(number, Real, listen=where[number - 1], seeds=(where[2 - number],), timing=patient)
+        for number in (1, 2)
+    ]
+    await until(lambda: "founding in" in one.status()["search"] and "unless" in other.status()["search"])
+    one.found()
+    other.found()
+    assert points(one, other) == [{1}, {2}]
+    await until(lambda: points(one, other) == [{1, 2}] * 2)
+
+
+async def test_whoever_finds_a_ring_the_seeds_hear_of_it(start, patient, addresses) -> None:
+    """Discovery does so too."""
+    node = await start(1, patient, seeds=tuple(await addresses(1)))
+    assert (await ask_status(node.address))["search"].startswith("no ring found; asked 127.0.0.1:")
+    node.introduced(Hello("ringmq", Peer(Id(2), "127.0.0.1", 1, 1), True, None))
+    assert (await ask_status(node.address))["search"] == "found a ring; waits for a place in it"

@@ -13,8 +13,8 @@ from overlay.ids import SPACE, Id
 from overlay.messages import Peer
 from overlay.notices import Notices
 from overlay.questions import MyselfError
-from overlay.seeds import Seeds
-from overlay.timing import LOCAL
+from overlay.seeds import MAX_RETRY, YIELD, Founding, Seeds
+from overlay.timing import LOCAL, PRESETS, Timing
 
 ME, ONE, OTHER = ("me", 1), ("one", 1), ("other", 1)
 UNHURRIED = Id(SPACE // 2)
@@ -28,6 +28,8 @@ def hello_of(number: int, *, active: bool = True) -> Hello:
 
 class Guest:
     """Notes what it is told; active once it founded, or met somebody active and `joins`."""
+
+    seeds: Seeds
 
     def __init__(self, answers: dict[Address, Hello | Exception], *, joins: bool = True) -> None:
         self._loop = asyncio.get_running_loop()
@@ -48,6 +50,7 @@ class Guest:
 
     def introduced(self, hello: Hello) -> None:
         self.met.append(hello)
+        self.seeds.answered(hello)
         self.active = self.active or (self._joins and hello.active)
 
     def linked(self, peer: Id) -> bool:
@@ -61,10 +64,13 @@ class Guest:
         return [when for when, asked in self.asked if asked == address]
 
 
+TIMING = dataclasses.replace(LOCAL, join_s=1.0, reunion_s=1.0, found_s=20.0)
+
+
 def seeds_of(guest: Guest, *listed: Address, own: frozenset[Address] = frozenset(), point: Id = UNHURRIED) -> Seeds:
-    timing = dataclasses.replace(LOCAL, join_s=1.0, reunion_s=1.0)
-    config = OverlayConfig(id=point, boot=1, listen=("127.0.0.1", 0), timing=timing, seeds=listed)
-    return Seeds(config, own, guest, Notices())
+    config = OverlayConfig(id=point, boot=1, listen=("127.0.0.1", 0), timing=TIMING, seeds=listed)
+    guest.seeds = Seeds(config, own, guest, Notices())
+    return guest.seeds
 
 
 # -- who is asked, and when
@@ -196,7 +202,7 @@ def test_a_seed_that_turns_out_to_be_this_peer_is_not_asked_again(virtually) -> 
         await loop.moment(LONG_S)
         assert guest.asked_at(OTHER) == [0.0]
         assert len(guest.asked_at(ONE)) > 100
-        assert guest.founded_at == []
+        assert seeds.others == (ONE,)
         await seeds.stop()
 
     virtually(story)
@@ -260,18 +266,63 @@ def test_the_first_of_the_list_founds_after_2_join_s(virtually, answer: Hello | 
         assert guest.founded_at == []
         await loop.moment(LONG_S)
         assert guest.founded_at == [2.0]
+        assert "rings_founded" not in seeds._notices.counters, "as it should be"
         await seeds.stop()
 
     virtually(story)
 
 
-def test_nobody_else_founds(virtually) -> None:
+@pytest.mark.parametrize(
+    ("answer", "founded_at"),
+    [
+        (OverlayError("refused"), 20.0),
+        (hello_of(UNHURRIED + 1, active=False), 20.0),
+        (hello_of(UNHURRIED - 1, active=False), 40.0),
+    ],
+    ids=["nobody is there", "a higher id joins too", "a lower id joins too, and comes to nothing"],
+)
+def test_another_than_the_first_founds_after_found_s(virtually, answer: Hello | Exception, founded_at: float) -> None:
+    async def story(loop) -> None:
+        guest = Guest({ONE: answer})
+        seeds = seeds_of(guest, ONE, ME, own=frozenset({ME}))
+        with capture_logs() as lines:
+            seeds.start()
+            await loop.moment(LONG_S)
+        assert guest.founded_at == [founded_at]
+        (told,) = (line for line in lines if line["event"] == "rings_founded")
+        assert told["reason"] == "no ring found; asked one:1"
+        await seeds.stop()
+
+    virtually(story)
+
+
+def test_who_founded_asks_on_soon_for_one_that_founded_too(virtually) -> None:
+    async def story(loop) -> None:
+        guest = Guest({ONE: hello_of(1, active=False), OTHER: OverlayError("refused")})
+        seeds = seeds_of(guest, ONE, OTHER)
+        seeds.start()
+        await loop.moment(40.0)
+        assert guest.founded_at == [40.0]
+        guest.answers[ONE] = guest.answers[OTHER] = hello_of(1)
+        met = len(guest.met)
+        await loop.moment(44.1)
+        assert guest.met[met:] == [hello_of(1)] * 2
+        await seeds.stop()
+
+    virtually(story)
+
+
+def test_one_that_was_found_in_another_way_is_waited_for(virtually) -> None:
     async def story(loop) -> None:
         guest = Guest({ONE: OverlayError("refused")})
-        seeds = seeds_of(guest, ONE, ME, own=frozenset({ME}))
+        seeds = seeds_of(guest, ONE)
         seeds.start()
-        await loop.moment(LONG_S)
+        await loop.moment(19.0)
+        seeds.answered(hello_of(3))
+        await loop.moment(26.9)
         assert guest.founded_at == []
+        await loop.moment(LONG_S)
+        assert guest.founded_at == [27.0]
         await seeds.stop()
 
     virtually(story)
@@ -406,15 +457,118 @@ async def test_one_that_is_in_no_ring_is_not_joined(start, free_port) -> None:
     assert node.ring.calls == []
 
 
-def test_who_waits_for_others_that_wait_says_so(virtually) -> None:
+# -- what is said
+
+
+def test_who_waits_says_for_what(virtually) -> None:
     async def story(loop) -> None:
-        guest = Guest({ONE: hello_of(1, active=False)})
-        seeds = seeds_of(guest, ONE)
+        many = tuple((f"host{number}", 1) for number in range(6))
+        guest = Guest(dict.fromkeys(many, OverlayError("refused")))
+        seeds = seeds_of(guest, *many)
         with capture_logs() as lines:
             seeds.start()
-            await loop.moment(20.0)
-        assert not guest.founded_at
-        assert [line["event"] for line in lines] == ["no_ring_found"]
+            await loop.moment(15.0)
+        told = [line["reason"] for line in lines if line["event"] == "no_ring_found"]
+        asked = "host0:1, host1:1, host2:1, host3:1 and 2 more"
+        assert told == [f"no ring found; asked {asked}; founding in 18 s"]
+        assert seeds.outlook(alone=True) == f"no ring found; asked {asked}; founding in 5 s"
+        assert seeds.outlook(alone=False) == "found a ring; waits for a place in it"
+        seeds.answered(hello_of(7, active=False))
+        assert seeds.outlook(alone=True) == f"no ring found; asked {asked}; founding in 25 s unless somewhere:1 does"
+        seeds.answered(hello_of(7))
+        assert seeds.outlook(alone=True) == "found a ring; waits for a place in it"
         await seeds.stop()
 
     virtually(story)
+
+
+def test_a_ring_of_one_is_named(virtually) -> None:
+    async def story(loop) -> None:
+        guest = Guest({ONE: hello_of(1)})
+        seeds = seeds_of(guest, ONE)
+        seeds.start()
+        await loop.moment(0.1)
+        assert seeds.outlook(alone=True) == "alone in its ring; asks one:1 now and then"
+        assert seeds.outlook(alone=False) is None
+        await seeds.stop()
+        lonely = Guest({})
+        seeds = seeds_of(lonely)
+        seeds.start()
+        assert seeds.outlook(alone=True) == "alone in its ring; knows nobody to ask"
+
+    virtually(story)
+
+
+# -- the decision
+
+
+LOWER, HIGHER = hello_of(10, active=False), hello_of(90, active=False)
+
+
+def founding_of(point: int = 50, *, first: bool = False, spread: float = 1.0) -> Founding:
+    founding = Founding(Id(point), TIMING, spread, began=100.0)
+    founding.first = first
+    return founding
+
+
+@pytest.mark.parametrize(
+    ("first", "answers", "due"),
+    [
+        (False, [], 120.0),
+        (True, [], 102.0),
+        (False, [(119.0, HIGHER)], 120.0),
+        (False, [(119.0, LOWER)], 140.0),
+        (False, [(119.0, HIGHER), (119.0, LOWER)], 140.0),
+        (False, [(111.0, LOWER)], 120.0),
+        (True, [(119.0, LOWER)], 102.0),
+        (False, [(105.0, hello_of(10))], 120.0),
+        (False, [(118.0, hello_of(10))], 126.0),
+        (False, [(117.0, LOWER), (118.0, hello_of(10))], 126.0),
+        (False, [(117.0, hello_of(10)), (118.0, LOWER)], 140.0),
+        (True, [(118.0, hello_of(10))], 126.0),
+    ],
+    ids=[
+        "nobody answered",
+        "the first of the list",
+        "a higher one",
+        "a lower one",
+        "both",
+        "a lower one that has gone silent",
+        "the first waits for no lower one",
+        "there was a ring long ago",
+        "there was a ring lately",
+        "a lower one has come into a ring",
+        "a lower one has fallen out of it",
+        "the first waits for a ring",
+    ],
+)
+def test_when_a_ring_is_due(first: bool, answers: list[tuple[float, Hello]], due: float) -> None:
+    founding = founding_of(first=first)
+    for when, hello in answers:
+        founding.answered(hello, when)
+    assert founding.due(119.5) == due
+
+
+def test_of_those_that_answer_each_other_only_the_lowest_does_not_wait() -> None:
+    points = (30, 10, 90, 50)
+    foundings = [founding_of(point) for point in points]
+    for founding in foundings:
+        for point in points:
+            founding.answered(hello_of(point, active=False), 119.0)
+    assert [founding.due(119.5) for founding in foundings] == [140.0, 120.0, 140.0, 140.0]
+
+
+def test_peers_that_cannot_reach_each_other_do_not_found_together() -> None:
+    assert [founding_of(spread=spread).due(100.0) for spread in (0.75, 1.25)] == [115.0, 125.0]
+
+
+@pytest.mark.parametrize("timing", PRESETS.values(), ids=PRESETS)
+def test_who_waits_for_a_lower_one_asks_it_again_in_time(timing: Timing) -> None:
+    assert (YIELD - 1) * timing.found_s > (MAX_RETRY + 1) * timing.join_s, "the longest pause, and the time of a join"
+
+
+def test_those_that_went_silent_are_not_kept() -> None:
+    founding = founding_of()
+    for number in range(1000):
+        founding.answered(hello_of(number, active=False), 100.0 + number)
+    assert len(founding._joining) <= 8

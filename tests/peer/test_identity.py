@@ -73,9 +73,9 @@ def test_the_same_peers_are_not_written_again(tmp_path: Path) -> None:
     with DataFolder(tmp_path, NOW_MS) as data:
         data.remember([("a", 1), ("b", 2)])
         written = (tmp_path / "peer.json").stat().st_ino
-        data.remember([("b", 2), ("a", 1)])
+        assert not data.remember([("b", 2), ("a", 1)])
         assert (tmp_path / "peer.json").stat().st_ino == written
-        data.remember([("b", 2)])
+        assert data.remember([("b", 2)])
         assert (tmp_path / "peer.json").stat().st_ino != written
 
 
@@ -132,6 +132,20 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
         DataFolder(tmp_path, NOW_MS + 1)
     monkeypatch.undo()
     assert start(tmp_path, 0) == (first, boot + 1)
+
+
+def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with DataFolder(tmp_path, NOW_MS) as data:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(DataFolderError, match="No space left"):
+            data.remember([("a", 1)])
+        assert stored(tmp_path)["peers"] == []
+        monkeypatch.undo()
+        assert data.remember([("a", 1)])
+        assert stored(tmp_path)["peers"] == ["a:1"]
 
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:

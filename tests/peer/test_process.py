@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -21,8 +23,11 @@ import peer.process as process_module
 from experiments.ports import choose_ports
 from mqtt_front.config import FrontConfig
 from overlay.config import OverlayConfig
-from overlay.ids import Id
+from overlay.ids import SPACE, Id
+from overlay.leafset import LeafSet
+from overlay.messages import Peer
 from peer.config import FANOUT, RECORD_LINE, SETTINGS, PeerConfig
+from peer.identity import DataFolder
 from peer.process import OWN_FILES, PeerProcess, known_addresses, peer
 
 Start = Callable[..., Any]
@@ -217,6 +222,70 @@ def test_a_founder_finds_its_ring_again(
     eventually(lambda: neighbours(ringmq, again) == {other}, 10, "the founder is in the old ring")
 
 
+@pytest.mark.parametrize(
+    ("longest_s", "written", "least_s"),
+    [(60.0, [False] * 12 + [True, True, False], [0.01] * 13 + [0.02, 0.04]), (0.02, [True] * 15, [0.01] + [0.02] * 14)],
+    ids=["it doubles with each writing", "it has a bound"],
+)
+async def test_the_pause_between_two_looks(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, longest_s: float, written: list[bool], least_s: list[float]
+) -> None:
+    """Were it longer than it should be, the looks would take minutes."""
+    monkeypatch.setattr(process_module, "FIRST_REMEMBER_S", 0.01)
+    monkeypatch.setattr(process_module, "REMEMBER_S", longest_s)
+    loop = asyncio.get_running_loop()
+    looked = [loop.time()]
+    with DataFolder(tmp_path, 1) as folder:
+        process = PeerProcess(PeerConfig(), folder)
+
+        def remember() -> bool:
+            looked.append(loop.time())
+            if len(looked) > len(written):
+                process.stop()
+            return written[len(looked) - 2]
+
+        monkeypatch.setattr(process, "_remember", remember)
+        async with asyncio.timeout(10):
+            await process._remember_until_stopped()
+    pauses_s = [later - earlier for earlier, later in itertools.pairwise(looked)]
+    assert all(pause_s > 0.9 * least for pause_s, least in zip(pauses_s, least_s, strict=True))
+
+
+def remembered(data: Path) -> set[str]:
+    return set(json.loads((data / "peer.json").read_text())["peers"])
+
+
+def test_two_of_three_serve_when_all_were_killed_and_the_first_stays_away(
+    start: Start, ringmq: Start, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    """They were killed young, and know each other all the same."""
+    first, *others = where = [free_address() for _ in range(3)]
+    lines = {
+        address: (*LISTEN[2:], "--overlay", address, "--data", str(tmp_path / address))
+        + (() if address == first else ("--join", first))
+        for address in where
+    }
+    young = [start("peer", *lines[first])]
+    address_of(young[0])
+    young += [start("peer", *lines[address]) for address in others]
+    for process in young[1:]:
+        process.says("active: ")
+    for address in where:
+        eventually(lambda address=address: remembered(tmp_path / address), 3, f"{address} has noted somebody")
+    for process in young:
+        process.end(signal.SIGKILL)
+    survivors = [start("peer", *lines[address]) for address in others]
+    for process in survivors:
+        process.says("active: ", 40)
+    for one, other in (others, others[::-1]):
+        eventually(lambda one=one, other=other: neighbours(ringmq, one) == {other}, 20, f"{one} knows {other}")
+    assert any("founding in" in process.err for process in survivors)
+    start("peer", *lines[first]).says("active: ")
+    for address in where:
+        known = set(where) - {address}
+        eventually(lambda address=address, known=known: neighbours(ringmq, address) == known, 20, "all in one ring")
+
+
 def test_a_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Path, closed_port: int) -> None:
     data = tmp_path / "data"
     data.mkdir()
@@ -370,9 +439,7 @@ def test_the_defaults_of_the_roles_are_those_that_the_help_tells() -> None:
 
 
 def test_known_addresses_take_both_sides_in_turn() -> None:
-    def leaves(*ports: int) -> list[dict[str, str]]:
-        return [{"id": "", "address": f"127.0.0.1:{port}"} for port in ports]
-
-    status = {"leaves": {"clockwise": leaves(1, 2), "counterclockwise": leaves(3, 4)}}
-    assert [port for _, port in known_addresses(status)] == [1, 3, 2, 4]
-    assert known_addresses({}) == []
+    leaves = LeafSet(Id(0))
+    assert known_addresses(leaves) == []
+    leaves.fill(Peer(Id(offset % SPACE), "127.0.0.1", port, 1) for offset, port in ((1, 1), (2, 2), (-1, 3), (-2, 4)))
+    assert [port for _, port in known_addresses(leaves)][:4] == [1, 3, 2, 4]

@@ -245,9 +245,11 @@ def test_a_status_for_people() -> None:
 def test_a_peer_alone() -> None:
     nobody = {"clockwise": None, "counterclockwise": None}
     none = {"links": [], "counters": {}, "ring_counters": {}, "leaves": {"clockwise": [], "counterclockwise": []}}
-    alone = ANSWER | none | {"active": False, "neighbours": nobody}
-    assert list(lines_of(alone))[1:5] == [
+    search = {"search": "no ring found; asked 127.0.0.1:4884; founding in 9 s"}
+    alone = ANSWER | none | search | {"active": False, "neighbours": nobody}
+    assert list(lines_of(alone))[1:6] == [
         "state       joining, up 2 min 5 s",
+        "search      no ring found; asked 127.0.0.1:4884; founding in 9 s",
         "before      nobody",
         "after       nobody",
         "leaf set    0 before, 0 after",
