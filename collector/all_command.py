@@ -15,16 +15,15 @@ import click
 
 from collector import reduce as reducing
 from collector import reduced
-from collector.errors import CollectorError, SettingError
+from collector.errors import CollectorError
+from collector.folder_lock import FolderLock
 from collector.java import find_java
-from collector.options import spark_options
-from collector.places import local_path
+from collector.options import read_local_data, spark_options
 from collector.reduce_command import tell
 from collector.show import as_lines
 from collector.show_command import MOST_ROWS, write
 from collector.spark import session
 from collector.stream import How, run
-from collector.stream_command import hold
 from collector.tables.heads import HEADS
 
 DATA: Final = "collected"
@@ -44,7 +43,14 @@ STOP_S: Final = 15.0
     help="How long to listen.",
 )
 @click.option("--peer", "peers", multiple=True, metavar="HOST:PORT", help="Where a peer serves MQTT, as for ingest.")
-@click.option("--data", default=DATA, show_default=True, metavar="DIR", help="Where the records go; made if missing.")
+@click.option(
+    "--data",
+    default=DATA,
+    show_default=True,
+    callback=read_local_data,
+    metavar="DIR",
+    help="Where the records go; made if missing.",
+)
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where tables and plots go.  [default: DATA/out]"
 )
@@ -55,7 +61,7 @@ STOP_S: Final = 15.0
 def all(  # noqa: A001  # the name of the command
     seconds: float,
     peers: tuple[str, ...],
-    data: str,
+    data: Path,
     out: Path | None,
     master: str,
     settings: dict[str, str],
@@ -63,20 +69,18 @@ def all(  # noqa: A001  # the name of the command
     **access: str | None,
 ) -> None:
     """Listen to a running ring for a while, and show what it did: ingest, stream, reduce and show in one."""
-    folder = local_path(data)
-    if folder is None:
-        raise SettingError(f"--data: {data} is not on this machine, where ingest writes")
     find_java()  # before anybody waits
     with ExitStack() as stack:
-        _ingest(folder, seconds, peers, access)
-        hold(stack, data)
+        for user in ("stream", "reduce"):
+            stack.enter_context(FolderLock(data, user))
+        _ingest(data, seconds, peers, access)
         with session(master, settings, verbose=verbose) as spark:
-            total = run(spark, data, How(once=True), lambda _: None)
+            total = run(spark, str(data), How(once=True), lambda _: None)
             click.echo(f"streamed: {total}", err=True)
-            reducing.reduce(spark, data, tell)
-    tables = reduced.read_local(folder, HEADS)
+            reducing.reduce(spark, str(data), tell)
+    tables = reduced.read_local(data, HEADS)
     click.echo("\n".join(as_lines(tables, MOST_ROWS)))
-    write(tables, folder / "out" if out is None else out)
+    write(tables, data / "out" if out is None else out)
 
 
 def _ingest(folder: Path, seconds: float, peers: tuple[str, ...], access: dict[str, str | None]) -> None:

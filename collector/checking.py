@@ -1,6 +1,7 @@
 """Which lines are records of our schema, and why the others are none. Pure: expressions of Spark, without any data.
 
-Says the same as `logger.records.decode`, as far as Spark sees it: made from the same types.
+Says the same as `logger.records.decode`, as far as Spark sees it: made from the same types. Besides, it bounds what
+would break the jobs behind it.
 
 Each line passes `is_sound`, which is kept short, since Java runs long methods slowly. What does not pass is asked for
 its reason.
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from math import inf
 from operator import and_, or_
 from typing import Final, NamedTuple
 
@@ -23,6 +23,10 @@ from logger.records import MAX_LINE_BYTES, SCHEMA
 
 LAST_SECOND: Final = 253402300799
 """Of the year 9999. What was recorded later has no hour that could be written."""
+MAX_SECONDS: Final = 1e18
+"""Of any time, forward or back. So the sums of all that may ever come are numbers, and their squares too."""
+NO_FOLDER: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Spark calls the folder of no value at all. A run of this name would come back without one."""
 STRICT: Final = {"allowNonNumericNumbers": "false", "allowSingleQuotes": "false"}
 """Options for Spark's reader, which takes more for JSON than JSON is."""
 _NUMBER: Final = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
@@ -138,6 +142,8 @@ def _faults_of(members: Iterable[inspect.Field], record: Column) -> Iterator[Fau
             yield Fault(value.isNotNull() & fault.there, fault.text)
         if name == "at":
             yield Fault(value.isNotNull() & (value > LAST_SECOND), f"{name} is beyond the year 9999")
+        elif name == "run":
+            yield Fault(value == NO_FOLDER, f"{name} is {NO_FOLDER}, which stands for none")
 
 
 def _faults_in(kind: inspect.Type, value: Column, name: str) -> Iterator[Fault]:
@@ -148,7 +154,7 @@ def _faults_in(kind: inspect.Type, value: Column, name: str) -> Iterator[Fault]:
         case inspect.FloatType(ge=least):
             if least is not None:
                 yield Fault(value < least, f"{name} is below {least}")
-            yield Fault(f.abs(value) == inf, f"{name} is too large")
+            yield Fault(f.abs(value) > MAX_SECONDS, f"{name} is too large")
         case inspect.LiteralType(values=values):
             yield Fault(~value.isin(*values), f"{name} is none of {', '.join(map(str, values))}")
         case inspect.StrType(max_length=most, pattern=pattern):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
+
+MAX_CHARS: Final = 400
+"""Of what somebody else says is wrong: the errors of Spark may hold whole plans."""
 
 
 class CollectorError(click.ClickException):
@@ -13,3 +18,9 @@ class SettingError(CollectorError):
     """A setting is wrong: the user must change the command line. Exit status 2."""
 
     exit_code = 2
+
+
+def short(text: str) -> str:
+    """The first line of what somebody else says."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is known")
+    return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
 from collector.disk import Disk
 from collector.errors import CollectorError
+from collector.places import local_path
 
 
 class FolderLock:
@@ -38,3 +41,18 @@ class FolderLock:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+@contextmanager
+def hold(data: str, user: str) -> Iterator[None]:
+    """Keep others of the name `user` out of a data folder, if it is on this machine.
+
+    Raises CollectorError if there is one, or no such folder.
+    """
+    folder = local_path(data)
+    with ExitStack() as stack:
+        if folder is not None:
+            if not folder.is_dir():
+                raise CollectorError(f"data: there is no folder {folder}: run ringmq collect ingest first")
+            stack.enter_context(FolderLock(folder, user))
+        yield

@@ -23,6 +23,7 @@ from collector.ingest import Ingest, Progress, Until
 from collector.ingest_progress import Teller, summary
 from collector.intake import FILTER
 from collector.listening import Access, Inbox, Listener
+from collector.options import read_local_data
 from collector.spool import Spool
 
 DEFAULT_PEER: Final = "127.0.0.1:1883"
@@ -32,7 +33,7 @@ MAX_PASSWORD_BYTES: Final = 65535
 
 @click.command()
 @click.option(
-    "--data", type=click.Path(path_type=Path), metavar="DIR", required=True, help="Where it all goes; made if missing."
+    "--data", callback=read_local_data, metavar="DIR", required=True, help="Where it all goes; made if missing."
 )
 @click.option(
     "--peer",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
 from collector.errors import SettingError
+from collector.places import local_path, whole
 
 MASTER: Final = "local[2]"
 
@@ -17,7 +19,15 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def data_option(command: Command) -> Command:
     """Where the records and tables are."""
     wanted = "The folder that ingest fills: a path, or a URL such as hdfs://host/records."
-    return click.option("--data", required=True, metavar="DIR", help=wanted)(command)
+    return click.option("--data", required=True, metavar="DIR", callback=_read_data, help=wanted)(command)
+
+
+def read_local_data(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    """The callback of a `--data` that must be on this machine."""
+    folder = local_path(_read_data(ctx, param, value))
+    if folder is None:
+        raise SettingError(f"--data: {value} is not on this machine, where ingest writes")
+    return folder
 
 
 def spark_options(command: Command) -> Command:
@@ -42,6 +52,13 @@ def spark_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def _read_data(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        return whole(value)
+    except ValueError as error:
+        raise SettingError(f"--data: {error}") from None
 
 
 def _read_settings(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from matplotlib import colormaps
+from matplotlib import colormaps, rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -39,11 +41,20 @@ def write(tables: Tables, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, draw in PLOTS.items():
             file = folder / f"{name}.png"
-            draw(tables).savefig(file, dpi=DOTS_PER_INCH)
+            with _as_it_is():
+                draw(tables).savefig(file, dpi=DOTS_PER_INCH)
             files.append(file)
     except OSError as error:
         raise CollectorError(f"--out: cannot write to {folder}: {error.strerror or error}") from error
     return files
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    """No text is a formula, whatever topics and runs are called; and no warning of what a font has not is for users."""
+    with rc_context({"text.parse_math": False, "text.usetex": False}), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        yield
 
 
 def _panels(title: str, *names: tuple[str, str, str]) -> tuple[Figure, list[Axes]]:
@@ -64,7 +75,9 @@ def _say_empty(panel: Axes, what: str) -> None:
 
 def _legend(panel: Axes, left_out: int = 0) -> None:
     title = f"and {left_out} more, not drawn" if left_out > 0 else None
-    panel.legend(fontsize="small", title=title)
+    # Said by name: of itself it would leave out those that begin with an underscore.
+    drawn = panel.lines or panel.containers
+    panel.legend(drawn, [str(one.get_label()) for one in drawn], fontsize="small", title=title)
 
 
 def _key(row: Row) -> Key:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from collector import reduce as reducing
+from collector.folder_lock import hold
 from collector.options import data_option, spark_options
 from collector.places import REDUCED, below
 from collector.spark import session
@@ -16,7 +17,7 @@ from collector.tables.heads import HEADS
 @spark_options
 def reduce(data: str, master: str, settings: dict[str, str], verbose: bool) -> None:
     """Reduce the Parquet to tables, in DIR/reduced: one row a peer, box plots, rates, stress, latencies."""
-    with session(master, settings, verbose=verbose) as spark:
+    with hold(data, "reduce"), session(master, settings, verbose=verbose) as spark:
         reducing.reduce(spark, data, tell)
     click.echo(f"reduced: {len(HEADS)} tables in {below(data, REDUCED)}")
 

@@ -1,6 +1,7 @@
 """A folder for what a process writes on its way, which is gone after it, however it ended.
 
-A killed process cannot clean up after itself, so the next one does: a lock tells whether the owner is still there.
+A killed process cannot clean up after itself, so the next one does: a lock tells whether the owner is still there, or
+somebody who has inherited it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,8 @@ from typing import Final
 
 PREFIX: Final = "ringmq-spark-"
 LOCK: Final = "owner.lock"
+LEFT_S: Final = 3600.0
+"""A younger folder without a lock may be just being made. An older one was made again when its owner had removed it."""
 
 
 @contextmanager
@@ -29,14 +33,22 @@ def scratch(parent: Path | None = None) -> Iterator[Path]:
     try:
         with (folder / LOCK).open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
+            # Who is started with it has the folder, too: it may outlive us for a moment.
+            os.set_inheritable(lock.fileno(), True)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _remove_if_left(folder: Path) -> None:
-    """One without a lock file is just being made, or not ours."""
-    with contextlib.suppress(OSError), (folder / LOCK).open("rb") as lock:
-        if os.fstat(lock.fileno()).st_uid == os.getuid():
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        found = folder.stat()
+        if found.st_uid != os.getuid():
+            return
+        try:
+            with (folder / LOCK).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        except FileNotFoundError:
+            if time.time() - found.st_mtime > LEFT_S:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -133,7 +133,7 @@ def start(spark: SparkSession, data: str, how: How) -> StreamingQuery:
         .option("maxBytesPerTrigger", str(max(1, int(how.batch_mb * 1e6))))
         .option("cleanSource", "delete" if how.delete else "off")
         .load(below(data, LANDING))
-        .select("value", f.col("_metadata.file_name").alias("file"))
+        .select("value", _decoded(f.col("_metadata.file_name")).alias("file"))
     )
     dead = f.count_if(f.col(KIND) == DEAD).alias("dead")
     read = rows_of(lines).observe("read", f.count(f.lit(1)).alias("lines"), dead)
@@ -147,6 +147,11 @@ def start(spark: SparkSession, data: str, how: How) -> StreamingQuery:
     )
     trigger: dict[str, Any] = {"availableNow": True} if how.once else {"processingTime": f"{how.pause_s} seconds"}
     return writer.trigger(**trigger).start()
+
+
+def _decoded(name: Column) -> Column:
+    """Spark tells names of files as parts of URLs, where a plus stands for itself."""
+    return f.coalesce(f.try_url_decode(f.replace(name, f.lit("+"), f.lit("%2B"))), name)
 
 
 def run(spark: SparkSession, data: str, how: How, tell: Callable[[Progress], None]) -> Progress:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import click
 
-from collector.errors import CollectorError
-from collector.folder_lock import FolderLock
+from collector.folder_lock import hold
 from collector.options import data_option, spark_options
-from collector.places import local_path
 from collector.spark import session
 from collector.stream import BATCH_MB, PAUSE_S, How, Progress, run
 
@@ -62,23 +58,12 @@ def stream(
         if progress.lines:
             click.echo(f"streamed: {progress}", err=True)
 
-    with ExitStack() as stack:
-        hold(stack, data)
-        try:
-            with session(master, settings, verbose=verbose) as spark:
-                click.echo(f"streaming {data}", err=True)
-                run(spark, data, how, tell)
-        finally:
+    done = False
+    try:
+        with hold(data, "stream"), session(master, settings, verbose=verbose) as spark:
+            click.echo(f"streaming {data}", err=True)
+            run(spark, data, how, tell)
+            done = True
+    finally:
+        if done or total.lines:
             click.echo(f"streamed in all: {total}")
-
-
-def hold(stack: ExitStack, data: str) -> None:
-    """Keep other streams out of a data folder on this machine. Raises CollectorError if there is one.
-
-    On other file systems Spark itself finds out, a batch later.
-    """
-    folder = local_path(data)
-    if folder is not None:
-        if not folder.is_dir():
-            raise CollectorError(f"data: there is no folder {data}: run ringmq collect ingest first")
-        stack.enter_context(FolderLock(folder, "stream"))

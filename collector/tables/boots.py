@@ -21,6 +21,8 @@ COUNTERS: Final = {
     "cpu_time": "cpu_s",
 }
 """What only grows until the next start; the names of the columns, and where they are in a sample."""
+SHORTEST_S: Final = 1e-6
+"""Nothing can be said of the speed in less. So no speed is beyond numbers, whatever peers say of their times."""
 PLACE: Final = ("run", "peer")
 
 
@@ -73,4 +75,9 @@ def _sum(*names: str) -> Column:
 
 def _speed(*names: str) -> Column:
     """Growth for each second between the first and the last sample of a start; null if there was but one."""
-    return f.try_divide(_sum(*[f"more_{name}" for name in names]), f.col("more_run_time"))
+    return per_second(_sum(*[f"more_{name}" for name in names]), f.col("more_run_time"))
+
+
+def per_second(growth: Column, seconds: Column) -> Column:
+    """Null if the time is too short, or none."""
+    return f.when(f.abs(seconds) >= SHORTEST_S, growth / seconds)

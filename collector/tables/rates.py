@@ -11,7 +11,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from collector.tables.boots import dispatching_of_sample
+from collector.tables.boots import dispatching_of_sample, per_second
 from collector.tables.heads import RATES
 
 WIDTHS_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
@@ -59,8 +59,8 @@ def rates(samples: DataFrame) -> DataFrame:
         (f.col("step") * f.col("width")).alias("time"),
         f.round(f.sum("delivered").over(so_far)).alias("delivered"),
         f.round(f.sum("published").over(so_far)).alias("published"),
-        f.try_divide("delivered", "seen").alias("delivery_rate"),
-        f.try_divide("published", "seen").alias("publish_rate"),
+        per_second(f.col("delivered"), f.col("seen")).alias("delivery_rate"),
+        per_second(f.col("published"), f.col("seen")).alias("publish_rate"),
     ).select(RATES.names)
 
 

@@ -11,6 +11,7 @@ import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
+from collector.folder_lock import FolderLock
 from collector.plots import PLOTS
 from collector.reduced import read_local
 from collector.tables.heads import HEADS
@@ -101,6 +102,10 @@ def test_it_says_what_is_wrong_before_anybody_waits(
     process = ringmq("collect", "all", "--data", "hdfs://host/data")
     assert process.popen.returncode == 2
     assert process.err == "ringmq: --data: hdfs://host/data is not on this machine, where ingest writes\n"
+    with FolderLock(tmp_path, "reduce"):
+        process = ringmq("collect", "all", "--for", "1000", "--data", str(tmp_path))
+    assert process.popen.returncode == 1
+    assert process.err == f"ringmq: data: {tmp_path} is in use by another reduce: each needs its own\n"
     process = ringmq("collect", "all", "--for", "0.2", "--peer", "nowhere", "--data", str(tmp_path))
     assert process.popen.returncode == 1
     assert process.err == (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from collector.errors import CollectorError
-from collector.folder_lock import FolderLock
+from collector.folder_lock import FolderLock, hold
 
 
 def test_no_two_of_a_kind_share_a_folder(tmp_path: Path) -> None:
@@ -20,6 +20,25 @@ def test_no_two_of_a_kind_share_a_folder(tmp_path: Path) -> None:
             pass
     with FolderLock(folder, "ingest"):
         pass
+
+
+def test_a_folder_elsewhere_is_not_held(tmp_path: Path) -> None:
+    with hold("hdfs://host/data", "stream"), hold("hdfs://host/data", "stream"):
+        pass
+    with (
+        hold(str(tmp_path), "stream"),
+        pytest.raises(CollectorError, match="in use by another stream"),
+        hold(f"file://{tmp_path}", "stream"),
+    ):
+        pytest.fail("both have it")
+    with hold(str(tmp_path), "stream"):
+        pass
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(CollectorError, match=r"there is no folder .*/none: run ringmq collect ingest first"):
+        hold(f"{tmp_path}/none", "reduce").__enter__()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_lock_file_stays(tmp_path: Path) -> None:

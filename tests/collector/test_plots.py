@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,28 @@ def test_what_there_is_no_room_for_is_said() -> None:
     legend = panel.get_legend()
     assert legend is not None
     assert legend.get_title().get_text() == "and 7 more, not drawn"
+
+
+def test_a_run_may_begin_with_an_underscore() -> None:
+    one = {"dispatching": "direct", "time": 0.0, "width": 1.0, "delivered": 5, "delivery_rate": 5.0}
+    for panel in PLOTS["rates"]({"rates": [{"run": "_a", **one}, {"run": "b", **one}]}).axes:
+        legend = panel.get_legend()
+        assert legend is not None
+        assert [text.get_text() for text in legend.get_texts()] == ["_a direct", "b direct"]
+
+
+@pytest.mark.parametrize("name", ["$HOME/$x", r"a$\frac$b", "$", "_a", "主题", "\N{ROCKET}", "long " * 9])
+def test_names_are_drawn_as_they_are_and_nothing_is_said_of_them(tmp_path: Path, name: str) -> None:
+    tables = {
+        table: [
+            {**row, **{member: name for member in ("run", "dispatching", "topic") if member in row}} for row in rows
+        ]
+        for table, rows in FULL.items()
+    }
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert len(write(tables, tmp_path)) == len(PLOTS)
+    assert said == []
 
 
 def test_files(tmp_path: Path) -> None:

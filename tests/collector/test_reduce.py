@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from collector import reduce as reducing
+from collector.checking import MAX_SECONDS
 from collector.errors import CollectorError
 from collector.reduce import reduce, tables
 from collector.reduced import read_local
@@ -143,6 +145,31 @@ def test_a_whole_folder(spark: SparkSession, tmp_path: Path) -> None:
         land(tmp_path, "2", [line(sample(1, uptime_s=3.0, mqtt=Traffic(messages_out=25), number=9))])
     assert told == [*HEADS, *HEADS]
     assert not (tmp_path / "reduced.new").exists()
+
+
+def test_whatever_peers_say_all_numbers_are_finite(spark: SparkSession) -> None:
+    """Times at the ends of what is a record, next to each other and far apart, and counters that can be no greater."""
+    most = (1 << 63) - 1
+    counters = Traffic(bytes_in=most, bytes_out=most, messages_in=most, messages_out=most)
+    times = [[0.0, 5e-324], [5e-324, 1e-300, MAX_SECONDS], [MAX_SECONDS, MAX_SECONDS], [1.0, 0.0]]
+    samples = [
+        sample(peer, uptime_s=up, cpu_s=up * place, mqtt=counters if place else Traffic(), number=place)
+        for peer, ups in enumerate(times)
+        for place, up in enumerate(ups)
+    ]
+    ends = {"count": most, "sum_s": MAX_SECONDS, "min_s": -MAX_SECONDS, "max_s": MAX_SECONDS, "buckets": {"3": most}}
+    records = [*samples, *[latencies(peer, **ends) for peer in (0, 0, 1)], delivery(received_ns=0, sent_ns=most)]
+    with tables(facts(spark, records, dict.fromkeys(range(len(samples)), 0.0))) as all_tables:
+        found = {name: rows(table) for name, table in all_tables.items()}
+    numbers = [value for those in found.values() for row in those for value in _numbers_in(row)]
+    assert [number for number in numbers if not isfinite(number)] == []
+    assert found["rates"]
+    assert [row.get("cpu_share") for row in found["per_peer"] if row["row"] == "peer"] == [None, 2.0, None, -0.0]
+
+
+def _numbers_in(row: dict[str, Any]) -> list[float]:
+    cells = [one for cell in row.values() for one in (cell if isinstance(cell, list) else [cell])]
+    return [one for one in cells if isinstance(one, float | int)]
 
 
 @pytest.mark.parametrize("kind", ["sample", "dead"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from collector.folder_lock import FolderLock
 from collector.reduced import read_local
 from collector.tables.heads import HEADS
 from tests.collector.conftest import QUICK
@@ -35,6 +36,13 @@ def test_there_is_nothing(start: Start, tmp_path: Path) -> None:
     process = start("collect", "reduce", "--data", str(tmp_path))
     assert process.popen.wait(60) == 1
     assert process.err == f"ringmq: data: there are no records in {tmp_path}: run ringmq collect stream first\n"
+
+
+def test_one_at_a_time(start: Start, tmp_path: Path) -> None:
+    with FolderLock(tmp_path, "reduce"):
+        process = start("collect", "reduce", "--data", f"file://{tmp_path}")
+        assert process.popen.wait(60) == 1
+    assert process.err == f"ringmq: data: {tmp_path} is in use by another reduce: each needs its own\n"
 
 
 def test_a_file_system_that_there_is_not(start: Start) -> None:

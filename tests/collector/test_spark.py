@@ -7,14 +7,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from collector.errors import CollectorError
-from collector.spark import MAX_CHARS, _interruptible, cores_of, plain_errors, session, settings_for
+from collector.errors import MAX_CHARS, CollectorError
+from collector.spark import cores_of, plain_errors, session, settings_for
 from tests.collector.conftest import QUICK
 from tests.conftest import Eventually, Usage
 
@@ -176,24 +175,6 @@ def test_a_master_that_cannot_be(running: Callable[..., subprocess.Popen[str]], 
     assert said.splitlines()[-1].startswith("collector.errors.CollectorError: Spark")
     assert "Master must either be yarn or start with spark" in said.splitlines()[-1]
     assert list((tmp_path / "tmp").iterdir()) == []
-
-
-@contextmanager
-def cleaned_up_badly() -> Iterator[None]:
-    try:
-        yield
-    finally:
-        raise ValueError("the connection is in a state that it should not be in")
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_an_interruption_tears_is_no_error(number: signal.Signals) -> None:
-    before = signal.getsignal(number)
-    with pytest.raises(KeyboardInterrupt), _interruptible(), cleaned_up_badly():
-        os.kill(os.getpid(), number)
-    assert signal.getsignal(number) is before
-    with pytest.raises(ValueError, match="by itself"), _interruptible():
-        raise ValueError("by itself")
 
 
 def test_without_java(monkeypatch: pytest.MonkeyPatch) -> None:

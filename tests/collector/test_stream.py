@@ -59,17 +59,17 @@ def test_bad_lines_are_set_aside(spark: SparkSession, tmp_path: Path) -> None:
         good[3].replace('"hops":0', '"hops":-1'),
         good[4].encode().replace(b"a/b", b"\xff"),
     ]
-    land(tmp_path, "both", [one for place, text in enumerate(good) for one in (text, bad[place % 6])])
+    land(tmp_path, "a+b c%20[ü]", [one for place, text in enumerate(good) for one in (text, bad[place % 6])])
     assert stream(spark, tmp_path) == Progress(2000, 1000, 1000)
     found = kept(spark, tmp_path)
     assert found.where("kind = 'delivery'").select("number").distinct().count() == 1000
     dead = found.where("kind = 'dead'").groupBy("reason", "file", "run").count().collect()
     assert {(row.reason, row.file, row.run): row["count"] for row in dead} == {
-        ("of version 2", "both.jsonl", "-"): 167,
-        ("not JSON", "both.jsonl", "-"): 334,
-        ("a member of a wrong type, or a number too large", "both.jsonl", "-"): 167,
-        ("hops is below 0", "both.jsonl", "-"): 166,
-        ("not UTF-8", "both.jsonl", "-"): 166,
+        ("of version 2", "a+b c%20[ü].jsonl", "-"): 167,
+        ("not JSON", "a+b c%20[ü].jsonl", "-"): 334,
+        ("a member of a wrong type, or a number too large", "a+b c%20[ü].jsonl", "-"): 167,
+        ("hops is below 0", "a+b c%20[ü].jsonl", "-"): 166,
+        ("not UTF-8", "a+b c%20[ü].jsonl", "-"): 166,
     }
     lines = {row.line for row in found.where("kind = 'dead'").collect()}
     assert lines >= {"garbage", bad[0], bad[1], bad[3], bad[4]}

@@ -1,0 +1,110 @@
+"""The JVM that Spark runs in, from the start to the end. It ends with this process, however and whenever that ends.
+
+Spark's own way to start it waits for seconds, in which an interruption would leave it behind: it dies with who started
+it only when it has begun to listen. Knows nothing of what is done in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import SparkConf
+from pyspark.find_spark_home import _find_spark_home
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from collector.errors import CollectorError, short
+from collector.interruption import Interruption
+
+LOOK_S: Final = 0.05
+"""Between two looks whether it listens."""
+STOP_S: Final = 20.0
+"""How long it has to end by itself."""
+INFO: Final = "gateway"
+"""The file where it says how it is reached."""
+
+
+@contextmanager
+def jvm(conf: SparkConf, folder: Path, interruption: Interruption, *, verbose: bool) -> Iterator[Any]:
+    """Py4J's gateway to it, with the process in `proc`. What it says goes to a file in `folder`, or is shown.
+
+    Raises CollectorError if it does not start.
+    """
+    interruption.hold()
+    log = folder / "spark.log"
+    with log.open("wb") as target:
+        process = _start(conf, folder / INFO, None if verbose else target)
+    try:
+        while not (folder / INFO).exists():
+            if process.poll() is not None:
+                raise CollectorError(f"Spark cannot be started: {_said_in(log)}")
+            interruption.check()
+            time.sleep(LOOK_S)
+        gateway = _gateway_to(folder / INFO)
+        gateway.proc = process
+        interruption.release()
+        try:
+            yield gateway
+        finally:
+            gateway.shutdown()
+            _end(process)
+    finally:
+        _kill(process)
+
+
+def _start(conf: SparkConf, info: Path, target: Any) -> subprocess.Popen[bytes]:
+    command = [f"{_find_spark_home()}/bin/spark-submit"]
+    for name, value in conf.getAll():
+        command += ["--conf", f"{name}={value}"]
+    environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
+    return subprocess.Popen(  # noqa: S603  # it is Spark's own script
+        [*command, "pyspark-shell"],
+        stdin=subprocess.PIPE,
+        stdout=target,
+        stderr=target,
+        env=environment,
+        # With the lock of the folder, which must be there when it says how it is reached: else it would never end.
+        close_fds=False,
+        # Ctrl-C is for us alone, and the script has children.
+        process_group=0,
+    )
+
+
+def _gateway_to(info: Path) -> Any:
+    with info.open("rb") as source:
+        port, secret = read_int(source), UTF8Deserializer().loads(source)  # type: ignore[no-untyped-call]
+    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(told)
+    try:
+        return launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        for name in told:
+            del os.environ[name]
+
+
+def _said_in(log: Path) -> str:
+    said = [line for line in log.read_text("utf-8", "replace").splitlines() if "Exception" in line]
+    return short(said[0]) if said else "its JVM has ended"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """It does so when nobody holds its input any more."""
+    assert process.stdin is not None
+    process.stdin.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(STOP_S)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """With its children, if it has not ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
