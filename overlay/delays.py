@@ -20,7 +20,8 @@ def pair_delay_s(one: Id, other: Id, range_s: tuple[float, float], seed: int) ->
     """The one-way delay between two peers: the same at both ends and in every run with this seed."""
     low, high = range_s
     name = min(one, other).packed() + max(one, other).packed() + seed.to_bytes(16, "big", signed=True)
-    return low + (high - low) * (mmh3.hash128(name, signed=False) / SPACE)
+    share = mmh3.hash128(name, signed=False) / SPACE
+    return min(high, low + (high - low) * share)  # the sum may be rounded up
 
 
 class DelayLine:

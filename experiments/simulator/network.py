@@ -75,7 +75,7 @@ class Network:
     def delay(self, one: Id, other: Id) -> float:
         mixed = one ^ other
         share = ((mixed >> 64) ^ mixed & 0xFFFFFFFFFFFFFFFF) / 0x10000000000000000
-        return self._low + (self._high - self._low) * share
+        return min(self._high, self._low + (self._high - self._low) * share)  # the sum may be rounded up
 
     def fates(self, sender: Id, receiver: Id, now: float) -> tuple[float, ...]:
         weather = self.weather

@@ -527,7 +527,9 @@ def test_the_document_about_rings_has_the_times_of_the_roles() -> None:
         ("A peer that crashed or fell silent stays on the lists for", (LAN.entry_s, WAN.entry_s)),
     ):
         assert f"| {start} | {times[0]:g} s | {times[1]:g} s |\n" in RING
-    assert f"{LAN.max_waiting_bytes >> 20} MiB of messages, {LAN.window} unacknowledged" in RING
+    bounds = RING[RING.index("**Bounds.**") : RING.index("**When peers die.**")]
+    assert f" {LAN.window} are on their way to each peer without an acknowledgement" in bounds
+    assert f"All that waits is {LAN.max_waiting_bytes >> 20} MiB at most" in bounds
     assert f"(default {FANOUT})" in RING
     assert f"(2 by default, 0 to {MAX_SHADOWS})" in RING
     assert PeerConfig().shadows == 2

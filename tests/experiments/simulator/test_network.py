@@ -3,7 +3,7 @@
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from experiments.simulator.network import DELAYS_S, Network, Weather
@@ -19,6 +19,7 @@ def network(seed: int = 1, **weather: object) -> Network:
 
 
 @given(ids, ids, st.sampled_from(list(DELAYS_S.values())))
+@example(Id(0), Id(0xFFFFFFFFFFFFFC00), (0.001, 0.01))
 def test_a_pair_has_one_delay_in_range_both_ways(one: Id, other: Id, delay_s: tuple[float, float]) -> None:
     net = network(delay_s=delay_s)
     assert net.fates(one, other, 0.0) == net.fates(other, one, 7.0) == (net.delay(one, other),)
