@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Final, Self
 import click
 
 from overlay.config import Address, show
+from peer.memory import with_pages
 
 TAIL_BYTES: Final = 4096
 """So much of a child's last words is kept."""
@@ -41,6 +43,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
+                env=with_pages(os.environ),
                 pass_fds=(parent_pipe,),
                 # A group of its own: Ctrl-C is for the parent, which then ends its children in order. And the
                 # system wakes a paused one when the parent is gone, as it is a stopped job of an orphaned group.

@@ -124,6 +124,11 @@ def _topic(name: bytes) -> str:
 _topic_remembered = lru_cache(_REMEMBERED)(_topic)
 
 
+def forget_topics() -> None:
+    """Those that are remembered, to be read sooner the next time."""
+    _topic_remembered.cache_clear()
+
+
 def decode_publish(version: Version, first: int, body: Buffer) -> Publish:
     """As `decode`, for a first byte that is known to be of a PUBLISH."""
     topic, packet_id, section, payload = read_publish(version, first, body)

@@ -20,6 +20,7 @@ import structlog
 from mqtt_front.access import Access, Decision
 from mqtt_front.broker import Broker
 from mqtt_front.client_protocol import ClientProtocol
+from mqtt_front.codec_in import forget_topics
 from mqtt_front.config import FrontConfig
 from mqtt_front.connection import Connection, Phase
 from mqtt_front.errors import FrontError
@@ -212,6 +213,7 @@ class Front:
         if self._refresh_at <= now:
             self._refresh_at = now + REFRESH_S
             broker.refresh()
+            forget_topics()
         self.turn()
 
     # Who may connect

@@ -6,12 +6,18 @@ topics there may be is its owner's to say. Names and filters come in checked; a 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from mqtt_front.topics import has_wildcard
 
 V = TypeVar("V")
+
+ENTRY_BYTES: Final = 256
+FEW: Final = 100
+"""A dict that takes more than so much for each entry, and so many more, is mostly empty. It stays as large as it was
+unless it is filled anew."""
 
 
 class _Node:
@@ -60,7 +66,12 @@ class TopicTree(Generic[V]):
             if child.children or child.topic is not None:
                 break
             del parent.children[level]
-        return self._values.pop(topic)
+        value = self._values.pop(topic)
+        if sys.getsizeof(self._values) > ENTRY_BYTES * (len(self._values) + FEW):
+            left = self._values.copy()
+            self._values.clear()
+            self._values.update(left)
+        return value
 
     def clear(self) -> None:
         """Take out all."""

@@ -14,6 +14,7 @@ from sortedcontainers import SortedDict
 from overlay.errors import OverlayError
 from overlay.ids import Id, nearness
 from overlay.messages import Peer
+from overlay.room import is_roomy
 from overlay.state import State
 
 MAX_OWNERS: Final = 16
@@ -63,6 +64,8 @@ class Ownership:
 
     def unwatch(self, key: Id) -> None:
         self._watched.pop(key, None)
+        if is_roomy(self._watched):
+            self._watched = SortedDict(self._watched)
 
     def changed(self, entered: Peer | None, left: Peer | None) -> None:
         """The leaf set has changed by these: look at the keys that may care."""

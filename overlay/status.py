@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import sys
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
@@ -25,8 +24,7 @@ _TCP_INFO_RTT: Final = struct.Struct("=68xI")
 def describe(
     ring: Ring, config: OverlayConfig, links: Iterable[Link], counters: dict[str, int], uptime_s: float
 ) -> dict[str, Any]:
-    """JSON-able. Leaves nearest first; `counters` are those of the shell, `ring_counters` those of the core;
-    `memory_blocks` says how much Python has in use, of what resident memory tells only the peak."""
+    """JSON-able. Leaves nearest first; `counters` are those of the shell, `ring_counters` those of the core."""
     core = ring.statistics()
     me = ring.me
     every = list(links)
@@ -38,7 +36,6 @@ def describe(
         "active": core.active,
         "uptime_s": round(uptime_s, 3),
         "pid": os.getpid(),
-        "memory_blocks": sys.getallocatedblocks(),
         "neighbours": {
             "clockwise": _peer(core.clockwise[0]) if core.clockwise else None,
             "counterclockwise": _peer(core.counterclockwise[0]) if core.counterclockwise else None,

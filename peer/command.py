@@ -15,11 +15,13 @@ import click
 
 from overlay.errors import OverlayError
 from peer.errors import ConfigError, PeerError
+from peer.memory import start_again_with_pages
 
+PEER: Final = "peer"
 BUILT_IN: Final = {
     "config": "peer.config_command:config",
     "passwd": "peer.passwd:passwd",
-    "peer": "peer.process:peer",
+    PEER: "peer.process:peer",
     "status": "peer.status:status",
 }
 ENTRY_POINTS: Final = "ringmq.commands"
@@ -70,6 +72,8 @@ def ringmq() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
+    if arguments is None and sys.argv[1:2] == [PEER]:
+        start_again_with_pages()
     sys.exit(_status(arguments))
 
 

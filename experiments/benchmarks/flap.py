@@ -1,7 +1,7 @@
 """What peers keep of clients that have gone: memory and open files before, at most, and after it is quiet again.
 
-Resident memory may stay where nothing is kept: Python gives back only pieces of a megabyte in which nothing is in use.
-So what it has in use is told as well.
+What the peers have in use is told beside their resident memory, of which some stays though nothing is kept: a page
+goes back to the system when nothing on it is in use.
 
 Owns the load: one client with many filters, many retained topics, and clients that come, subscribe and go.
 """
@@ -60,23 +60,22 @@ class Keep:
     after_bytes: int = 0
     files_peak: int = 0
     files_after: int = 0
-    blocks_before: int = 0
-    """That Python has given out, of whatever size."""
-    blocks_after: int = 0
+    used_before_bytes: int = 0
+    used_after_bytes: int = 0
 
     def line(self) -> str:
         return (
             f"{self.name:<20}{self.before_bytes / MB:>10.1f}{self.peak_bytes / MB:>10.1f}{self.after_bytes / MB:>10.1f}"
             f"{self.after_bytes / self.before_bytes:>8.2f}"
             f"{self.files_before:>8}{self.files_peak:>8}{self.files_after:>8}"
-            f"{self.blocks_after / max(1, self.blocks_before):>8.2f}"
+            f"{self.used_after_bytes / max(1, self.used_before_bytes):>8.2f}"
         )
 
 
 HEAD: Final = f"{'memory in MB, files':<20}{'before':>10}{'peak':>10}{'after':>10}{'ratio':>8}" + "".join(
     f"{name:>8}" for name in ("before", "peak", "after", "in use")
 )
-"""The last is the ratio of what Python has in use."""
+"""The last is the ratio of what is in use."""
 
 
 @dataclass(slots=True)
@@ -102,7 +101,7 @@ async def check(ring: Ring, method: Method, say: Say) -> Figures:
     """Raises BenchError when what is to stay connected cannot be."""
     figures = Figures(keeps=[Keep(str(one), memory_bytes(one.pid), _files(one)) for one in ring.peers])
     for keep, peer in zip(figures.keeps, ring.peers, strict=True):
-        keep.blocks_before = await _blocks(peer)
+        keep.used_before_bytes = await _used_bytes(peer)
     looking = asyncio.create_task(_look(ring, figures))
     try:
         await _load(ring, method, figures, say)
@@ -112,7 +111,7 @@ async def check(ring: Ring, method: Method, say: Say) -> Figures:
         looking.cancel()
     for keep, peer in zip(figures.keeps, ring.peers, strict=True):
         keep.after_bytes, keep.files_after = memory_bytes(peer.pid), _files(peer)
-        keep.blocks_after = await _blocks(peer)
+        keep.used_after_bytes = await _used_bytes(peer)
         if keep.after_bytes > method.ratio * keep.before_bytes:
             figures.faults.add("kept", f"{(keep.after_bytes - keep.before_bytes) / MB:.1f} MB at {keep.name}")
         if keep.files_after > keep.files_before + SPARE_FILES:
@@ -203,10 +202,10 @@ async def _quiet(ring: Ring, method: Method, figures: Figures) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _blocks(peer: RingPeer) -> int:
+async def _used_bytes(peer: RingPeer) -> int:
     """0 if it does not answer."""
-    blocks: int = (await status_of(peer)).get("memory_blocks", 0)
-    return blocks
+    used: int = (await status_of(peer)).get("memory_in_use_bytes", 0)
+    return used
 
 
 def _files(peer: RingPeer) -> int:

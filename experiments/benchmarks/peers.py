@@ -24,6 +24,7 @@ from overlay.config import show
 from overlay.errors import OverlayError
 from overlay.ids import Id, nearness
 from overlay.questions import ask_status
+from peer.memory import with_pages
 from peer.pubsub.places import key_of_place
 
 HOST: Final = "127.0.0.1"
@@ -84,6 +85,7 @@ class RingPeer:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
+                    env=with_pages(os.environ),
                     pass_fds=(parent_pipe,),
                 )
             except OSError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from overlay.room import slimmed
 from peer.pubsub.messages import Kind, Record
 
 Key = tuple[int, str, int]
@@ -64,6 +65,10 @@ class Book:
     def forget(self, key: Key) -> None:
         """Nobody need be told: each forgets what is gone by himself."""
         self._records.pop(key, None)
+
+    def slim(self) -> None:
+        """Keep no room for many that have gone."""
+        self._records = slimmed(self._records)
 
     def since(self, position: int) -> list[Record]:
         """What changed after a position, the oldest first."""

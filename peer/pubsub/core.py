@@ -284,6 +284,7 @@ class PubSub:
         self._every(SWEEP_S, self.publisher.sweep)
         self._every(config.note_s / 8, self._coordinator.tick)
         self._every(SWEEP_S, self.cleared.sweep)
+        self._every(SWEEP_S, self.holdings.sweep)
         self._wake()
 
     def _wake(self) -> None:

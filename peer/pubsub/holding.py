@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from overlay.ids import Id
 from overlay.messages import Peer
+from overlay.room import slimmed
 from peer.pubsub.book import Book, Key
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.messages import Control, Kind, Record, Reign
@@ -159,10 +160,11 @@ class Holding:
 
     def slim(self) -> None:
         """Whatever was under way is over: keep no room for it."""
-        self.publishers = self.publishers or NOTHING
-        self.expires = self.expires or NOTHING
-        self.gone_at = self.gone_at or NOTHING
-        self.waiters = self.waiters or NOTHING
+        self.book.slim()
+        self.publishers = slimmed(self.publishers) or NOTHING
+        self.expires = slimmed(self.expires) or NOTHING
+        self.gone_at = slimmed(self.gone_at) or NOTHING
+        self.waiters = slimmed(self.waiters) or NOTHING
 
     def become(self, records: Iterable[Record], position: int, now: float) -> list[Record]:
         """Hold a copy of another book, with these records in it; returns those that were not here."""

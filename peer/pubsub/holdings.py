@@ -14,6 +14,7 @@ from typing import Final
 
 from overlay.ids import Id
 from overlay.messages import Peer
+from overlay.room import slimmed
 from peer.pubsub.holding import Holding
 from peer.pubsub.messages import Kind, Record
 from peer.pubsub.state import State
@@ -121,6 +122,13 @@ class Holdings:
             self._by_key[holding.key] = at_key
         else:
             self._state.overlay.unwatch(holding.key)
+
+    def sweep(self) -> None:
+        """Keep no room for many that were left. To be called now and then."""
+        self._places = slimmed(self._places)
+        self._by_key = slimmed(self._by_key)
+        self._due = slimmed(self._due)
+        self._resting = slimmed(self._resting)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         for holding in self._by_key.get(key, ()):

@@ -12,6 +12,7 @@ from typing import Final
 
 from mqtt_front.topic_tree import TopicTree
 from overlay.ids import Id
+from overlay.room import slimmed
 from peer.pubsub.messages import Number, Record
 from peer.pubsub.places import inner_of
 from peer.pubsub.state import State
@@ -70,3 +71,4 @@ class Keeping:
                 self._numbers.remove(topic)
                 self._fetched.pop(topic, None)
                 self._state.clients.retained(topic, b"")
+        self._fetched = slimmed(self._fetched)

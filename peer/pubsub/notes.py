@@ -11,6 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from overlay.room import slimmed
 from peer.pubsub.messages import Kind, Note, Noted, Record
 from peer.pubsub.places import key_of_place, noting_places_of
 from peer.pubsub.state import State
@@ -113,6 +114,8 @@ class Notes:
                 above += [(place, _note_of(record)) for place in noting_places_of(topic)]
             else:
                 del self._known[topic]
+        self._known = slimmed(self._known)
+        self._telling = slimmed(self._telling)
         for place, pairs in groupby(sorted(above, key=itemgetter(0)), key=itemgetter(0)):
             notes = [note for _, note in pairs]
             for start in range(0, len(notes), MOST_AT_ONCE):

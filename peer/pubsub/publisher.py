@@ -17,6 +17,7 @@ from mqtt_front.reasons import Reason
 from mqtt_front.topics import matches
 from overlay.ids import Id
 from overlay.messages import Peer
+from overlay.room import slimmed
 from peer.pubsub.keeping import stamp_of
 from peer.pubsub.messages import Elsewhere, Kind, Record, Retain, Retained
 from peer.pubsub.outgoing import Countdown, Outgoing, Store, Topic, addressed
@@ -408,3 +409,6 @@ class Publisher:
             if not busy and topic.used_at + config.idle_s < state.now and not len(self._outlets):
                 del self._topics[topic.name]
                 self._registrations.release(topic.name, topic.lists)
+        self._topics = slimmed(self._topics)
+        self._stores = slimmed(self._stores)
+        self.unsettled = slimmed(self.unsettled)

@@ -14,6 +14,7 @@ from typing import Final
 
 from overlay.ids import Id
 from overlay.messages import Peer
+from overlay.room import slimmed
 from peer.pubsub.messages import Drop, Elsewhere, Known, List, Record, Reign, Renewed, SubReq, Wanted
 from peer.pubsub.places import key_of_place
 from peer.pubsub.state import State
@@ -174,8 +175,10 @@ class Registrations:
 
     def stored(self, one: Registration, seq: int) -> None:
         """A retained message is in its place."""
-        one.stores.discard(seq)
-        one.blocked_by.discard(seq)
+        for waiting in (one.stores, one.blocked_by):
+            waiting.discard(seq)
+            if not waiting:
+                waiting.clear()  # its room too
         self._pay(one)
 
     def elsewhere(self, message: Elsewhere) -> None:
@@ -215,8 +218,10 @@ class Registrations:
         batches: dict[Peer, list[str]] = {}
         for one in registrations:
             one.users.pop(topic, None)
+            one.users = slimmed(one.users)
             if not one.users and self._lists.pop(one.place, None) is one and one.coordinator is not None:
                 batches.setdefault(one.coordinator, []).append(one.place)
+        self._lists = slimmed(self._lists)
         for peer, places in batches.items():
             self._state.send(peer, Drop(tuple(places)))
 

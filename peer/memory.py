@@ -1,0 +1,119 @@
+"""Memory that is not in use any more goes back to the system, so that a peer is no larger than what it keeps.
+
+Python's own allocator gives back pieces of a megabyte in which nothing is in use, and after 3,000 topics came and went
+there was something in use in nearly each of them. That of glibc gives back pages. So with glibc a peer runs on that; it
+costs some hundredth of its speed, and a tenth more memory for each of many leases. Elsewhere nothing is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import gc
+import os
+import sys
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
+
+ALLOCATOR: Final = "PYTHONMALLOC"
+"""The variable by which Python is told what to allocate with. Who has set it has chosen."""
+LOOK_S: Final = 5.0
+SHARE: Final = 8
+"""Once one part in so many of what was in use is not any more, it is given back. That takes a millisecond, and some
+50 more for each 100 MB that are still in use, in which nobody is served."""
+FINE_SHARE: Final = 64
+FINE_LOOKS: Final = 12
+"""One look in so many, so once a minute, is for smaller parts."""
+
+
+class _Usage(ctypes.Structure):
+    """`struct mallinfo2` of glibc's malloc.h."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+@cache
+def _glibc() -> Any:
+    """The library; None if this is not it, or one before 2.33."""
+    try:
+        if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
+            return None
+        library = ctypes.CDLL(None)
+        library.mallinfo2.restype = _Usage
+    except (AttributeError, OSError, ValueError):
+        return None
+    return library
+
+
+def with_pages(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a peer that need not start again to run on the system's allocator."""
+    return {ALLOCATOR: "malloc", **environment} if _glibc() is not None else dict(environment)
+
+
+def start_again_with_pages() -> None:
+    """Start this program once more, as the same process, on the system's allocator: there is no other way to have it.
+
+    To be called before anything is done. Returns if it runs on it already, or if it should not.
+    """
+    if ALLOCATOR in os.environ or _glibc() is None or not sys.executable:
+        return
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], with_pages(os.environ))  # noqa: S606
+
+
+class GivingBack:
+    """Looks now and then whether less is in use than at most since it last did so, and gives the rest back."""
+
+    def __init__(self) -> None:
+        self._on_pages = os.environ.get(ALLOCATOR) == "malloc" and _glibc() is not None
+        self._most_bytes = 0
+        self._looks = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """In the running event loop, until `stop`."""
+        if self._on_pages:
+            self._look(asyncio.get_running_loop().call_later)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self, call_later: Callable[..., asyncio.TimerHandle]) -> None:
+        self._timer = call_later(LOOK_S, self._look, call_later)
+        self._looks += 1
+        self.look(FINE_SHARE if self._looks % FINE_LOOKS == 0 else SHARE)
+
+    def look(self, share: int) -> bool:
+        """Whether one part in so many of the most that was in use is not any more, and was given back."""
+        used = in_use_bytes()
+        self._most_bytes = max(self._most_bytes, used)
+        if used > self._most_bytes - self._most_bytes // share:
+            return False
+        _forget_free_objects()
+        _glibc().malloc_trim(0)
+        self._most_bytes = in_use_bytes()
+        return True
+
+
+def _forget_free_objects() -> None:
+    """Python keeps thousands of tuples for later use, and names by which methods were found, each on another page."""
+    gc.collect()
+    forget = getattr(sys, "_clear_internal_caches", None) or getattr(sys, "_clear_type_cache", None)
+    if forget is not None:
+        forget()
+
+
+def in_use_bytes() -> int:
+    """What this process was given of the system's allocator, and has not given back. 0 where nobody can say."""
+    library = _glibc()
+    if library is None:
+        return 0
+    usage = library.mallinfo2()
+    return int(usage.uordblks + usage.hblkhd)
