@@ -32,9 +32,13 @@ class Agenda:
         """When `run` is wanted next; infinity when nothing is planned."""
         return self._due[0][0] if self._due else inf
 
-    def run(self, now: float) -> None:
-        """Do all that is due. An action may plan others; what it plans for `now` is done too."""
+    def run(self, now: float, most: float = inf) -> None:
+        """Do what is due, but no more than so many actions: what is left is due still, so run it again.
+
+        An action may plan others; what it plans for `now` is done too.
+        """
         due = self._due
-        while due and due[0][0] <= now:
+        while due and due[0][0] <= now and most > 0:
             _, _, action, subject = heappop(due)
+            most -= 1
             action(now, subject)

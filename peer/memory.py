@@ -12,19 +12,21 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
+from time import perf_counter
 from typing import Any, Final
 
 ALLOCATOR: Final = "PYTHONMALLOC"
 """The variable by which Python is told what to allocate with. Who has set it has chosen."""
 LOOK_S: Final = 5.0
+PATIENCE: Final = 300
+"""Between two looks, at least, and so many times as long as one takes: up to half a second where 1 GB is in pieces."""
 SHARE: Final = 8
-"""Once one part in so many of what was in use is not any more, it is given back. That takes a millisecond, and some
-50 more for each 100 MB that are still in use, in which nobody is served."""
+"""Once one part in so many of what was in use is not any more, it is given back."""
 FINE_SHARE: Final = 64
 FINE_LOOKS: Final = 12
-"""One look in so many, so once a minute, is for smaller parts."""
+"""One look in so many is for smaller parts."""
 
 
 class _Usage(ctypes.Structure):
@@ -78,17 +80,18 @@ class GivingBack:
     def start(self) -> None:
         """In the running event loop, until `stop`."""
         if self._on_pages:
-            self._look(asyncio.get_running_loop().call_later)
+            self._look(asyncio.get_running_loop())
 
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self, call_later: Callable[..., asyncio.TimerHandle]) -> None:
-        self._timer = call_later(LOOK_S, self._look, call_later)
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        began = perf_counter()
         self._looks += 1
         self.look(FINE_SHARE if self._looks % FINE_LOOKS == 0 else SHARE)
+        self._timer = loop.call_later(max(LOOK_S, PATIENCE * (perf_counter() - began)), self._look, loop)
 
     def look(self, share: int) -> bool:
         """Whether one part in so many of the most that was in use is not any more, and was given back."""
@@ -98,13 +101,18 @@ class GivingBack:
             return False
         _forget_free_objects()
         _glibc().malloc_trim(0)
-        self._most_bytes = in_use_bytes()
+        self._most_bytes = used
         return True
 
 
 def _forget_free_objects() -> None:
-    """Python keeps thousands of tuples for later use, and names by which methods were found, each on another page."""
+    """Python keeps thousands of tuples for later use, and names by which methods were found, each on another page.
+
+    It forgets the tuples once it has looked for garbage everywhere. There is nowhere to look, as that might take seconds.
+    """
+    gc.freeze()
     gc.collect()
+    gc.unfreeze()
     forget = getattr(sys, "_clear_internal_caches", None) or getattr(sys, "_clear_type_cache", None)
     if forget is not None:
         forget()

@@ -101,6 +101,7 @@ async def check(ring: Ring, method: Method, say: Say) -> Figures:
     """Raises BenchError when what is to stay connected cannot be."""
     figures = Figures(keeps=[Keep(str(one), memory_bytes(one.pid), _files(one)) for one in ring.peers])
     for keep, peer in zip(figures.keeps, ring.peers, strict=True):
+        keep.peak_bytes, keep.files_peak = keep.before_bytes, keep.files_before
         keep.used_before_bytes = await _used_bytes(peer)
     looking = asyncio.create_task(_look(ring, figures))
     try:

@@ -36,7 +36,7 @@ class PubSubRing(SimulatedRing):
         super().tick(now)
         core = self.node.core
         core.now = now
-        if core.deadline() <= now:
+        while core.deadline() <= now:
             core.tick()
 
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:

@@ -55,6 +55,17 @@ def test_an_action_may_plan_for_now_and_for_later() -> None:
     assert done[-1] == "later"
 
 
+def test_no_more_is_done_at_once_than_is_allowed() -> None:
+    agenda, done = Agenda(), []
+    for number in range(5):
+        agenda.at(number, lambda now, subject: done.append(subject), number)
+    agenda.run(3.0, 2)
+    assert done == [0, 1]
+    assert agenda.deadline() == 2
+    agenda.run(3.0, 5)
+    assert done == [0, 1, 2, 3]
+
+
 def test_subjects_need_not_be_comparable() -> None:
     agenda, done = Agenda(), []
     subjects = [object(), {}, None, "x"]
