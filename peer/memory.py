@@ -108,7 +108,7 @@ class GivingBack:
 def _forget_free_objects() -> None:
     """Python keeps thousands of tuples for later use, and names by which methods were found, each on another page.
 
-    It forgets the tuples once it has looked for garbage everywhere. There is nowhere to look, as that might take seconds.
+    It forgets the tuples once it has looked for garbage everywhere. All is hidden from it, as that might take s.
     """
     gc.freeze()
     gc.collect()
