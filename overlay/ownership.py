@@ -7,6 +7,7 @@ they are, or no longer are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 
 from sortedcontainers import SortedDict
@@ -19,6 +20,11 @@ from overlay.state import State
 
 MAX_OWNERS: Final = 16
 """One side of the leaf set: farther out the leaf set cannot tell who is closest."""
+
+LOOKED_AT_ONCE: Final = 4000
+GO_ON_S: Final = 0.02
+"""So many keys are looked at in one turn, which takes a tenth of a second, and the others after that. A peer that goes
+through 200,000 at once would not be heard meanwhile, and taken for dead."""
 
 Change = Callable[[Id, tuple[Peer, ...]], None]
 
@@ -36,13 +42,16 @@ class Watch:
 class Ownership:
     """Answers `owners` for any key near this peer, and tells of changes for the watched ones."""
 
-    __slots__ = ("_on_change", "_state", "_watched", "_widest")
+    __slots__ = ("_due", "_on_change", "_state", "_waiting", "_watched", "_widest")
 
     def __init__(self, state: State, on_change: Change) -> None:
         self._state = state
         self._on_change = on_change
         self._watched: SortedDict[Id, Watch] = SortedDict()
         self._widest = 0
+        self._due: dict[Id, None] = {}
+        """Keys to be looked at, since the leaf set has changed."""
+        self._waiting = False
 
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to the key, the owner first, as far as this peer knows.
@@ -73,8 +82,26 @@ class Ownership:
             return
         for peer in (entered, left):
             if peer is not None:
-                for key in list(self._keys_near(peer)):
-                    self._look_at(key)
+                self._due.update(dict.fromkeys(self._keys_near(peer)))
+        self._look_at_some()
+
+    def _look_at_some(self) -> None:
+        """As many as there is time for now, and the others soon."""
+        keys = list(islice(self._due, LOOKED_AT_ONCE))
+        if len(keys) == len(self._due):
+            self._due = {}
+        else:
+            for key in keys:
+                del self._due[key]
+        for key in keys:
+            self._look_at(key)
+        if self._due and not self._waiting:
+            self._waiting = True
+            self._state.agenda.at(self._state.now + GO_ON_S, self._go_on)
+
+    def _go_on(self, now: float, _: object) -> None:
+        self._waiting = False
+        self._look_at_some()
 
     def _look_at(self, key: Id) -> None:
         watch = self._watched.get(key)

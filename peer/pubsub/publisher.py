@@ -6,6 +6,7 @@ trusted, waits here, and those after it to the same topic wait behind it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -33,6 +34,10 @@ __all__ = ["Outgoing", "Publisher"]
 DIRECT: Final = "direct"
 IN_USE_LEASES: Final = 2
 """So many leases after the last message to a topic its lists are still renewed."""
+RELEASED_AT_ONCE: Final = 200
+RELEASE_S: Final = 0.1
+"""So many topics are forgotten in so much time. Each is some ten messages of coordinators and their shadows: the ring
+would be busy for seconds with 100,000 at once."""
 MOST_TURNS: Final = 10_000
 """Shared filters of which it is remembered whose turn it is."""
 
@@ -41,6 +46,7 @@ class Publisher:
     """One per core."""
 
     __slots__ = (
+        "_idle",
         "_leaving",
         "_outlets",
         "_registrations",
@@ -61,6 +67,8 @@ class Publisher:
         self._outlets = outlets
         self._relaying = relaying
         self._topics: dict[str, Topic] = {}
+        self._idle: deque[Topic] = deque()
+        """To be forgotten."""
         self._leaving: set[int] = set()
         """Peers of which it is soon looked whether they are on any list still."""
         self._turns: dict[str, int] = {}
@@ -400,6 +408,7 @@ class Publisher:
         state, config = self._state, self._state.config
         if len(self._turns) > MOST_TURNS:
             self._turns.clear()
+        idle: list[Topic] = []
         for topic in list(self._topics.values()):
             while topic.queue and topic.queue[0].at + config.give_up_s < state.now:
                 outgoing = topic.queue.popleft()
@@ -407,8 +416,20 @@ class Publisher:
                 self._refuse(outgoing)
             busy = topic.queue or any(one.stores for one in topic.lists)
             if not busy and topic.used_at + config.idle_s < state.now and not len(self._outlets):
-                del self._topics[topic.name]
-                self._registrations.release(topic.name, topic.lists)
+                idle.append(topic)
+        if not self._idle:
+            self._idle.extend(idle)
+            self._release(state.now)
         self._topics = slimmed(self._topics)
         self._stores = slimmed(self._stores)
         self.unsettled = slimmed(self.unsettled)
+
+    def _release(self, since: float) -> None:
+        """Forget idle topics that nobody has published to since then: some now, the others soon."""
+        for _ in range(min(RELEASED_AT_ONCE, len(self._idle))):
+            topic = self._idle.popleft()
+            if topic.used_at <= since and not topic.queue:
+                del self._topics[topic.name]
+                self._registrations.release(topic.name, topic.lists)
+        if self._idle:
+            self._state.after(RELEASE_S, partial(self._release, since))

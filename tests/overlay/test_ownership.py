@@ -1,5 +1,7 @@
 """Whose keys are whose, against a model that looks at everybody."""
 
+from math import inf
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from overlay.errors import OverlayError
 from overlay.ids import MASK, SPACE, Id
 from overlay.messages import Peer
-from overlay.ownership import MAX_OWNERS, Ownership
+from overlay.ownership import LOOKED_AT_ONCE, MAX_OWNERS, Ownership
 from overlay.state import State
 from overlay.timing import LAN
 
@@ -109,6 +111,41 @@ def test_who_is_told_may_watch_and_unwatch() -> None:
     watched.state.leaves.add(peer)
     core.changed(peer, None)
     assert told == [5, 7]
+
+
+def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
+    watched = Watched()
+    keys = [Id(number << 20) for number in range(2 * LOOKED_AT_ONCE + 5)]
+    for key in keys:
+        watched.core.watch(key, 1)
+    near = Peer(Id(keys[-1] + 1), "h", 1, 0)
+    watched.turn(near)
+    told = 0
+    for _ in range(3):
+        assert len({key for key, _ in watched.changes}) == len(watched.changes) <= LOOKED_AT_ONCE + told
+        told = len(watched.changes)
+        watched.state.now = watched.state.agenda.deadline()
+        watched.state.agenda.run(watched.state.now)
+    assert watched.changes == [(key, (near,)) for key in sorted(keys) if watched.model(key, 1) == (near,)]
+    assert watched.changes
+    assert watched.state.agenda.deadline() == inf
+
+
+def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
+    watched = Watched()
+    for number in range(LOOKED_AT_ONCE + 5):
+        watched.core.watch(Id(1 << 100 | number), 1)
+    near, far_one = Peer(Id(1 << 100), "h", 1, 0), Peer(Id(1 << 99), "h", 1, 0)
+    watched.turn(near)
+    assert len(watched.changes) == LOOKED_AT_ONCE
+    watched.turn(near)
+    watched.turn(far_one)
+    while watched.state.agenda.deadline() < inf:
+        watched.state.now = watched.state.agenda.deadline()
+        watched.state.agenda.run(watched.state.now)
+    last = dict(watched.changes)
+    assert set(last.values()) == {(far_one,)}
+    assert len(last) == LOOKED_AT_ONCE + 5
 
 
 @pytest.mark.parametrize("count", [-1, 0, MAX_OWNERS + 1])
