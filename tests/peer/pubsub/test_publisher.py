@@ -11,6 +11,7 @@ from mqtt_front.reasons import Reason
 from overlay.messages import Peer
 from peer.pubsub.config import LAN
 from peer.pubsub.messages import Control, Held, Retain, Sub
+from peer.pubsub.publisher import RELEASE_S, RELEASED_AT_ONCE
 from peer.pubsub.wire import Publication
 from tests.peer.pubsub.conftest import Member, Net
 
@@ -308,3 +309,21 @@ def test_a_group_is_served_though_a_peer_on_the_list_has_left_it(net: Net) -> No
     net.run(0.5)
     assert sorted(one.body for one in stayer.publications[before:]) == [b"%d" % number for number in range(6)]
     assert len(publisher.reasons) == 7
+
+
+def test_many_topics_are_forgotten_in_pieces(net: Net) -> None:
+    publisher = net.others("a")[0]
+    topics = [f"a/{number}" for number in range(RELEASED_AT_ONCE + 50)]
+    for topic in topics:
+        publisher.publish(topic, qos=0)
+    known = publisher.core.publisher
+    net.run(net.config.idle_s - 1)
+    assert len(known) == len(topics)
+    while len(known) == len(topics):
+        net.run(RELEASE_S / 2)
+    assert len(known) == 50
+    publisher.publish(topics[-1], qos=0)
+    net.run(RELEASE_S)
+    assert [topic.name for topic in known] == topics[-1:]
+    net.run(net.config.idle_s + 30)
+    assert len(known) == len(publisher.core.registrations) == 0
