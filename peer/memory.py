@@ -25,7 +25,7 @@ PATIENCE: Final = 300
 SHARE: Final = 8
 """Once one part in so many of what was in use is not any more, it is given back."""
 FINE_SHARE: Final = 64
-FINE_LOOKS: Final = 12
+FINE_LOOKS: Final = 6
 """One look in so many is for smaller parts."""
 
 

@@ -22,7 +22,7 @@ HALF: Final = 2
 
 
 class Tombs:
-    """Some 45 bytes a topic."""
+    """Some 40 bytes a topic."""
 
     __slots__ = ("_ats", "_chances", "_first", "_hashes", "_length", "_slots", "_stamps")
 
@@ -34,7 +34,7 @@ class Tombs:
         self._hashes = array("q")
         self._stamps = array("q")
         self._chances = array("Q")
-        self._ats = array("d")
+        self._ats = array("f")  # to some seconds, after half a year
         self._first = 0
         """No record before it is left."""
         self._length = 0
