@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.testing import assertDataFrameEqual
 
 from collector import reduce as reducing
 from collector.checking import MAX_SECONDS
@@ -18,9 +19,10 @@ from collector.reduce import reduce, tables
 from collector.reduced import read_local
 from collector.schema import STORED
 from collector.stream import How, run
+from collector.tables.facts import LETTER, Facts
 from collector.tables.heads import HEADS
 from logger.records import Delivery, Latencies, Record, Sample, Traffic
-from tests.collector.making import PEERS, delivery, facts, land, latencies, line, rows, sample, stored
+from tests.collector.making import AT, PEERS, delivery, facts, land, latencies, line, rows, sample, stored
 
 small = st.integers(0, 1000)
 seconds = st.integers(0, 1000).map(lambda number: number / 8)
@@ -207,3 +209,37 @@ def test_what_fails_halfway_leaves_what_there_was(
     assert [one.name for one in (tmp_path / "reduced").iterdir()] == ["runs"]
     reducing.reduce(spark, str(tmp_path), lambda _: None)
     assert len(read_local(tmp_path, HEADS)) == len(HEADS)
+
+
+KNOWN: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
+    "runs": ("run, peers, starts, lasted, samples, deliveries, latencies, missing", [("r", 2, 2, 2.0, 4, 2, 0, 0.0)]),
+    "per_peer": ("row, tot_msg, msg_rate", [("peer", 30, 10.0), ("peer", 40, 20.0)]),
+    "boxes": ("measure, unit, peers, minimum, median, maximum", [("latency", "s", 2, 0.0, 0.001, 0.002)]),
+    "rates": ("time, delivered, delivery_rate", [(0.0, 30.0, 30.0), (1.0, 60.0, 30.0)]),
+    "stress": ("messages, peers, links, busiest_peer, depth_max", [(1, 2, 1, 1.0, 1)]),
+    "latencies": ("count, mean, minimum, maximum, negative", [(2, 0.001, 0.0, 0.002, 0)]),
+    "dead": ("`by`, reason, lines", [("ingest", "not JSON", 2)]),
+}
+"""Of each job some columns, and what is in them."""
+PART: dict[str, str] = {"per_peer": "row = 'peer'", "boxes": "measure = 'latency'", "latencies": "`by` = 'all'"}
+"""Rows that are looked at, if not all."""
+
+
+def test_known_records_give_known_tables(spark: SparkSession) -> None:
+    """A message that peer 0 gave to its own client and, two milliseconds later, peer 1 to its."""
+    records: list[Record] = [
+        sample(peer, at=AT + up, uptime_s=up, number=place, mqtt=Traffic(messages_out=messages))
+        for peer, counted in enumerate([(10, 30), (0, 40)])
+        for place, (up, messages) in enumerate(zip((1.0, 3.0), counted, strict=True))
+    ]
+    records += [
+        delivery(0, sequence=1, sends=1, number=2),
+        delivery(1, sequence=1, hops=1, latency_ns=2_000_000, number=2),
+    ]
+    landed = {place: AT + record.uptime_s for place, record in enumerate(records) if isinstance(record, Sample)}
+    letters = spark.createDataFrame([("not JSON",), ("not JSON",)], LETTER)
+    with tables(Facts(stored(spark, records, landed), letters)) as all_tables:
+        assert all_tables.keys() == KNOWN.keys()
+        for name, (columns, expected) in KNOWN.items():
+            found = all_tables[name].where(PART.get(name, "true")).selectExpr(*columns.split(", "))
+            assertDataFrameEqual(found, spark.createDataFrame(expected, found.schema))
