@@ -67,11 +67,15 @@ class TopicTree(Generic[V]):
                 break
             del parent.children[level]
         value = self._values.pop(topic)
+        self._slim()
+        return value
+
+    def _slim(self) -> None:
+        """Keep no room for many that have gone. The dict stays the same one: others see it."""
         if sys.getsizeof(self._values) > ENTRY_BYTES * (len(self._values) + FEW):
             left = self._values.copy()
             self._values.clear()
             self._values.update(left)
-        return value
 
     def clear(self) -> None:
         """Take out all."""
@@ -94,6 +98,7 @@ class TopicTree(Generic[V]):
         # Less work than finding the way to each: to plant what stays anew.
         for topic, _ in taken:
             del self._values[topic]
+        self._slim()
         self._root = _Node()
         for topic in self._values:
             self._plant(topic)

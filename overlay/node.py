@@ -275,10 +275,13 @@ class Node:
         """A timer that fires too early is cheap; one that would fire too late is set anew."""
         deadline = self.ring.deadline()
         if deadline < self._armed and not self._stopped:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._armed = max(deadline, self._loop.time() + MIN_TIMER_S)
-            self._timer = self._loop.call_at(self._armed, self._tick)
+            # What is overdue keeps its timer: put off at every call, it would never fire while there is much to do.
+            at = max(deadline, self._loop.time() + MIN_TIMER_S)
+            if at < self._armed:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._armed = at
+                self._timer = self._loop.call_at(at, self._tick)
 
     def _tick(self) -> None:
         self._armed, self._timer = math.inf, None

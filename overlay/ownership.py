@@ -23,8 +23,8 @@ MAX_OWNERS: Final = 16
 
 LOOKED_AT_ONCE: Final = 4000
 GO_ON_S: Final = 0.02
-"""So many keys are looked at in one turn, which takes a tenth of a second, and the others after that. A peer that goes
-through 200,000 at once would not be heard meanwhile, and taken for dead."""
+"""So many keys are looked at in one turn, which takes a tenth of a second, and the others in later turns. A peer that
+goes through 200,000 at once would not be heard meanwhile, and taken for dead."""
 
 Change = Callable[[Id, tuple[Peer, ...]], None]
 
@@ -83,7 +83,8 @@ class Ownership:
         for peer in (entered, left):
             if peer is not None:
                 self._due.update(dict.fromkeys(self._keys_near(peer)))
-        self._look_at_some()
+        if not self._waiting:
+            self._look_at_some()
 
     def _look_at_some(self) -> None:
         """As many as there is time for now, and the others soon."""
@@ -95,7 +96,7 @@ class Ownership:
                 del self._due[key]
         for key in keys:
             self._look_at(key)
-        if self._due and not self._waiting:
+        if self._due:
             self._waiting = True
             self._state.agenda.at(self._state.now + GO_ON_S, self._go_on)
 

@@ -8,6 +8,7 @@ costs some hundredth of its speed, and a tenth more memory for each of many leas
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import gc
 import os
@@ -63,9 +64,10 @@ def start_again_with_pages() -> None:
 
     To be called before anything is done. Returns if it runs on it already, or if it should not.
     """
-    if ALLOCATOR in os.environ or _glibc() is None or not sys.executable:
+    if ALLOCATOR in os.environ or sys.flags.ignore_environment or not sys.executable or _glibc() is None:
         return
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], with_pages(os.environ))  # noqa: S606
+    with contextlib.suppress(OSError):  # it runs as it is, then
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], with_pages(os.environ))  # noqa: S606
 
 
 class GivingBack:
@@ -73,6 +75,8 @@ class GivingBack:
 
     def __init__(self) -> None:
         self._on_pages = os.environ.get(ALLOCATOR) == "malloc" and _glibc() is not None
+        self.used_bytes = 0
+        """What was in use at the last look."""
         self._most_bytes = 0
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -95,7 +99,7 @@ class GivingBack:
 
     def look(self, share: int) -> bool:
         """Whether one part in so many of the most that was in use is not any more, and was given back."""
-        used = in_use_bytes()
+        used = self.used_bytes = in_use_bytes()
         self._most_bytes = max(self._most_bytes, used)
         if used > self._most_bytes - self._most_bytes // share:
             return False
@@ -108,8 +112,10 @@ class GivingBack:
 def _forget_free_objects() -> None:
     """Python keeps thousands of tuples for later use, and names by which methods were found, each on another page.
 
-    It forgets the tuples once it has looked for garbage everywhere. All is hidden from it, as that might take s.
+    It forgets the tuples once it has looked for garbage everywhere. There may be millions of old objects, so they are
+    hidden from it for that moment; those from the start are hidden no longer after it.
     """
+    gc.collect(1)
     gc.freeze()
     gc.collect()
     gc.unfreeze()

@@ -32,7 +32,7 @@ from peer.config import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
 from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
-from peer.memory import GivingBack, in_use_bytes
+from peer.memory import GivingBack
 from peer.pubsub.config import MAX_SHADOWS
 from peer.pubsub.shell import RingPorts
 from peer.pubsub.status import describe, describe_topic
@@ -141,7 +141,7 @@ class PeerProcess:
     def _more_status(self, ports: RingPorts | ScribePorts, node: Node, about: str) -> dict[str, Any]:
         """What a status says beside the overlay; or what is known about a topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
-        clients["memory_in_use_bytes"] = in_use_bytes()
+        clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
             clients["recording"] = self._recording.status()
         if isinstance(ports, ScribePorts):

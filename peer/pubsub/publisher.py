@@ -428,7 +428,7 @@ class Publisher:
         """Forget idle topics that nobody has published to since then: some now, the others soon."""
         for _ in range(min(RELEASED_AT_ONCE, len(self._idle))):
             topic = self._idle.popleft()
-            if topic.used_at <= since and not topic.queue:
+            if topic.used_at < since and not topic.queue:
                 del self._topics[topic.name]
                 self._registrations.release(topic.name, topic.lists)
         if self._idle:

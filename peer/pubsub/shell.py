@@ -281,10 +281,13 @@ class Shell(ABC, Generic[C]):
             self._loop.call_soon(self._acknowledge)
         deadline = self.core.deadline()
         if deadline < self._armed and not self._stopped:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._armed = max(deadline, self._loop.time() + MIN_TIMER_S)
-            self._timer = self._loop.call_at(self._armed, self._tick)
+            # What is overdue keeps its timer: put off at every call, it would never fire while there is much to do.
+            at = max(deadline, self._loop.time() + MIN_TIMER_S)
+            if at < self._armed:
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._armed = at
+                self._timer = self._loop.call_at(at, self._tick)
 
     def _acknowledge(self) -> None:
         self._acknowledging = False

@@ -24,7 +24,7 @@ HALF: Final = 2
 class Tombs:
     """Some 40 bytes a topic."""
 
-    __slots__ = ("_ats", "_chances", "_first", "_hashes", "_length", "_slots", "_stamps")
+    __slots__ = ("_ats", "_chances", "_first", "_hashes", "_length", "_since", "_slots", "_stamps")
 
     def __init__(self) -> None:
         self._begin(FEWEST_SLOTS)
@@ -34,7 +34,9 @@ class Tombs:
         self._hashes = array("q")
         self._stamps = array("q")
         self._chances = array("Q")
-        self._ats = array("f")  # to some seconds, after half a year
+        self._since = 0.0
+        self._ats = array("f")
+        """Since the first of them: to a hundredth of a second, after a day."""
         self._first = 0
         """No record before it is left."""
         self._length = 0
@@ -68,7 +70,7 @@ class Tombs:
             return None
         while self._stamps[self._first] == NO_MORE:
             self._first += 1
-        return self._ats[self._first]
+        return self._since + self._ats[self._first]
 
     def pop_oldest(self) -> None:
         """Of one at least."""
@@ -91,7 +93,9 @@ class Tombs:
         self._hashes.append(topic)
         self._stamps.append(stamp)
         self._chances.append(chance)
-        self._ats.append(at)
+        if not self._ats:
+            self._since = at
+        self._ats.append(at - self._since)
         self._length += 1
 
     def _find(self, topic: int) -> int | None:
@@ -113,8 +117,8 @@ class Tombs:
         slots = FEWEST_SLOTS
         while slots < 2 * HALF * (self._length + 1):
             slots *= 2
-        left = zip(self._hashes, self._stamps, self._chances, self._ats, strict=True)
+        since, left = self._since, zip(self._hashes, self._stamps, self._chances, self._ats, strict=True)
         self._begin(slots)
         for topic, stamp, chance, at in left:
             if stamp != NO_MORE:
-                self._append(topic, stamp, chance, at)
+                self._append(topic, stamp, chance, since + at)

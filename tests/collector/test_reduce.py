@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from pyspark.sql.types import DoubleType
 from pyspark.testing import assertDataFrameEqual
 
 from collector import reduce as reducing
@@ -212,10 +213,10 @@ def test_what_fails_halfway_leaves_what_there_was(
 
 
 KNOWN: dict[str, tuple[str, list[tuple[Any, ...]]]] = {
-    "runs": ("run, peers, starts, lasted, samples, deliveries, latencies, missing", [("r", 2, 2, 2.0, 4, 2, 0, 0.0)]),
+    "runs": ("run, peers, starts, lasted, samples, deliveries, latencies, missing", [("r", 2, 2, 3.0, 4, 2, 0, 0.0)]),
     "per_peer": ("row, tot_msg, msg_rate", [("peer", 30, 10.0), ("peer", 40, 20.0)]),
     "boxes": ("measure, unit, peers, minimum, median, maximum", [("latency", "s", 2, 0.0, 0.001, 0.002)]),
-    "rates": ("time, delivered, delivery_rate", [(0.0, 30.0, 30.0), (1.0, 60.0, 30.0)]),
+    "rates": ("time, delivered, delivery_rate", [(0, 10, 10), (1, 40, 30), (2, 70, 30)]),
     "stress": ("messages, peers, links, busiest_peer, depth_max", [(1, 2, 1, 1.0, 1)]),
     "latencies": ("count, mean, minimum, maximum, negative", [(2, 0.001, 0.0, 0.002, 0)]),
     "dead": ("`by`, reason, lines", [("ingest", "not JSON", 2)]),
@@ -242,4 +243,9 @@ def test_known_records_give_known_tables(spark: SparkSession) -> None:
         assert all_tables.keys() == KNOWN.keys()
         for name, (columns, expected) in KNOWN.items():
             found = all_tables[name].where(PART.get(name, "true")).selectExpr(*columns.split(", "))
-            assertDataFrameEqual(found, spark.createDataFrame(expected, found.schema))
+            real = [isinstance(field.dataType, DoubleType) for field in found.schema]
+            typed = [
+                tuple(float(one) if is_real else one for is_real, one in zip(real, row, strict=True))
+                for row in expected
+            ]
+            assertDataFrameEqual(found, spark.createDataFrame(typed, found.schema))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -151,3 +153,17 @@ def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked:
         assert list(tree.values.items()) == list(model.items())
         branches = {tuple(name.split("/")[:depth]) for name in model for depth in range(1, name.count("/") + 2)}
         assert nodes(tree) == 1 + len(branches), "an empty branch stays"
+
+
+@pytest.mark.parametrize("way", ["remove", "take"])
+def test_what_has_gone_takes_no_room(way: str) -> None:
+    tree = filled("b", *(f"a/{number}" for number in range(10_000)))
+    seen, most = tree.values, sys.getsizeof(tree.values)
+    if way == "take":
+        tree.take("a/+")
+    else:
+        for number in range(10_000):
+            tree.remove(f"a/{number}")
+    assert tree.values is seen
+    assert dict(seen) == {"b": 0}
+    assert sys.getsizeof(seen) < most / 10

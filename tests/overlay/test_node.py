@@ -32,6 +32,17 @@ async def test_one_timer_follows_the_deadline(start, until) -> None:
     await until(lambda: len(node.ring.named("tick")) == 2)
 
 
+async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start) -> None:
+    node = await start(1)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    node.ring.due = began - 5
+    while not node.ring.named("tick"):
+        assert loop.time() < began + 10
+        node.settled()
+        await asyncio.sleep(0)
+
+
 async def test_a_deadline_that_stands_still_does_not_spin(start, until) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()

@@ -91,10 +91,10 @@ def test_a_peer_starts_again_on_it_as_the_same_process(
 @pytest.mark.parametrize("command", [["config", "example"], ["peer"]])
 def test_only_peers_start_again(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def again(program: str, arguments: list[str], environment: dict[str, str]) -> None:
-        raise InterruptedError(program)
+        raise LookupError(program)
 
     monkeypatch.delenv(ALLOCATOR, raising=False)
     monkeypatch.setattr("os.execve", again)
     monkeypatch.setattr("sys.argv", ["ringmq", *command])
-    with pytest.raises(InterruptedError if command == ["peer"] else SystemExit):
+    with pytest.raises(LookupError if command == ["peer"] else SystemExit):
         main()

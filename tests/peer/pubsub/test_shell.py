@@ -364,3 +364,16 @@ async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) ->
         store = RetainedStore(tmp_path / "retained 1")
         assert "late" in store.load().places
         store.close()
+
+
+async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do() -> None:
+    ports, loop = RingPorts(ROLES), asyncio.get_running_loop()
+    done: list[float] = []
+    ports.core._state.agenda.at(loop.time() - 5, lambda now, _: done.append(now))
+    began = loop.time()
+    while not done:
+        assert loop.time() < began + PATIENCE_S
+        ports._enter()
+        ports._leave()
+        await asyncio.sleep(0)
+    ports.stop()
