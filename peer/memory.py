@@ -1,8 +1,8 @@
 """Memory that is not in use any more goes back to the system, so that a peer is no larger than what it keeps.
 
 Python's own allocator gives back pieces of a megabyte in which nothing is in use, and after 3,000 topics came and went
-there was something in use in nearly each of them. That of glibc gives back pages. So with glibc a peer runs on that; it
-costs some hundredth of its speed, and a tenth more memory for each of many leases. Elsewhere nothing is done.
+there was something in use in nearly each of them. That of glibc gives back pages. So with glibc a peer runs on that: as
+fast, as far as could be measured, and with a tenth more memory for each of many leases. Elsewhere nothing is done.
 """
 
 from __future__ import annotations
