@@ -56,6 +56,11 @@ def settings_for(master: str, folder: Path) -> dict[str, str]:
         "spark.app.name": "ringmq collect",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Nobody looks at what was done, so that little of it is kept: by itself the plans of a thousand queries, for ever.
+        "spark.ui.retainedJobs": "10",
+        "spark.ui.retainedStages": "10",
+        "spark.ui.retainedTasks": "100",
+        "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",

@@ -18,5 +18,7 @@ QUICK = "-XX:TieredStopAtLevel=1"
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", QUICK)
-        with session(MASTER, {"spark.sql.shuffle.partitions": "1"}) as running:
+        # Of all tests together: thousands of queries in one process.
+        more = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g"}
+        with session(MASTER, more) as running:
             yield running
