@@ -56,7 +56,7 @@ def settings_for(master: str, folder: Path) -> dict[str, str]:
         "spark.app.name": "ringmq collect",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Nobody looks at what was done, so that little of it is kept: by itself the plans of a thousand queries, for ever.
+        # Nobody looks at what was done: little of it is kept. By itself it keeps the plans of a thousand queries.
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
