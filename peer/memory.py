@@ -84,6 +84,7 @@ class GivingBack:
     def start(self) -> None:
         """In the running event loop, until `stop`."""
         if self._on_pages:
+            _glibc().malloc_trim(0)  # what the start needed
             self._look(asyncio.get_running_loop())
 
     def stop(self) -> None:

@@ -100,6 +100,7 @@ def missing(records: list[Record]) -> int:
     return sum(max(those) - min(those) + 1 - len(those) for those in numbers.values())
 
 
+@pytest.mark.timeout(400)
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(many=st.lists(runs(), min_size=15, max_size=15))
 def test_random_records_against_plain_python(spark: SparkSession, many: list[list[Record]]) -> None:
