@@ -186,7 +186,7 @@ def test_peers_are_small(ring: Start, usage: Any) -> None:
     five = ring(5)
     resident = [usage(pid).resident_bytes for pid in five.pids.values()]
     print(f"\nfive peers: {max(resident) / 1e6:.1f} MB resident at most")
-    assert max(resident) <= 46e6  # 44 MB, and one more for an allocator that gives memory back
+    assert max(resident) <= 45e6
 
 
 def test_idle_peers_are_idle(ring: Start, usage: Any, eventually: Eventually) -> None:
