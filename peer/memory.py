@@ -84,8 +84,9 @@ class GivingBack:
     def start(self) -> None:
         """In the running event loop, until `stop`."""
         if self._on_pages:
-            _glibc().malloc_trim(0)  # what the start needed
-            self._look(asyncio.get_running_loop())
+            loop = asyncio.get_running_loop()
+            loop.call_soon(_glibc().malloc_trim, 0)  # what the start needed, once its frames have gone
+            self._look(loop)
 
     def stop(self) -> None:
         if self._timer is not None:
