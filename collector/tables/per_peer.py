@@ -58,14 +58,18 @@ def per_peer(peers: DataFrame) -> DataFrame:
 
 
 def _latencies(facts: Facts) -> DataFrame:
-    """Of what reached the clients of each peer: how many, and the sum. The same without what its own clients sent."""
-    deliveries = facts.deliveries.where(reached_clients()).select(
+    """Of what reached the clients of each peer: how many, and the sum. The same without what its own clients sent.
+
+    A peer whose deliveries reached no client has a row of zeros: a peer that says anything is in the table.
+    """
+    counted = reached_clients()
+    deliveries = facts.deliveries.select(
         "run",
         "peer",
         "hops",
-        f.lit(1.0).alias("many"),
-        latency_s().alias("seconds"),
-        f.when(latency_s() < 0, 1.0).otherwise(0.0).alias("negative"),
+        f.when(counted, 1.0).otherwise(0.0).alias("many"),
+        f.when(counted, latency_s()).otherwise(0.0).alias("seconds"),
+        f.when(counted & (latency_s() < 0), 1.0).otherwise(0.0).alias("negative"),
     )
     histograms = facts.latencies.select(
         "run",

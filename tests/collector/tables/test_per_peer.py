@@ -96,6 +96,11 @@ def test_a_peer_without_samples_has_its_latencies(spark: SparkSession) -> None:
     assert not {"dispatching", "tot_msg", "ip"} & set(row)
 
 
+def test_a_peer_that_only_passes_on_is_in_the_table(spark: SparkSession) -> None:
+    (peer, *_) = table(spark, delivery(peer=2, clients=0, sends=3))
+    assert (peer["row"], peer["peer"], peer["measured"], peer.get("avg_latency")) == ("peer", PEERS[2], 0, None)
+
+
 def test_runs_are_told_apart(spark: SparkSession) -> None:
     peers = table(spark, sample(run="a"), sample(1, run="a"), sample(run="b"), delivery(run="b"))
     assert [(row["run"], row["row"]) for row in peers] == [
