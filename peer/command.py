@@ -15,7 +15,7 @@ import click
 
 from overlay.errors import OverlayError
 from peer.errors import ConfigError, PeerError
-from peer.memory import start_again_with_pages
+from peer.memory import start_again_with_pages, without_rich
 
 PEER: Final = "peer"
 BUILT_IN: Final = {
@@ -74,6 +74,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
     if arguments is None and sys.argv[1:2] == [PEER]:
         start_again_with_pages()
+        without_rich()
     sys.exit(_status(arguments))
 
 

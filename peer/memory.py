@@ -70,6 +70,14 @@ def start_again_with_pages() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], with_pages(os.environ))  # noqa: S606
 
 
+def without_rich() -> None:
+    """structlog draws tracebacks with rich where that is installed, as it is with amqtt: megabytes that no peer needs.
+
+    To be called before structlog is imported.
+    """
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # its import says then that it is not there
+
+
 class GivingBack:
     """Looks now and then whether less is in use than at most since it last did so, and gives the rest back."""
 
