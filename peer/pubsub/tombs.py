@@ -17,8 +17,9 @@ LEFT: Final = -2
 NO_MORE: Final = -1
 """In the place of a stamp: its record has gone."""
 FEWEST_SLOTS: Final = 16
-HALF: Final = 2
-"""Slots for each record, at the least."""
+FEWEST: Final = 2
+AT_FIRST: Final = 3
+"""Slots for each record: at the least, and when all are put into their slots again."""
 
 
 class Tombs:
@@ -55,7 +56,7 @@ class Tombs:
     def put(self, topic: str, number: Number, at: float) -> None:
         """The newest of all; in the place of what was known of the topic."""
         self.pop(topic)
-        if HALF * (len(self._hashes) + 1) > len(self._slots):
+        if FEWEST * (len(self._hashes) + 1) > len(self._slots):
             self._rebuild()
         self._append(hash(topic), *number, at)
 
@@ -115,7 +116,7 @@ class Tombs:
     def _rebuild(self) -> None:
         """With as many slots as are right for those that are left."""
         slots = FEWEST_SLOTS
-        while slots < 2 * HALF * (self._length + 1):
+        while slots < AT_FIRST * (self._length + 1):
             slots *= 2
         since, left = self._since, zip(self._hashes, self._stamps, self._chances, self._ats, strict=True)
         self._begin(slots)

@@ -61,5 +61,5 @@ def test_it_is_small_and_gives_its_room_back() -> None:
         left_bytes, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert held_bytes / 100_000 < 60
+    assert held_bytes / 100_000 < 45
     assert left_bytes < 200 * FEWEST_SLOTS
