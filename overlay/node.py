@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from overlay.alarm import SOONEST_S, Alarm
 from overlay.config import Address, OverlayConfig, is_wildcard, show
 from overlay.discovery import Discovery
 from overlay.errors import OverlayError
@@ -29,9 +29,6 @@ from overlay.status import describe, describe_links
 from overlay.timing import Timing
 
 __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
-
-MIN_TIMER_S: Final = 0.001
-"""The timer never runs faster: a core whose deadline does not move must not spin."""
 
 Core = Callable[[Peer, Timing, Application], Ring]
 
@@ -55,8 +52,7 @@ class Node:
         self._links = Links(config, self, self._notices)
         self._seeds: Seeds | None = None
         self._discovery: Discovery | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed = math.inf
+        self._alarm = Alarm(self._tick)
         self._inside = False
         """In a call of the core, so that what the application does there is sent afterwards."""
         self._draining = False
@@ -98,8 +94,7 @@ class Node:
             await self._discovery.stop()
         if hasattr(self, "ring"):
             self._tell(self.ring.leave, self._loop.time())
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.stop()
         await self._links.close()
 
     async def wait_active(self, timeout_s: float) -> None:
@@ -272,21 +267,13 @@ class Node:
             (self._activated.set if ring.active else self._activated.clear)()
 
     def _rearm(self) -> None:
-        """A timer that fires too early is cheap; one that would fire too late is set anew."""
         deadline = self.ring.deadline()
-        if deadline < self._armed and not self._stopped:
-            # What is overdue keeps its timer: put off at every call, it would never fire while there is much to do.
-            at = max(deadline, self._loop.time() + MIN_TIMER_S)
-            if at < self._armed:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._armed = at
-                self._timer = self._loop.call_at(at, self._tick)
+        if deadline < self._alarm.at:
+            self._alarm.set(deadline)
 
     def _tick(self) -> None:
-        self._armed, self._timer = math.inf, None
         now = self._loop.time()
-        if self.ring.deadline() <= now + MIN_TIMER_S:
+        if self.ring.deadline() <= now + SOONEST_S:
             self._tell(self.ring.tick, now)
         else:
             self._rearm()

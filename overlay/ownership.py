@@ -76,6 +76,14 @@ class Ownership:
         if is_roomy(self._watched):
             self._watched = SortedDict(self._watched)
 
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        """Who is closest to a watched key, if that is to be told yet; it is told with this. None: no others."""
+        if key not in self._due:
+            return None
+        del self._due[key]
+        watch = self._watched.get(key)
+        return None if watch is None else self._others(key, watch)
+
     def changed(self, entered: Peer | None, left: Peer | None) -> None:
         """The leaf set has changed by these: look at the keys that may care."""
         if not self._watched:
@@ -106,12 +114,17 @@ class Ownership:
 
     def _look_at(self, key: Id) -> None:
         watch = self._watched.get(key)
-        if watch is None:
-            return
-        owners = self.owners(key, watch.count)
-        if owners != watch.owners:
-            watch.owners = owners
+        owners = None if watch is None else self._others(key, watch)
+        if owners is not None:
             self._on_change(key, owners)
+
+    def _others(self, key: Id, watch: Watch) -> tuple[Peer, ...] | None:
+        """Who is closest now; None if that is known."""
+        owners = self.owners(key, watch.count)
+        if owners == watch.owners:
+            return None
+        watch.owners = owners
+        return owners
 
     def _keys_near(self, peer: Peer) -> Iterator[Id]:
         """The watched keys to which this peer can be among the closest: those up to as many peers away as are asked."""

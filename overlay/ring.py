@@ -182,6 +182,14 @@ class Ring:
     def unwatch(self, key: Id) -> None:
         self._ownership.unwatch(key)
 
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        """What `owners_changed` would soon be told of a watched key, and now is not. None: nothing.
+
+        Where many keys change hands at once, that takes a while. Who acts on one meanwhile has to ask, or it would act
+        on other owners than `route`.
+        """
+        return self._ownership.news(key)
+
     def statistics(self) -> Statistics:
         state = self._state
         return Statistics(

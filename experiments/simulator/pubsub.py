@@ -87,6 +87,9 @@ class PubSubNode(Node):
     def unwatch(self, key: Id) -> None:
         self.ring.unwatch(key)
 
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        return self.ring.news(key)
+
     # The application of the ring
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:

@@ -61,10 +61,22 @@ class Holdings:
         holding = self._places.get(place)
         if holding is None and place in self._resting:
             return self.open(place)
-        if holding is not None and holding in self._due:
+        if holding is not None:
+            self._catch_up(holding)
+        return holding
+
+    def _catch_up(self, holding: Holding) -> None:
+        """What is asked for now does not wait for its turn: others go by the owners of today, and so must this peer."""
+        self._ask_for_news(holding.key)
+        if holding in self._due:
             del self._due[holding]
             self.review(holding)
-        return holding
+
+    def _ask_for_news(self, key: Id) -> None:
+        owners = self._state.overlay.news(key)
+        if owners is not None:
+            self._belongs_to(key, owners)
+            self._review_later()
 
     def open(self, place: str) -> Holding:
         """What is held of a place; from now on something is."""
@@ -74,6 +86,7 @@ class Holdings:
         holding = self._places[place] = Holding(place, self._state.me.id)
         at_key = self._by_key.get(holding.key, ())
         if at_key:
+            self._ask_for_news(holding.key)
             holding.owners = at_key[0].owners
         else:
             holding.owners = self._state.overlay.watch(holding.key, self._state.config.shadows + 1 + SPARE)
@@ -131,11 +144,14 @@ class Holdings:
         self._resting = slimmed(self._resting)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
+        self._belongs_to(key, owners)
+        self._review_some()
+
+    def _belongs_to(self, key: Id, owners: tuple[Peer, ...]) -> None:
         for holding in self._by_key.get(key, ()):
             holding.owners = owners
             holding.doubts = 0
             self._due[holding] = None
-        self._review_some()
 
     def review_all(self) -> None:
         self._due.update(dict.fromkeys(self._places.values()))
@@ -150,9 +166,12 @@ class Holdings:
             self._left -= 1
             holding, _ = self._due.popitem()
             self.review(holding)
+        self._review_later()
+
+    def _review_later(self) -> None:
         if self._due and not self._waiting:
             self._waiting = True
-            state.after(self._refilled_at + REVIEW_S - state.now, self._go_on)
+            self._state.after(max(0.0, self._refilled_at + REVIEW_S - self._state.now), self._go_on)
 
     def _go_on(self) -> None:
         self._waiting = False
@@ -193,4 +212,5 @@ class Holdings:
             self._plan(holding)
         else:
             holding.look_at = inf
+            self._catch_up(holding)
             self.look(holding)

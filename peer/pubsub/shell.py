@@ -14,7 +14,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from math import inf
 from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
@@ -26,6 +25,7 @@ from mqtt_front.message import Message
 from mqtt_front.ports import Done
 from mqtt_front.reasons import Reason
 from mqtt_front.topics import is_of_the_server
+from overlay.alarm import SOONEST_S, Alarm
 from overlay.errors import OverlayError
 from overlay.ids import Id
 from overlay.messages import Peer
@@ -41,7 +41,6 @@ from peer.pubsub.store import RetainedStore, StoreError
 from peer.pubsub.tracing import Tracing, Witness
 from peer.pubsub.wire import Trace
 
-MIN_TIMER_S: Final = 0.001
 CHANCE_BITS: Final = 63
 """As many as tell publishers apart in the number of a retained message."""
 
@@ -104,8 +103,7 @@ class Shell(ABC, Generic[C]):
         self.fault: str | None = None
         """Why nothing can be promised to other peers any more: the disk takes nothing."""
         self.on_fault: Callable[[], None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._armed = inf
+        self._alarm = Alarm(self._tick)
         self._acknowledging = False
         self._stopped = False
         self.unsendable = 0
@@ -139,8 +137,7 @@ class Shell(ABC, Generic[C]):
     def stop(self) -> None:
         """The last call: nothing is done any more."""
         self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._alarm.stop()
 
     # The ports of the front
 
@@ -266,6 +263,9 @@ class Shell(ABC, Generic[C]):
     def unwatch(self, key: Id) -> None:
         self._overlay.ring.unwatch(key)
 
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        return self._overlay.ring.news(key)
+
     # The clock
 
     def _enter(self) -> None:
@@ -280,14 +280,8 @@ class Shell(ABC, Generic[C]):
             self._acknowledging = True
             self._loop.call_soon(self._acknowledge)
         deadline = self.core.deadline()
-        if deadline < self._armed and not self._stopped:
-            # What is overdue keeps its timer: put off at every call, it would never fire while there is much to do.
-            at = max(deadline, self._loop.time() + MIN_TIMER_S)
-            if at < self._armed:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._armed = at
-                self._timer = self._loop.call_at(at, self._tick)
+        if deadline < self._alarm.at:
+            self._alarm.set(deadline)
 
     def _acknowledge(self) -> None:
         self._acknowledging = False
@@ -302,12 +296,9 @@ class Shell(ABC, Generic[C]):
         return True
 
     def _tick(self) -> None:
-        self._armed, self._timer = inf, None
-        if self._stopped:
-            return
         self._enter()
         try:
-            if self.core.deadline() <= self.core.now + MIN_TIMER_S:
+            if self.core.deadline() <= self.core.now + SOONEST_S:
                 self.core.now = max(self.core.now, self.core.deadline())
                 self.core.tick()
         except Exception:

@@ -43,6 +43,9 @@ class Overlay(Protocol):
 
     def unwatch(self, key: Id) -> None: ...
 
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        """What `owners_changed` would soon be called with, for a watched key, and now is not. None: nothing."""
+
 
 class Clients(Protocol):
     """Those whom messages of other peers are for."""

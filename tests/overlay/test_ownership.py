@@ -148,6 +148,36 @@ def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
     assert len(last) == LOOKED_AT_ONCE + 5
 
 
+def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
+    watched = Watched()
+    keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
+    for key in keys:
+        watched.core.watch(key, 1)
+    assert watched.core.news(keys[-1]) is None
+    near = Peer(Id(1 << 100), "h", 1, 0)
+    watched.turn(near)
+    told = {key for key, _ in watched.changes}
+    asked = next(key for key in keys if key not in told)
+    assert watched.core.news(asked) == (near,)
+    assert watched.core.news(asked) is None
+    assert watched.core.news(next(iter(told))) is None
+    watched.state.now = watched.state.agenda.deadline()
+    watched.state.agenda.run(watched.state.now)
+    assert sorted([*(key for key, _ in watched.changes), asked]) == keys
+
+
+def test_there_is_no_news_of_what_nobody_watches_any_more() -> None:
+    watched = Watched()
+    keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
+    for key in keys:
+        watched.core.watch(key, 1)
+    watched.turn(Peer(Id(1 << 100), "h", 1, 0))
+    told = {key for key, _ in watched.changes}
+    asked = next(key for key in keys if key not in told)
+    watched.core.unwatch(asked)
+    assert watched.core.news(asked) is None
+
+
 @pytest.mark.parametrize("count", [-1, 0, MAX_OWNERS + 1])
 def test_how_many_can_be_told(count: int) -> None:
     watched = Watched()

@@ -35,6 +35,8 @@ class Member:
         """Whether its clients take plain messages on the quick way."""
         self.quick_wanted = True
         self.watched: dict[Id, int] = {}
+        self.later: dict[Id, tuple[Peer, ...]] = {}
+        """Owners that it was not told yet."""
         self.got: list[tuple[str, bytes]] = []
         self.publications: list[Publication] = []
         self.kept: dict[str, bytes] = {}
@@ -74,6 +76,9 @@ class Member:
 
     def unwatch(self, key: Id) -> None:
         del self.watched[key]
+
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        return self.later.pop(key, None)
 
     def deliver(self, publication: Publication) -> int:
         self.publications.append(publication)
@@ -117,6 +122,8 @@ class Net:
         self.queue: deque[tuple[Peer, Peer, bytes]] = deque()
         self.sure = True
         """Whether members know who owns a key, so that they need not route."""
+        self.late = False
+        """Whether members are not told who owns their keys now, unless they ask."""
         self.members: dict[Id, Member] = {}
         self._side: dict[int, int] = {}
         self.lost: Lost = lambda sender, receiver, message: False
@@ -151,7 +158,11 @@ class Net:
         for member in list(self.members.values()):
             for key, count in list(member.watched.items()):
                 member.core.now = self.now
-                member.core.owners_changed(key, self.owners(key, count, member))
+                owners = self.owners(key, count, member)
+                if self.late:
+                    member.later[key] = owners
+                else:
+                    member.core.owners_changed(key, owners)
             member.settle()
 
     def split(self, *sides: Collection[Member]) -> None:

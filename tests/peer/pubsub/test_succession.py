@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqtt_front.message import Message
+from mqtt_front.reasons import Reason
 from overlay.ids import SPACE
 from peer.pubsub.holding import Holding
 from peer.pubsub.messages import Gather, Kind, Nudge, Record, UpSub
@@ -45,6 +46,33 @@ def test_a_shadow_takes_over(net: Net, deaths: int) -> None:
     net.run(0.5)
     assert ("a", b"after") in one.got
     assert ("a", b"after") in late.got
+
+
+def test_who_is_asked_before_it_is_told_that_it_owns_a_key_serves_it(net: Net) -> None:
+    """Told of thousands of keys, a peer is told of some of them late; what it routes comes to itself by then."""
+    reader = net.others("a")[0]
+    reader.subscribe("a")
+    net.others("a")[1].publish("a", b"before", retain=True)
+    net.run(0.5)
+    first, second, *_ = net.holders("a")
+    net.late = True
+    net.crash(first)
+    second.publish("a", b"after", retain=True)
+    net.run(1.0)
+    assert second.reasons == [Reason.SUCCESS]
+    assert ("a", b"after") in reader.got
+
+
+def test_a_place_is_looked_at_with_the_owners_of_then(net: Net) -> None:
+    net.others("a")[0].subscribe("a")
+    net.run(0.5)
+    old, heir = net.holders("a")[:2]
+    net.late = True
+    net.crash(old)
+    net.run(net.config.idle_look_s + 1.0)
+    holding = heir.core.holdings.get("a")
+    assert holding is not None
+    assert holding.coordinates
 
 
 def test_the_newest_of_several_newcomers_coordinates(net: Net) -> None:
