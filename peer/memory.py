@@ -27,7 +27,12 @@ SHARE: Final = 8
 """Once one part in so many of what was in use is not any more, it is given back."""
 FINE_SHARE: Final = 64
 FINE_LOOKS: Final = 6
-"""One look in so many is for smaller parts."""
+"""One look in so many is for smaller parts, and for garbage everywhere."""
+YOUNG: Final = (50_000, 5, 1_000_000)
+"""When Python looks for garbage by itself: among what is young, a twentieth of a second at the longest."""
+SMALL_BYTES: Final = 100_000_000
+"""With more in use nobody looks for garbage among what is old. It takes a second per GB, and a peer that is not heard
+for so long is taken for dead. What a peer drops is not garbage in this sense: it has no cycles, and goes at once."""
 
 
 class _Usage(ctypes.Structure):
@@ -92,6 +97,7 @@ class GivingBack:
     def start(self) -> None:
         """In the running event loop, until `stop`."""
         if self._on_pages:
+            gc.set_threshold(*YOUNG)
             loop = asyncio.get_running_loop()
             loop.call_soon(_glibc().malloc_trim, 0)  # what the start needed, once its frames have gone
             self._look(loop)
@@ -104,7 +110,10 @@ class GivingBack:
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         began = perf_counter()
         self._looks += 1
-        self.look(FINE_SHARE if self._looks % FINE_LOOKS == 0 else SHARE)
+        fine = self._looks % FINE_LOOKS == 0
+        if fine and self.used_bytes <= SMALL_BYTES:
+            gc.collect()
+        self.look(FINE_SHARE if fine else SHARE)
         self._timer = loop.call_later(max(LOOK_S, PATIENCE * (perf_counter() - began)), self._look, loop)
 
     def look(self, share: int) -> bool:

@@ -47,6 +47,31 @@ assert not giving_back.look(64)
 """
 
 
+GARBAGE = """
+import asyncio
+class Own:
+    def __init__(self):
+        self.own = self
+        alive.append(1)
+    def __del__(self):
+        alive.pop()
+alive = []
+async def looks():
+    loop = asyncio.get_running_loop()
+    for _ in range(6):
+        giving_back._look(loop)
+        giving_back.stop()
+for many in (0, 200_000_000):
+    gc.disable()
+    Own()
+    gc.freeze(); gc.unfreeze()  # it is old now
+    held = bytes(many)
+    giving_back.look(64)
+    asyncio.run(looks())
+    assert len(alive) == (1 if many else 0), (many, alive)
+"""
+
+
 def run(code: str, environment: dict[str, str]) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -57,6 +82,11 @@ def run(code: str, environment: dict[str, str]) -> None:
 @pytest.mark.parametrize("code", [COME_AND_GO, SMALL])
 def test_what_has_gone_is_given_back(code: str) -> None:
     run(HEAD + code, with_pages(os.environ))
+
+
+@on_glibc
+def test_old_garbage_is_looked_for_while_that_is_quick() -> None:
+    run(HEAD + GARBAGE, with_pages(os.environ))
 
 
 def test_who_has_chosen_an_allocator_keeps_it() -> None:
