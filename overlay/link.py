@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
+from time import perf_counter
 from typing import Final, Protocol, cast
 
 from overlay.config import OverlayConfig
@@ -22,6 +23,9 @@ from overlay.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, decode_g
 from overlay.messages import Message, Peer
 from overlay.wire import decode
 
+LONG_S: Final = 0.05
+"""What came in one go took longer than this: all others, and what is due, come first before more is read.
+uvloop would read on, up to 8 MB, which takes seconds where each message is a small one."""
 WRITE_BYTES: Final = 256 * 1024
 """So much gathered is written at once instead of at the end of the turn, so that the socket can take it meanwhile."""
 _PARCEL: Final = int(Kind.PARCEL)
@@ -66,8 +70,8 @@ class Link(asyncio.Protocol):
     """Inbound, or dialled to a peer. `peer` is set once the link is open."""
 
     __slots__ = (
-        "_board", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_line", "_loop", "_most_bytes",
-        "_out", "_reader", "_timer", "_unsent", "_wake",
+        "_board", "_breathing", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_line", "_loop",
+        "_most_bytes", "_out", "_reader", "_timer", "_unsent", "_wake", "_wanted",
         "bytes_in", "bytes_out", "dialled", "frames_in", "frames_out", "idle_rounds", "opened_at", "peer", "phase",
         "seen_frames", "transport",
     )  # fmt: skip
@@ -84,6 +88,10 @@ class Link(asyncio.Protocol):
         self._out: list[bytes] = []
         self._gathered = self._unsent = 0
         self._flushing = self._ended = False
+        self._wanted = True
+        """Whether the node wants to hear more."""
+        self._breathing = False
+        """Whether all others have their turn before this link is read on."""
         self._introduced_as: Peer | None = None
         self.transport: asyncio.Transport | None = None
         self.dialled = dialled
@@ -108,6 +116,7 @@ class Link(asyncio.Protocol):
         if self.closed:
             return
         self.bytes_in += len(data)
+        began = perf_counter()
         try:
             for kind, body in self._reader.feed(data):
                 self.frames_in += 1
@@ -121,6 +130,14 @@ class Link(asyncio.Protocol):
             self._board.faulty(self, str(error))
             self.close(Reason.PROTOCOL, str(error))
         self._board.settled()
+        if perf_counter() - began > LONG_S and not self._breathing:
+            self._breathing = True
+            self._set_reading()
+            self._loop.call_soon(self._go_on_reading)
+
+    def _go_on_reading(self) -> None:
+        self._breathing = False
+        self._set_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.phase = Phase.CLOSED
@@ -158,6 +175,11 @@ class Link(asyncio.Protocol):
 
     def set_reading(self, on: bool) -> None:
         """Let the other side wait. Its heartbeats wait as well: longer than silence_s, and it is taken for dead."""
+        self._wanted = on
+        self._set_reading()
+
+    def _set_reading(self) -> None:
+        on = self._wanted and not self._breathing
         if self.transport is not None and not self.transport.is_closing():
             (self.transport.resume_reading if on else self.transport.pause_reading)()
 

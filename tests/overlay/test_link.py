@@ -354,6 +354,35 @@ def test_whom_we_dialled_may_not_ask_for_our_status(ends) -> None:
     ends(story, dialled=PEER)
 
 
+def test_after_a_long_read_the_others_come_first(ends, monkeypatch) -> None:
+    async def story(ends: Ends) -> None:
+        ends.open()
+        ends.hear(frame(Kind.PARCEL, b"short"))
+        assert ends.wire.reading
+        monkeypatch.setattr("overlay.link.LONG_S", -1.0)
+        ends.hear(frame(Kind.PARCEL, b"long"))
+        ends.hear(frame(Kind.PARCEL, b"read before"))
+        assert not ends.wire.reading
+        await asyncio.sleep(0)
+        assert ends.wire.reading
+
+    ends(story)
+
+
+def test_a_link_that_is_not_to_be_read_is_not_read_on(ends, monkeypatch) -> None:
+    async def story(ends: Ends) -> None:
+        ends.open()
+        monkeypatch.setattr("overlay.link.LONG_S", -1.0)
+        ends.hear(frame(Kind.PARCEL, b"long"))
+        ends.link.set_reading(False)
+        await asyncio.sleep(0)
+        assert not ends.wire.reading
+        ends.link.set_reading(True)
+        assert ends.wire.reading
+
+    ends(story)
+
+
 def test_reading_is_passed_on_until_it_closes(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.link.set_reading(False)
