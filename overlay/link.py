@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import partial
+from itertools import chain
 from time import perf_counter
 from typing import Final, Protocol, cast
 
@@ -24,8 +25,10 @@ from overlay.messages import Message, Peer
 from overlay.wire import decode
 
 LONG_S: Final = 0.05
-"""What came in one go took longer than this: all others, and what is due, come first before more is read.
-uvloop would read on, up to 8 MB, which takes seconds where each message is a small one."""
+"""What came in one go takes longer than this: all others, and what is due, come before the rest of it, and before more
+is read. uvloop would read on, up to 8 MB, which takes seconds where each message is a small one."""
+LARGE_BYTES: Final = 4096
+"""Only after such frames is it asked how late it is."""
 WRITE_BYTES: Final = 256 * 1024
 """So much gathered is written at once instead of at the end of the turn, so that the socket can take it meanwhile."""
 _PARCEL: Final = int(Kind.PARCEL)
@@ -71,7 +74,7 @@ class Link(asyncio.Protocol):
 
     __slots__ = (
         "_board", "_breathing", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_line", "_loop",
-        "_most_bytes", "_out", "_reader", "_timer", "_unsent", "_wake", "_wanted",
+        "_most_bytes", "_out", "_reader", "_rest", "_timer", "_unsent", "_wake", "_wanted",
         "bytes_in", "bytes_out", "dialled", "frames_in", "frames_out", "idle_rounds", "opened_at", "peer", "phase",
         "seen_frames", "transport",
     )  # fmt: skip
@@ -91,7 +94,9 @@ class Link(asyncio.Protocol):
         self._wanted = True
         """Whether the node wants to hear more."""
         self._breathing = False
-        """Whether all others have their turn before this link is read on."""
+        """Whether all others have their turn before this link goes on."""
+        self._rest: Iterator[tuple[int, bytes]] | None = None
+        """Frames that wait for that."""
         self._introduced_as: Peer | None = None
         self.transport: asyncio.Transport | None = None
         self.dialled = dialled
@@ -116,9 +121,17 @@ class Link(asyncio.Protocol):
         if self.closed:
             return
         self.bytes_in += len(data)
+        frames = self._reader.feed(data)
+        if self._rest is None:
+            self._take(frames)
+        else:
+            self._rest = chain(self._rest, frames)
+
+    def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
+        """As many as there is time for now, and the others when all else has had its turn."""
         began = perf_counter()
         try:
-            for kind, body in self._reader.feed(data):
+            for kind, body in frames:
                 self.frames_in += 1
                 if kind == _PARCEL and self.peer is not None:
                     self._board.parcel(self.peer, body)
@@ -126,17 +139,23 @@ class Link(asyncio.Protocol):
                     self._frame(kind, body)
                 if self.phase is Phase.CLOSED:
                     break
+                if len(body) > LARGE_BYTES and perf_counter() - began > LONG_S:
+                    self._rest = frames
+                    break
         except ProtocolError as error:
             self._board.faulty(self, str(error))
             self.close(Reason.PROTOCOL, str(error))
         self._board.settled()
-        if perf_counter() - began > LONG_S and not self._breathing:
+        if not self._breathing and perf_counter() - began > LONG_S:
             self._breathing = True
             self._set_reading()
-            self._loop.call_soon(self._go_on_reading)
+            self._loop.call_soon(self._go_on)
 
-    def _go_on_reading(self) -> None:
+    def _go_on(self) -> None:
         self._breathing = False
+        rest, self._rest = self._rest, None
+        if rest is not None and not self.closed:
+            self._take(rest)
         self._set_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:

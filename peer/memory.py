@@ -22,14 +22,17 @@ ALLOCATOR: Final = "PYTHONMALLOC"
 """The variable by which Python is told what to allocate with. Who has set it has chosen."""
 LOOK_S: Final = 5.0
 PATIENCE: Final = 300
-"""Between two looks, at least, and so many times as long as one takes: up to half a second where 1 GB is in pieces."""
+LONGEST_S: Final = 60.0
+"""Between two looks: so many times as long as one takes, which is up to half a second where 1 GB is in pieces; at the
+least, and at the most."""
 SHARE: Final = 8
 """Once one part in so many of what was in use is not any more, it is given back."""
 FINE_SHARE: Final = 64
 FINE_LOOKS: Final = 6
 """One look in so many is for smaller parts, and for garbage everywhere."""
-YOUNG: Final = (50_000, 5, 1_000_000)
-"""When Python looks for garbage by itself: among what is young, a twentieth of a second at the longest."""
+YOUNG: Final = (5_000, 5, 1_000_000)
+"""When Python looks for garbage by itself: only among what is young, 30,000 objects at the most, which takes up to 0.1
+s in a large peer."""
 SMALL_BYTES: Final = 100_000_000
 """With more in use nobody looks for garbage among what is old. It takes a second per GB, and a peer that is not heard
 for so long is taken for dead. What a peer drops is not garbage in this sense: it has no cycles, and goes at once."""
@@ -114,7 +117,8 @@ class GivingBack:
         if fine and self.used_bytes <= SMALL_BYTES:
             gc.collect()
         self.look(FINE_SHARE if fine else SHARE)
-        self._timer = loop.call_later(max(LOOK_S, PATIENCE * (perf_counter() - began)), self._look, loop)
+        wait_s = min(max(LOOK_S, PATIENCE * (perf_counter() - began)), LONGEST_S)
+        self._timer = loop.call_later(wait_s, self._look, loop)
 
     def look(self, share: int) -> bool:
         """Whether one part in so many of the most that was in use is not any more, and was given back."""

@@ -23,7 +23,7 @@ PUBLICATION: Final = b"P"
 CONTROL: Final = b"C"
 MANY: Final = b"M"
 """Several control messages, each with its length before it."""
-MANY_BYTES: Final = 1 << 18
+MANY_BYTES: Final = 1 << 14
 """No more is put together, so that a frame holds it with room to spare; one message may be longer by itself."""
 
 RETAIN: Final = 0x04

@@ -13,7 +13,7 @@ from overlay.config import OverlayConfig
 from overlay.frames import HEADER_BYTES, Kind, frame
 from overlay.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, decode_goodbye, encode_goodbye, encode_hello
 from overlay.ids import Id
-from overlay.link import WRITE_BYTES, Link, Phase
+from overlay.link import LARGE_BYTES, WRITE_BYTES, Link, Phase
 from overlay.messages import Heartbeat, Parcel, Peer, Ping, Probe
 from overlay.wire import encode
 
@@ -365,6 +365,37 @@ def test_after_a_long_read_the_others_come_first(ends, monkeypatch) -> None:
         assert not ends.wire.reading
         await asyncio.sleep(0)
         assert ends.wire.reading
+
+    ends(story)
+
+
+def test_what_came_in_one_go_is_gone_through_in_pieces(ends, monkeypatch) -> None:
+    async def story(ends: Ends) -> None:
+        ends.open()
+        monkeypatch.setattr("overlay.link.LONG_S", -1.0)
+        bodies = [b"%d" % number + bytes(LARGE_BYTES) for number in range(3)]
+        ends.hear(b"".join(frame(Kind.PARCEL, body) for body in bodies))
+        ends.hear(frame(Kind.PARCEL, b"read before"))
+        for turn in range(1, 4):
+            assert ends.parcels() == bodies[:turn]
+            assert not ends.wire.reading
+            await asyncio.sleep(0)
+        assert ends.parcels() == [*bodies, b"read before"]
+        await asyncio.sleep(0)
+        assert ends.wire.reading
+
+    ends(story)
+
+
+def test_nothing_more_is_taken_of_a_link_that_was_closed_meanwhile(ends, monkeypatch) -> None:
+    async def story(ends: Ends) -> None:
+        ends.open()
+        monkeypatch.setattr("overlay.link.LONG_S", -1.0)
+        ends.hear(2 * frame(Kind.PARCEL, bytes(2 * LARGE_BYTES)))
+        ends.link.close(Reason.PROTOCOL)
+        ends.link.abort()
+        await asyncio.sleep(0)
+        assert len(ends.parcels()) == 1
 
     ends(story)
 
