@@ -96,15 +96,13 @@ class Ownership:
 
     def _look_at_some(self) -> None:
         """As many as there is time for now, and the others soon."""
-        keys = list(islice(self._due, LOOKED_AT_ONCE))
-        if len(keys) == len(self._due):
-            self._due = {}
-        else:
-            for key in keys:
+        for key in list(islice(self._due, LOOKED_AT_ONCE)):
+            if key in self._due:  # nobody has asked meanwhile
                 del self._due[key]
-        for key in keys:
-            self._look_at(key)
-        if self._due:
+                self._look_at(key)
+        if not self._due:
+            self._due = {}  # which takes less room than one that was emptied
+        elif not self._waiting:
             self._waiting = True
             self._state.agenda.at(self._state.now + GO_ON_S, self._go_on)
 

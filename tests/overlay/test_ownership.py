@@ -166,6 +166,24 @@ def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
     assert sorted([*(key for key, _ in watched.changes), asked]) == keys
 
 
+def test_who_is_told_of_one_key_may_ask_for_another() -> None:
+    watched = Watched()
+    told: list[tuple[Id, object]] = []
+
+    def change(key: Id, owners: tuple[Peer, ...]) -> None:
+        told.append((key, owners))
+        if key == 5:
+            told.append((Id(7), core.news(Id(7))))
+
+    core = Ownership(watched.state, change)
+    for key in (5, 6, 7):
+        core.watch(Id(key), 1)
+    peer = Peer(Id(6), "h", 1, 0)
+    watched.state.leaves.add(peer)
+    core.changed(peer, None)
+    assert told == [(5, (peer,)), (7, (peer,)), (6, (peer,))]
+
+
 def test_there_is_no_news_of_what_nobody_watches_any_more() -> None:
     watched = Watched()
     keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
