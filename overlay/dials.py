@@ -46,10 +46,15 @@ class Dial:
 
 
 class Dials:
-    """`failed(peer, why, refused)` is called for each dial that came to nothing; what waited for it is lost."""
+    """`failed(peer, why, refused, parcels)` is called for each dial that came to nothing, with the parcels that waited
+    for it; all else that waited is lost."""
 
     def __init__(
-        self, config: OverlayConfig, board: Switchboard, notices: Notices, failed: Callable[[Peer, str, bool], None]
+        self,
+        config: OverlayConfig,
+        board: Switchboard,
+        notices: Notices,
+        failed: Callable[[Peer, str, bool, list[bytes]], None],
     ) -> None:
         self._config = config
         self._board = board
@@ -177,7 +182,7 @@ class Dials:
             self._unreachable = {peer: until for peer, until in self._unreachable.items() if until > now}
         if len(self._unreachable) < self._config.max_dials:
             self._unreachable[dial.peer.id] = now + self._config.redial_s
-        parcels = sum(kind == Kind.PARCEL for kind, _ in dial.queue)
-        self._notices.count("parcels_lost", parcels)
-        self._notices.count("messages_lost", len(dial.queue) - parcels)
-        self._failed(dial.peer, why, refused)
+        parcels = [body for kind, body in dial.queue if kind == Kind.PARCEL]
+        self._notices.count("parcels_lost", len(parcels))
+        self._notices.count("messages_lost", len(dial.queue) - len(parcels))
+        self._failed(dial.peer, why, refused, parcels)

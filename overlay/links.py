@@ -41,6 +41,9 @@ class Owner(Protocol):
     def lost(self, peer: Peer, refused: bool) -> None:
         """A link broke without farewell (refused=False), or none can be opened (refused=True)."""
 
+    def unsent(self, parcel: bytes) -> None:
+        """It waited for a link that could not be opened; `lost` came before."""
+
     def status_body(self, about: bytes) -> bytes: ...
 
 
@@ -234,9 +237,11 @@ class Links:
         if not self._sockets:
             self._silence.set()
 
-    def _dial_failed(self, peer: Peer, why: str, refused: bool) -> None:
+    def _dial_failed(self, peer: Peer, why: str, refused: bool, parcels: list[bytes]) -> None:
         self._notices.warn("dials_failed", peer, why)
         self._owner.lost(peer, refused)
+        for parcel in parcels:
+            self._owner.unsent(parcel)
 
     # -- the table
 

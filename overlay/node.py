@@ -205,6 +205,9 @@ class Node:
     def lost(self, peer: Peer, refused: bool) -> None:
         self._tell(self.ring.link_lost, peer, self._loop.time(), refused)
 
+    def unsent(self, parcel: bytes) -> None:
+        self._tell(self._application.unsent, parcel)
+
     def status_body(self, about: bytes) -> bytes:
         return msgspec.json.encode(self.status(about.decode("utf-8", "replace")))
 

@@ -66,6 +66,9 @@ class Application(Protocol):
     def undeliverable(self, key: Id, payload: bytes) -> None:
         """A message routed from here was given up after all its tries."""
 
+    def unsent(self, payload: bytes) -> None:
+        """What was sent with `Ring.send`, to a peer to whom no link could be opened."""
+
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         """The peers closest to a watched key are now these, the owner first."""
 

@@ -6,7 +6,9 @@ Plain calls; no socket, task, clock or random number in here or below. Set `now`
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
+from functools import partial
 from operator import itemgetter
 
 from mqtt_front.ports import Done
@@ -228,6 +230,13 @@ class PubSub:
         else:
             counters.unwanted += 1
         return True
+
+    def unsent(self, payload: bytes) -> None:
+        """It could not even be sent. All but messages in trees is sent again in time, or was for that peer alone."""
+        with contextlib.suppress(ProtocolError):
+            message = None if decode_plain(payload) is not None else decode(payload)
+            if isinstance(message, Publication) and message.relay is not None:
+                self._do(partial(self._relaying.go_around, message, message.relay))
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._do(lambda: self.holdings.owners_changed(key, owners))

@@ -1,8 +1,8 @@
 """Messages through trees: what the publisher sends first, and what each receiver passes on, by a plan of `dispatching`.
 
 A part travels with the message, with the numbers that it bears for each peer of the part. A peer that cannot be sent to
-is bypassed: the next of its part takes its place (`dispatching.plan.bypass`). With QoS 1 and 2 whoever missed it for
-another reason is sent it directly later, by its publisher.
+is bypassed: the next of its part takes its place (`dispatching.plan.bypass`), at once, or when no link to it could be
+opened. With QoS 1 and 2 whoever missed it for another reason is sent it directly later, by its publisher.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ class Relaying:
             if publication.trace is not None:
                 publication.trace.sends = sent
         return relay.origin
+
+    def go_around(self, publication: Publication, relay: Relay) -> None:
+        """It was sent from here and has not reached the peer that was to pass it on: no link could be opened."""
+        self._state.counters.bypassed += 1
+        if relay.part:
+            self._send((Hop(relay.part[0], relay.part[1:]),), publication, tail_of(publication), relay)
 
     def _send(self, hops: Iterable[Hop[Leaf]], publication: Publication, tail: bytes, relay: Relay) -> int:
         state, sent = self._state, 0

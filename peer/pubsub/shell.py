@@ -71,6 +71,7 @@ class Core(Protocol):
     def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None: ...
     def unsubscribe(self, topic_filter: str) -> None: ...
     def receive(self, sender: Peer, payload: bytes) -> None: ...
+    def unsent(self, payload: bytes) -> None: ...
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
     def activity_changed(self, active: bool) -> None: ...
     @property
@@ -217,6 +218,11 @@ class Shell(ABC, Generic[C]):
 
     def undeliverable(self, key: Id, payload: bytes) -> None:
         """Whoever asked asks again by himself."""
+
+    def unsent(self, payload: bytes) -> None:
+        self._enter()
+        self.core.unsent(payload)
+        self._leave()
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._enter()

@@ -212,6 +212,9 @@ class Scribe:
         self._do(take)
         return not taken
 
+    def unsent(self, payload: bytes) -> None:
+        """Lost: who hangs below a parent that is gone finds another parent."""
+
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._do(lambda: self.roots.owners_changed(key, owners))
 

@@ -208,6 +208,7 @@ class Recorder:
     def __init__(self) -> None:
         self.messages: list[tuple[Peer, Message]] = []
         self.losses: list[tuple[Peer, bool]] = []
+        self.unsent_parcels: list[bytes] = []
 
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))
@@ -219,6 +220,9 @@ class Recorder:
 
     def lost(self, peer: Peer, refused: bool) -> None:
         self.losses.append((peer, refused))
+
+    def unsent(self, parcel: bytes) -> None:
+        self.unsent_parcels.append(parcel)
 
     def status_body(self, about: bytes) -> bytes:
         return b'{"hello":"there"}'

@@ -32,12 +32,17 @@ class Desk:
         self.dialled: list[tuple[float, str, int]] = []
         self.wires: list = []
         self.failures: list[tuple[Peer, str, bool]] = []
+        self.given_back: list[bytes] = []
         self.notices = Notices()
         config = OverlayConfig(id=LOW, boot=1, listen=("127.0.0.1", 0), **changes)
-        self.dials = Dials(config, board, self.notices, lambda *failure: self.failures.append(failure))
+        self.dials = Dials(config, board, self.notices, self._failed)
         board.on_ended = lambda link, reason, detail: self.dials.ended(link, reason, detail or reason)
         loop.create_connection = self._connect
         self._wire = wire
+
+    def _failed(self, peer: Peer, why: str, refused: bool, parcels: list[bytes]) -> None:
+        self.failures.append((peer, why, refused))
+        self.given_back += parcels
 
     async def _connect(self, factory: Callable, host: str, port: int, ssl: object = None) -> tuple:
         self.dialled.append((self.loop.time(), host, port))
@@ -238,6 +243,19 @@ def test_a_control_message_does_not_wait_out_the_pause(desk) -> None:
         assert desk.control()
         await desk.loop.moment(0.02)
         assert len(desk.dialled) == len(desk.failures) == 2
+
+    desk(story)
+
+
+def test_parcels_that_waited_in_vain_are_given_back(desk) -> None:
+    async def story(desk: Desk) -> None:
+        desk.outcomes = {1: ConnectionRefusedError()}
+        bodies = [b"one", b"two"]
+        assert all(desk.parcel(body) for body in bodies)
+        desk.dials.wait(PEER, Kind.CONTROL, b"heartbeat")
+        await desk.loop.moment(0.1)
+        assert desk.given_back == bodies
+        assert not desk.parcel(b"three"), "it would not come back before redial_s are over"
 
     desk(story)
 

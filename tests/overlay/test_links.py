@@ -125,7 +125,17 @@ async def test_somebody_else_at_the_address(side, until) -> None:
     one.links.send(ghost, Ping())
     await until(lambda: one.owner.losses)
     assert one.owner.losses == [(ghost, True)]
+    assert one.owner.unsent_parcels == []
     assert other.owner.messages == []
+
+
+async def test_a_parcel_that_finds_no_link_comes_back(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    ghost = Peer(Id(77), "127.0.0.1", other.me.port, 1)
+    for message in (Parcel(b"first"), Ping(), Parcel(b"second")):
+        one.links.send(ghost, message)
+    await until(lambda: one.owner.unsent_parcels == [b"first", b"second"])
+    assert one.owner.losses == [(ghost, True)]
 
 
 async def test_an_idle_link_is_closed_without_a_loss(side, until) -> None:

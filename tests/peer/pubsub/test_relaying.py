@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from dispatching.algorithms import Choice
+from overlay.messages import Peer
 from peer.pubsub.config import LAN
 from peer.pubsub.wire import Publication
 from tests.peer.pubsub.conftest import Net
@@ -61,6 +62,49 @@ def test_who_takes_nothing_is_gone_around(woods: Net) -> None:
     missed = [member for member in others if ("a", b"2") not in member.got]
     assert missed == [relay]
     assert sum(member.core.counters.bypassed for member in woods.members.values()) == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_who_turns_out_not_to_be_reachable_is_gone_around(woods: Net, qos: int) -> None:
+    """A link to it could not be opened: each part that it was to serve comes back, and its first takes its place."""
+    publisher, *others = woods.members.values()
+    publisher.publish("a", b"1")
+    woods.run(1.0)
+    first = next(to for sender, to, one in woods.seen if isinstance(one, Publication) and sender == publisher.me)
+    send, refused = publisher.send, []
+
+    def dial(peer: Peer, payload: bytes) -> bool:
+        if peer == first:
+            refused.append(payload)
+            return len(refused) == 1  # the others are not even queued, for a while
+        return send(peer, payload)
+
+    publisher.send = dial  # type: ignore[method-assign]
+    publisher.publish("a", b"2", qos=qos)
+    publisher.core.unsent(refused[0])
+    woods.run(0.1)
+    missed = [member.me for member in others if ("a", b"2") not in member.got]
+    assert missed == [first]
+    assert all(member.got.count(("a", b"2")) == 1 for member in others if member.me != first)
+    assert publisher.core.counters.bypassed == 1
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_what_was_for_one_peer_alone_is_not_passed_on(woods: Net, qos: int) -> None:
+    publisher = next(iter(woods.members.values()))
+    publisher.publish("flat/a")
+    woods.run(1.0)
+    payloads = [b"", b"\xff", b"M\0"]
+    publisher.send = lambda peer, payload: not payloads.append(payload)  # type: ignore[func-returns-value, method-assign]
+    publisher.publish("flat/a", b"1", qos=qos)
+    publisher.subscribe("b")
+    woods.run(0.0)
+    sent = payloads.copy()
+    assert len(sent) > len(woods.members)
+    for payload in sent:
+        publisher.core.unsent(payload)
+    woods.run(0.0)
+    assert payloads == sent
 
 
 def test_what_is_lost_in_a_tree_is_sent_directly(woods: Net) -> None:
