@@ -174,6 +174,10 @@ class Ring:
             return state.me
         return None if peer.id in self.liveness.suspects else peer
 
+    def doubts(self, peer: Peer) -> bool:
+        """Whether it is silent here, as far as is known: under suspicion, or held for dead."""
+        return peer.id in self.liveness.suspects or self.liveness.holds_for_dead(peer)
+
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to a key near this peer, the owner first."""
         return self._ownership.owners(key, count)

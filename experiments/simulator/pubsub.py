@@ -78,6 +78,9 @@ class PubSubNode(Node):
     def route(self, key: Id, payload: bytes) -> bool:
         return self.ring.route(key, payload, self.world.now)
 
+    def doubts(self, peer: Peer) -> bool:
+        return self.ring.doubts(peer)
+
     def owner(self, key: Id) -> Peer | None:
         return self.ring.owner(key)
 

@@ -2,7 +2,8 @@
 
 A part travels with the message, with the numbers that it bears for each peer of the part. A peer that cannot be sent to
 is bypassed: the next of its part takes its place (`dispatching.plan.bypass`), at once, or when no link to it could be
-opened. With QoS 1 and 2 whoever missed it for another reason is sent it directly later, by its publisher.
+opened. One that is silent gets the message last of its run. With QoS 1 and 2 whoever missed it for another reason is
+sent it directly later, by its publisher.
 """
 
 from __future__ import annotations
@@ -52,10 +53,21 @@ class Relaying:
         if relay.part:
             self._send((Hop(relay.part[0], relay.part[1:]),), publication, tail_of(publication), relay)
 
+    def _by_those_who_live(self, hop: Hop[Leaf]) -> Hop[Leaf]:
+        """The same run, with the silent ones at its end, where nobody waits for what they pass on. They may live."""
+        doubts = self._state.overlay.doubts
+        if not doubts(hop.to.peer):
+            return hop
+        run = (hop.to, *hop.part)
+        live = [leaf for leaf in run if not doubts(leaf.peer)]
+        if not live:
+            return hop
+        return Hop(live[0], (*live[1:], *[leaf for leaf in run if doubts(leaf.peer)]))
+
     def _send(self, hops: Iterable[Hop[Leaf]], publication: Publication, tail: bytes, relay: Relay) -> int:
         state, sent = self._state, 0
         for first in hops:
-            hop: Hop[Leaf] | None = first
+            hop: Hop[Leaf] | None = self._by_those_who_live(first)
             while hop is not None:
                 leaf = hop.to
                 onward = Relay(relay.origin, relay.name, relay.fanout, hop.part)

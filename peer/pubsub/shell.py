@@ -260,6 +260,9 @@ class Shell(ABC, Generic[C]):
     def route(self, key: Id, payload: bytes) -> bool:
         return self._overlay.route(key, payload)
 
+    def doubts(self, peer: Peer) -> bool:
+        return self._overlay.ring.doubts(peer)
+
     def owner(self, key: Id) -> Peer | None:
         return self._overlay.ring.owner(key)
 

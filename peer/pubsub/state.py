@@ -35,6 +35,9 @@ class Overlay(Protocol):
     def route(self, key: Id, payload: bytes) -> bool:
         """To the owner of a key. False: try later."""
 
+    def doubts(self, peer: Peer) -> bool:
+        """Whether a peer is silent, or dead, as far as is known here. `send` may take what is for it all the same."""
+
     def owner(self, key: Id) -> Peer | None:
         """Who owns a key, which may be this peer. None: that is not known for sure."""
 

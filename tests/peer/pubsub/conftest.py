@@ -67,6 +67,9 @@ class Member:
         self.net.queue.append((self.me, self.net.owners(key, 1, self)[0], payload))
         return True
 
+    def doubts(self, peer: Peer) -> bool:
+        return peer.id in self.net.doubted
+
     def owner(self, key: Id) -> Peer | None:
         return self.net.owners(key, 1, self)[0] if self.net.sure else None
 
@@ -122,6 +125,8 @@ class Net:
         self.queue: deque[tuple[Peer, Peer, bytes]] = deque()
         self.sure = True
         """Whether members know who owns a key, so that they need not route."""
+        self.doubted: set[Id] = set()
+        """Members of whom nobody hears anything."""
         self.late = False
         """Whether members are not told who owns their keys now, unless they ask."""
         self.members: dict[Id, Member] = {}

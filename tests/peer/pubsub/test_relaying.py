@@ -89,6 +89,35 @@ def test_who_turns_out_not_to_be_reachable_is_gone_around(woods: Net, qos: int) 
     assert publisher.core.counters.bypassed == 1
 
 
+@pytest.mark.parametrize("silent", [1, 5, 14])
+def test_nobody_waits_for_what_the_silent_pass_on(woods: Net, silent: int) -> None:
+    """They get their message as well; nobody has more sends than ever."""
+    publisher, *others = woods.members.values()
+    publisher.publish("a", b"1")
+    woods.run(1.0)
+    busiest = sorted(others, key=lambda member: -_sends(woods)[member.me.id])
+    woods.doubted = {member.me.id for member in busiest[:silent]}
+    woods.seen.clear()
+    publisher.publish("a", b"2", qos=0)
+    woods.run(0.1)
+    assert all(member.got == [("a", b"1"), ("a", b"2")] for member in others)
+    assert max(_sends(woods).values()) <= FANOUT
+    passed_on = {sender.id for sender, to, _ in woods.seen if to.id not in woods.doubted}
+    assert not passed_on & woods.doubted
+
+
+def test_among_the_silent_the_tree_is_as_ever(woods: Net) -> None:
+    publisher, *others = woods.members.values()
+    publisher.publish("a", b"1")
+    woods.run(1.0)
+    before = [(sender, to) for sender, to, one in woods.seen if isinstance(one, Publication)]
+    woods.doubted = {member.me.id for member in others}
+    woods.seen.clear()
+    publisher.publish("a", b"2", qos=0)
+    woods.run(0.1)
+    assert [(sender, to) for sender, to, one in woods.seen if isinstance(one, Publication)] == before
+
+
 @pytest.mark.parametrize("qos", [0, 1])
 def test_what_was_for_one_peer_alone_is_not_passed_on(woods: Net, qos: int) -> None:
     publisher = next(iter(woods.members.values()))
