@@ -80,7 +80,9 @@ async def _hold_up(times: int) -> None:
             if data == b"long":
                 rings.alarm.set(loop.time() + SOONEST_S)
                 theirs.send(b"unread")
-                time.sleep(2 * HELD_UP_S)
+                began = time.monotonic()
+                while time.monotonic() < began + 2 * HELD_UP_S:
+                    pass
 
     transport, _ = await loop.create_connection(Reader, sock=ours)
     with theirs:
