@@ -25,6 +25,7 @@ DOORS: dict[str, set[str]] = {
 """What each room may import: a folder, or one module of it."""
 
 SHELLS = {
+    "overlay.alarm",
     "overlay.dials",
     "overlay.discovery",
     "overlay.kademlia_contained",

@@ -16,6 +16,7 @@ EXCEPTIONS = {
     "tests/mqtt_front/test_fuzzing.py": "feeds garbage to the whole core of the front, mirrors no module",
     "tests/mqtt_front/test_leaving.py": "looks at what is left of a client that has gone, mirrors no module",
     "tests/peer/pubsub/test_durability.py": "kills whole rings, mirrors no module",
+    "tests/peer/test_trees.py": "kills peers of whole rings, mirrors no module",
     "tests/mqtt_front/test_real_clients.py": "puts clients of others against the whole front, mirrors no module",
 }
 """Files without their counterpart, each with the reason."""

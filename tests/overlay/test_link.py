@@ -365,6 +365,12 @@ def test_after_a_long_read_the_others_come_first(ends, monkeypatch) -> None:
         assert not ends.wire.reading
         await asyncio.sleep(0)
         assert ends.wire.reading
+        ends.hear(frame(Kind.PARCEL, b"long"))
+        ends.link.set_reading(False)
+        await asyncio.sleep(0)
+        assert not ends.wire.reading, "the node does not want to hear more"
+        ends.link.set_reading(True)
+        assert ends.wire.reading
 
     ends(story)
 
@@ -396,20 +402,6 @@ def test_nothing_more_is_taken_of_a_link_that_was_closed_meanwhile(ends, monkeyp
         ends.link.abort()
         await asyncio.sleep(0)
         assert len(ends.parcels()) == 1
-
-    ends(story)
-
-
-def test_a_link_that_is_not_to_be_read_is_not_read_on(ends, monkeypatch) -> None:
-    async def story(ends: Ends) -> None:
-        ends.open()
-        monkeypatch.setattr("overlay.link.LONG_S", -1.0)
-        ends.hear(frame(Kind.PARCEL, b"long"))
-        ends.link.set_reading(False)
-        await asyncio.sleep(0)
-        assert not ends.wire.reading
-        ends.link.set_reading(True)
-        assert ends.wire.reading
 
     ends(story)
 
