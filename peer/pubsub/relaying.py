@@ -67,8 +67,9 @@ class Relaying:
     def _send(self, hops: Iterable[Hop[Leaf]], publication: Publication, tail: bytes, relay: Relay) -> int:
         state, sent = self._state, 0
         for first in hops:
-            hop: Hop[Leaf] | None = self._by_those_who_live(first)
+            hop: Hop[Leaf] | None = first
             while hop is not None:
+                hop = self._by_those_who_live(hop)
                 leaf = hop.to
                 onward = Relay(relay.origin, relay.name, relay.fanout, hop.part)
                 head = head_of(replace(publication, number=leaf.number, base=leaf.base, relay=onward))
