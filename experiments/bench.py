@@ -23,6 +23,7 @@ from experiments.benchmarks.load import Load
 from experiments.benchmarks.patterns import PATTERNS, RING_PATTERNS
 from experiments.benchmarks.report import Report
 from experiments.benchmarks.servers import COMMANDS, OTHERS, cores, pinned, running, why_not
+from experiments.signals import sigterm_interrupts
 
 DEFAULT: Final = Method()
 REFERENCE: Final = "mosquitto"
@@ -31,8 +32,10 @@ RING_REFERENCE: Final = "bridged"
 
 
 @click.group()
-def bench() -> None:
+@click.pass_context
+def bench(ctx: click.Context) -> None:
     """Compare RingMQ with other MQTT servers on this machine, and look for what a ring loses."""
+    ctx.with_resource(sigterm_interrupts())
 
 
 for check in commands.COMMANDS:

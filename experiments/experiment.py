@@ -7,7 +7,6 @@ only another needs.
 from __future__ import annotations
 
 import importlib
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from experiments.lab.outcome import Experiment, Outcome, Request
 from experiments.lab.results import fresh_folder, held, keep
 from experiments.lab.showing import lines
 from experiments.lab.telling import Teller
+from experiments.signals import sigterm_interrupts
 
 EXPERIMENTS: Final = {
     "subscribers": "experiments.lab.subscribers:run",
@@ -76,24 +76,19 @@ def experiment(names: list[str], quick: bool, seed: int, out: Path) -> int:
 
     Real peers on this machine, with emulated delays. Ctrl-C ends all of it and keeps what was measured.
     """
-    # As Ctrl-C: everything is ended in order.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     failed = False
-    try:
-        with held(out):
-            for name in names:
-                try:
-                    outcome = _run(name, quick, seed, out)
-                except click.ClickException as error:
-                    if names[1:] == []:
-                        raise
-                    click.echo(f"ringmq: {name}: {error.format_message()}", err=True)
-                    failed = True
-                else:
-                    if outcome.interrupted:
-                        return INTERRUPTED
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with sigterm_interrupts(), held(out):
+        for name in names:
+            try:
+                outcome = _run(name, quick, seed, out)
+            except click.ClickException as error:
+                if names[1:] == []:
+                    raise
+                click.echo(f"ringmq: {name}: {error.format_message()}", err=True)
+                failed = True
+            else:
+                if outcome.interrupted:
+                    return INTERRUPTED
     return 1 if failed else 0
 
 

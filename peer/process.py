@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ import structlog
 
 from logger.config import DELIVERIES
 from logger.lines import LEVELS, configure
+from mqtt_front.config import FrontConfig
 from mqtt_front.message import Message
 from mqtt_front.ports import Done
 from overlay.config import Address, OverlayConfig, show
@@ -263,12 +265,18 @@ def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
 
 
 def make_room(config: PeerConfig) -> None:
-    """As many as the links and all clients take; if the system lets us have fewer, say for how many clients."""
+    """As many as the links and all clients take; if the system lets us have fewer, say for how many clients.
+
+    With a warning to whom has set how many there may be.
+    """
     wanted = config.limits.max_connections if config.listeners else 0
     clients = allow_files(OWN_FILES + wanted) - OWN_FILES
     if clients < wanted:
-        log.warning(
-            "the limit of open files leaves room for fewer clients", clients=max(clients, 0), max_connections=wanted
+        log.log(
+            logging.INFO if wanted == FrontConfig().max_connections else logging.WARNING,
+            "the limit of open files leaves room for fewer clients",
+            clients=max(clients, 0),
+            max_connections=wanted,
         )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from click.testing import CliRunner, Result
 from experiments import bench
 from experiments.benchmarks import crowd, passage, sides
 from experiments.benchmarks.servers import Server, running
+from tests.conftest import Eventually, Process
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a benchmark needs two cores")
 
@@ -82,6 +85,17 @@ def test_a_short_run_over_several_servers() -> None:
         for limit in side["at_limit"]:
             assert limit["egress_hz"] == pytest.approx(limit["ingress_hz"], rel=0.5)
     assert "cpu s/million" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("front", "--servers", "ringmq", "--seconds", "600"), ("pairs", "--peers", "2")])
+def test_sigterm_ends_what_was_started(
+    start: Callable[..., Process], arguments: tuple[str, ...], eventually: Eventually
+) -> None:
+    process = start("bench", *arguments)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    pids = eventually(lambda: children.read_text().split(), 30, "a server")
+    assert process.end(signal.SIGTERM, within_s=30) == 130
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20, "the end of the servers")
 
 
 def test_peers_that_pass_no_messages_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -404,6 +404,14 @@ def test_how_many_clients_the_limit_of_files_leaves(
     assert [{name: line[name] for name in ("clients", "max_connections")} for line in lines] == told
 
 
+@pytest.mark.parametrize(("wanted", "level"), [(100_000, "info"), (99_999, "warning")])
+def test_it_is_a_warning_to_whom_has_set_how_many(monkeypatch: pytest.MonkeyPatch, wanted: int, level: str) -> None:
+    monkeypatch.setattr(process_module, "allow_files", lambda wanted: OWN_FILES)
+    with capture_logs() as lines:
+        process_module.make_room(PeerConfig(mqtt=("127.0.0.1", 0), limits=FrontConfig(max_connections=wanted)))
+    assert [line["log_level"] for line in lines] == [level]
+
+
 def test_the_overlay_fits_into_the_files_of_its_own() -> None:
     config = OverlayConfig(id=Id(1), boot=1, listen=("127.0.0.1", 0))
     assert config.max_links + config.max_strangers + config.max_dials < OWN_FILES
