@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -28,15 +29,20 @@ LOOK_S: Final = 0.05
 """Between two looks whether it listens."""
 STOP_S: Final = 20.0
 """How long it has to end by itself."""
+BREAKING_S: Final = 1.0
+"""From its last word until it is no more."""
 INFO: Final = "gateway"
 """The file where it says how it is reached."""
+ENDED: Final = "its JVM has ended"
+FAULT: Final = re.compile(r"\b(?:\w+\.)+\w+(?:Error|Exception)\b.*")
+"""The name of what Java throws, and what it says."""
 
 
 @contextmanager
 def jvm(conf: SparkConf, folder: Path, interruption: Interruption, *, verbose: bool) -> Iterator[Any]:
     """Py4J's gateway to it, with the process in `proc`. What it says goes to a file in `folder`, or is shown.
 
-    Raises CollectorError if it does not start.
+    Raises CollectorError if it does not start, and in the place of one that is raised because it has ended.
     """
     interruption.hold()
     log = folder / "spark.log"
@@ -53,6 +59,10 @@ def jvm(conf: SparkConf, folder: Path, interruption: Interruption, *, verbose: b
         interruption.release()
         try:
             yield gateway
+        except CollectorError as error:
+            if _has_ended(process):
+                raise CollectorError(f"Spark: {_fate_of(process)}{_last_words_in(log)}") from error
+            raise
         finally:
             gateway.shutdown()
             _end(process)
@@ -92,7 +102,25 @@ def _gateway_to(info: Path) -> Any:
 
 def _said_in(log: Path) -> str:
     said = [line for line in log.read_text("utf-8", "replace").splitlines() if "Exception" in line]
-    return short(said[0]) if said else "its JVM has ended"
+    return short(said[0]) if said else ENDED
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Its connections break a little earlier."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(BREAKING_S)
+    return process.poll() is not None
+
+
+def _fate_of(process: subprocess.Popen[bytes]) -> str:
+    status = process.returncode
+    return f"{ENDED} ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"
+
+
+def _last_words_in(log: Path) -> str:
+    """What it names as the reason, if it does."""
+    found = FAULT.search(log.read_text("utf-8", "replace"))
+    return f": {short(found[0])}" if found else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -128,4 +128,4 @@ def _reason(error: Exception) -> str:
             return short(str(error.java_exception.toString()))
     if isinstance(error, PySparkException):
         return short(str(error))
-    return "its JVM has ended"
+    return f"{type(error).__name__}: {short(str(error))}"

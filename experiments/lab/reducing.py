@@ -1,6 +1,6 @@
 """From landed records to the collector's tables, by Spark in a process of its own: a process can have one session.
 
-Owns that process, and what becomes of the Parquet.
+Owns that process, what becomes of the Parquet, and of an experiment when Spark fails.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from collector import reduced
 from collector.java import find_java
 from collector.places import PARQUET
 from collector.reduced import Tables
+from collector.spool import LANDING
 from collector.tables.heads import HEADS
 from experiments.lab.errors import ExperimentError
+from experiments.lab.outcome import Outcome, Request
 
 STOP_S: Final = 30.0
 """How long Spark has to end when somebody does not want to wait any more."""
@@ -25,6 +27,28 @@ JAVA: Final = "-XX:TieredStopAtLevel=1"
 """Unless somebody says otherwise. All is done before it would pay to compile any better: it takes half of the time."""
 METADATA: Final = "_spark_metadata"
 """In the Parquet: it names files by where they were, so that who has moved them does without."""
+
+
+def reduce(data: Path, request: Request, outcome: Outcome) -> Tables:
+    """All tables of a data folder, whose Parquet goes into the folder of the request.
+
+    Spark may break down for no reason of ours; once more, it goes on where it was. If it fails again there are no
+    tables, that is said, and what has landed is kept: `ringmq collect` can make tables of it.
+    """
+    for again in (False, True):
+        try:
+            found = tables(data)
+        except ExperimentError as error:
+            if again:
+                outcome.left_out.append(f"tables of the collector: {error.message}; the records are in {LANDING}/")
+                request.progress.say(outcome.left_out[-1])
+                (data / LANDING).rename(request.folder / LANDING)
+                return {}
+            request.progress.say(f"once more: {error.message}")
+        else:
+            keep_parquet(data, request.folder)
+            return found
+    raise AssertionError("it was the last time")
 
 
 def tables(data: Path) -> Tables:

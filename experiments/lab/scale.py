@@ -242,9 +242,8 @@ def _conclude(request: Request, data: Path, done: _Done) -> None:
     outcome.plots = [scale_plots.write(done.found, request.folder)]
     if not outcome.interrupted and any(one.source != SIMULATED for one in done.found):
         try:
-            found = reducing.tables(data)
-            reducing.keep_parquet(data, request.folder)
-        except (ExperimentError, CollectorError) as error:
+            found = reducing.reduce(data, request, outcome)
+        except CollectorError as error:
             outcome.left_out.append(f"tables of the collector: {error.message}")
         except KeyboardInterrupt:
             outcome.interrupted = True

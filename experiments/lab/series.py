@@ -31,7 +31,7 @@ class Series:
     trials: dict[str, Trial] = field(default_factory=dict)
     """By what people call them. Those that failed are missing."""
     tables: Tables = field(default_factory=dict)
-    """The collector's, of all of them; empty if somebody did not want to wait for it."""
+    """The collector's, of all of them; empty if somebody did not want to wait for it, or Spark failed."""
 
     def total(self, trial: Trial) -> Row:
         """What the peers of a trial recorded, all together; nothing if there are no tables."""
@@ -86,8 +86,7 @@ def _play_all(plans: Mapping[str, Plan], data: Path, request: Request, outcome: 
 
 def _reduce(data: Path, request: Request, outcome: Outcome, series: Series) -> None:
     try:
-        series.tables = reducing.tables(data)
-        reducing.keep_parquet(data, request.folder)
+        series.tables = reducing.reduce(data, request, outcome)
     except KeyboardInterrupt:
         outcome.interrupted = True
     if not outcome.interrupted:

@@ -166,7 +166,7 @@ def test_the_end_of_its_java_is_one_line(
     compute(process, usage(java), eventually)
     os.kill(java, signal.SIGKILL)
     _, said = process.communicate(timeout=60)
-    assert said.splitlines()[-1] == "collector.errors.CollectorError: Spark: its JVM has ended"
+    assert said.splitlines()[-1] == "collector.errors.CollectorError: Spark: its JVM has ended (SIGKILL)"
 
 
 def test_a_master_that_cannot_be(running: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:

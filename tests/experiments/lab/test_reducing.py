@@ -10,9 +10,12 @@ import pytest
 from collector.errors import CollectorError
 from collector.tables.heads import HEADS
 from experiments.benchmarks.made_records import batches
+from experiments.lab import reducing
 from experiments.lab.errors import ExperimentError
-from experiments.lab.reducing import keep_parquet, tables
+from experiments.lab.outcome import Outcome
+from experiments.lab.reducing import keep_parquet, reduce, tables
 from tests.collector.conftest import QUICK
+from tests.experiments.lab.making import request
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +40,36 @@ def test_all_tables_with_all_columns(tmp_path: Path) -> None:
     assert list(kept.rglob("*.parquet"))
     assert not (kept / "_spark_metadata").exists()
     assert not (data / "parquet").exists()
+
+
+@pytest.mark.parametrize("breakdowns", [1, 2])
+def test_spark_that_breaks_down_is_asked_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakdowns: int
+) -> None:
+    data, folder = tmp_path / "data", tmp_path / "folder"
+    for kind in ("landing", "parquet"):
+        (data / kind).mkdir(parents=True)
+    folder.mkdir()
+    left = [ExperimentError("its JVM has ended")] * breakdowns
+
+    def broken(data: Path) -> dict[str, list[dict[str, object]]]:
+        if left:
+            raise left.pop()
+        return {"runs": [{"run": "a"}]}
+
+    monkeypatch.setattr(reducing, "tables", broken)
+    asked, heard = request(folder)
+    outcome = Outcome()
+    found = reduce(data, asked, outcome)
+    assert heard.said[0] == "once more: its JVM has ended"
+    if breakdowns == 1:
+        assert (found, outcome.left_out) == ({"runs": [{"run": "a"}]}, [])
+        assert [one.name for one in folder.iterdir()] == ["parquet"]
+    else:
+        assert found == {}
+        assert outcome.left_out == heard.said[1:]
+        assert outcome.left_out == ["tables of the collector: its JVM has ended; the records are in landing/"]
+        assert [one.name for one in folder.iterdir()] == ["landing"]
 
 
 def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Played:
         monkeypatch.setattr(series.rings, "why_not", lambda peers, disk: "too small" if peers > 3 else None)
 
     def run(self, of: Plan, data: Path) -> Trial:
-        assert data.is_dir()
+        (data / "landing").mkdir(exist_ok=True)
         self.runs.append(of.run)
         if of.run in self._fails:
             raise self._fails[of.run]
@@ -120,6 +120,16 @@ def test_ctrl_c_again_does_without_the_tables(tmp_path: Path, monkeypatch: pytes
     found = play(PLANS, request(tmp_path)[0], outcome)
     assert (list(found.trials), found.tables, outcome.interrupted) == (["a"], {}, True)
     assert found.total(found.trials["a"]) == {}
+
+
+def test_if_spark_fails_the_rest_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch, {"tables": ExperimentError("no Spark")})
+    outcome = Outcome()
+    found = play(PLANS, request(tmp_path)[0], outcome)
+    assert (list(found.trials), found.tables, outcome.interrupted) == (["a", "b", "c"], {}, False)
+    assert played.reduced == 2
+    assert outcome.left_out == ["tables of the collector: no Spark; the records are in landing/"]
+    assert [file.name for file in tmp_path.iterdir()] == ["landing"]
 
 
 def test_java_is_looked_for_before_anybody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
