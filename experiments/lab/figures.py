@@ -30,6 +30,8 @@ class Of(StrEnum):
     SPREAD = "deviation"
 
 
+MEAN: Final = "mean"
+"""A column of `boxes`, too."""
 WORDS: Final = {
     (Measure.LATENCY, Of.MAXIMUM): "highest average latency of a node",
     (Measure.LATENCY, Of.SPREAD): "spread of average latencies over the nodes",
@@ -65,6 +67,8 @@ class Claim:
             note = _means(boxes, ran, self.measure, self.of)
             if found < self.percent and self.measure is Measure.BANDWIDTH:
                 note += WHY_LESS + (WHY_SMALL if small else "")
+                if self.of is Of.MAXIMUM:
+                    note += _even(boxes, ran)
         what = f"{WORDS[self.measure, self.of]}, {ran.label} below Scribe"
         return Quantity(what, self.source, self.percent, found, "%", note=note)
 
@@ -85,9 +89,9 @@ def both(boxes: Boxes, approach: Approach, measure: Measure) -> list[str]:
     return [level for level in levels if all(measure in boxes.get((level, one.key), {}) for one in (approach, SCRIBE))]
 
 
-def mean(boxes: Boxes, levels: Sequence[str], approach: Approach, measure: Measure, of: Of) -> float:
-    """Over these levels, in the unit of the collector."""
-    return fmean(_number(boxes[level, approach.key][measure][of]) for level in levels)
+def mean(boxes: Boxes, levels: Sequence[str], approach: Approach, measure: Measure, column: str) -> float:
+    """Of a column of `boxes` over these levels, in the unit of the collector."""
+    return fmean(_number(boxes[level, approach.key][measure][column]) for level in levels)
 
 
 def lower_percent(boxes: Boxes, approach: Approach, measure: Measure, of: Of) -> float | None:
@@ -103,6 +107,14 @@ def _means(boxes: Boxes, approach: Approach, measure: Measure, of: Of) -> str:
     levels = both(boxes, approach, measure)
     ours, scribes = (shown(measure, mean(boxes, levels, one, measure, of)) for one in (approach, SCRIBE))
     return f"{ours} against {scribes}"
+
+
+def _even(boxes: Boxes, approach: Approach) -> str:
+    """What nobody can do better than: the same load at every node."""
+    levels = both(boxes, approach, Measure.BANDWIDTH)
+    all_alike = mean(boxes, levels, approach, Measure.BANDWIDTH, MEAN)
+    best = 100 * (1 - all_alike / mean(boxes, levels, SCRIBE, Measure.BANDWIDTH, Of.MAXIMUM))
+    return f"; with as much at every node it would be {shown(Measure.BANDWIDTH, all_alike)}, {best:.1f} % below"
 
 
 def shown(measure: Measure, value: float) -> str:

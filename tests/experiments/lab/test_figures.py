@@ -69,11 +69,20 @@ def test_a_claim_that_falls_short() -> None:
 @pytest.mark.parametrize("small", [False, True])
 def test_bandwidth_that_falls_short_has_the_reason(small: bool) -> None:
     boxes = {("a", one.key): {BANDWIDTH: box("a", "bandwidth", 4e6, 1e6)} for one in (SCRIBE, DIRECT)}
-    found = Claim("§1", DIRECT, BANDWIDTH, Of.MAXIMUM, 44).against(boxes, DIRECT, small)
+    found = Claim("§1", DIRECT, BANDWIDTH, Of.SPREAD, 44).against(boxes, DIRECT, small)
     assert found.ours == 0
-    assert found.note.startswith("4.000 Mbit/s against 4.000 Mbit/s" + WHY_LESS)
-    assert found.note.endswith(WHY_SMALL) is small
-    assert WHY_LESS not in Claim("§1", DIRECT, BANDWIDTH, Of.MAXIMUM, -1).against(boxes, DIRECT, small).note
+    assert found.note == "1.000 Mbit/s against 1.000 Mbit/s" + WHY_LESS + (WHY_SMALL if small else "")
+    assert WHY_LESS not in Claim("§1", DIRECT, BANDWIDTH, Of.SPREAD, -1).against(boxes, DIRECT, small).note
+
+
+def test_of_the_worst_node_it_is_said_how_low_it_could_be() -> None:
+    boxes = {
+        ("a", SCRIBE.key): {BANDWIDTH: box("a", "bandwidth", 8e6, 1e6, mean=3e6)},
+        ("a", DIRECT.key): {BANDWIDTH: box("a", "bandwidth", 6e6, 1e6, mean=2e6)},
+    }
+    found = Claim("§1", DIRECT, BANDWIDTH, Of.MAXIMUM, 44).against(boxes, DIRECT)
+    assert found.ours == 25
+    assert found.note.endswith("; with as much at every node it would be 2.000 Mbit/s, 75.0 % below")
 
 
 def test_a_claim_that_was_not_measured() -> None:
