@@ -85,7 +85,7 @@ def _lines(panel: Axes, found: Sequence[Found], measure: str, statistic: str) ->
     panel.set(title=f"{name}: {WHICH[statistic]}", xlabel="nodes", ylabel=up, xscale="log")
     panel.xaxis.set_major_formatter(PLAIN)
     if (measure, statistic) in HARDLY_CHANGING:
-        panel.set_ylim(bottom=0)
+        panel.set_ylim(0, 1.1 * panel.get_ylim()[1])
     else:
         panel.set_yscale("log")
         panel.yaxis.set_major_formatter(PLAIN)

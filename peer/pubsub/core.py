@@ -291,25 +291,18 @@ class PubSub:
         return self._state.agenda.deadline()
 
     def _start(self) -> None:
-        config = self._state.config
-        self._every(config.lease_s / LIST_RENEWALS, lambda: self.registrations.renew(self.publisher.lists_in_use()))
-        self._every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
-        self._every(SWEEP_S, self.publisher.sweep)
-        self._every(config.note_s / 8, self._coordinator.tick)
-        self._every(SWEEP_S, self.cleared.sweep)
-        self._every(SWEEP_S, self.holdings.sweep)
+        config, every = self._state.config, self._state.every
+        every(config.lease_s / LIST_RENEWALS, lambda: self.registrations.renew(self.publisher.lists_in_use()))
+        every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
+        every(SWEEP_S, self.publisher.sweep)
+        every(config.note_s / 8, self._coordinator.tick)
+        every(SWEEP_S, self.cleared.sweep)
+        every(SWEEP_S, self.holdings.sweep)
         self._wake()
 
     def _wake(self) -> None:
         if self.holdings.wake():
             self._state.after(self._state.config.restore_s, self._wake)
-
-    def _every(self, period_s: float, then: Callable[[], None]) -> None:
-        def again() -> None:
-            self._state.after(period_s, again)
-            then()
-
-        self._state.after(period_s, again)
 
     # The roles
 

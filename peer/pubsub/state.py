@@ -243,6 +243,15 @@ class State:
     def after(self, delay_s: float, then: Callable[[], None]) -> None:
         self.agenda.at(self.now + delay_s, _call, then)
 
+    def every(self, period_s: float, then: Callable[[], None]) -> None:
+        """From now on."""
+
+        def again() -> None:
+            self.after(period_s, again)
+            then()
+
+        self.after(period_s, again)
+
     def tick_clock(self, time_us: int) -> int:
         self.clock = max(self.clock + 1, time_us)
         return self.clock

@@ -253,19 +253,12 @@ class Scribe:
         return self._state.agenda.deadline()
 
     def _start(self) -> None:
-        trees = self._state.trees
-        self._every(trees.heartbeat_s, self.trees.beat_all)
-        self._every(trees.heartbeat_s, self.roots.look)
-        self._every(trees.child_s / STAYS, self.trees.stay_all)
-        self._every(trees.trust_s / RENEWALS, self.publisher.renew)
-        self._every(trees.overdue_s / LOOKS, self.carrier.look)
-
-    def _every(self, period_s: float, then: Callable[[], None]) -> None:
-        def again() -> None:
-            self._state.after(period_s, again)
-            then()
-
-        self._state.after(period_s, again)
+        trees, every = self._state.trees, self._state.every
+        every(trees.heartbeat_s, self.trees.beat_all)
+        every(trees.heartbeat_s, self.roots.look)
+        every(trees.child_s / STAYS, self.trees.stay_all)
+        every(trees.trust_s / RENEWALS, self.publisher.renew)
+        every(trees.overdue_s / LOOKS, self.carrier.look)
 
     # The parts
 

@@ -70,7 +70,7 @@ def box(run: str, measure: str, maximum: float, deviation: float, **cells: Any) 
     return {"run": run, "dispatching": "direct", "measure": measure, **usual, "outliers": [maximum], **cells}
 
 
-@dataclass(slots=True)
+@dataclass
 class Heard:
     """A progress that remembers."""
 

@@ -18,27 +18,10 @@ from experiments.benchmarks.figures import Figures
 from experiments.lab import brokers
 from experiments.lab.errors import ExperimentError
 from experiments.lab.outcome import Request
+from tests.experiments.lab.making import Heard
 
 FIGURES = Figures(100.0, 100.0, 1000.0, 10, 0.0, (0.001, 0.002), 0.5, 0.4, 0.0, 0.0, 0.0)
 SIDES = ["ringmq", "bridged", "mosquitto"]
-
-
-class Heard:
-    """What an experiment tells of its progress."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.done: list[str] = []
-        self.said: list[str] = []
-
-    def begin(self, steps: int) -> None:
-        self.steps = steps
-
-    def step(self, done: str) -> None:
-        self.done.append(done)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
 
 
 @pytest.fixture

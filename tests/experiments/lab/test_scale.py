@@ -14,24 +14,7 @@ from experiments.lab.approaches import ALL, DIRECT, SCRIBE, guided
 from experiments.lab.errors import ExperimentError
 from experiments.lab.outcome import Outcome, Request
 from experiments.lab.scale_figures import CORES, REAL, SIMULATED
-
-
-class Heard:
-    """What an experiment tells of its progress."""
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.done: list[str] = []
-        self.said: list[str] = []
-
-    def begin(self, steps: int) -> None:
-        self.steps = steps
-
-    def step(self, done: str) -> None:
-        self.done.append(done)
-
-    def say(self, text: str) -> None:
-        self.said.append(text)
+from tests.experiments.lab.making import Heard
 
 
 @pytest.fixture
