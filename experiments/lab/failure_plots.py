@@ -8,6 +8,7 @@ from typing import Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from experiments.lab.approaches import Approach
 from experiments.lab.boxplots import DOTS_PER_INCH, colours
@@ -46,6 +47,8 @@ def draw(trials: Mapping[Approach, Trial], found: Mapping[Approach, Recovery], f
     delivered.bar_label(bars, [f"{one.delivered:,}" for one in found.values()], padding=3)
     delivered.set(title="Deliveries in all", xlabel="deliveries")
     delivered.margins(x=0.45)
+    delivered.xaxis.set_major_locator(MaxNLocator(3))
+    delivered.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     for panel in (recovered, delivered):
         panel.invert_yaxis()
     figure.savefig(file, dpi=DOTS_PER_INCH)
