@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from experiments.lab.approaches import Approach
+from experiments.lab.approaches import WITHOUT_BOUND, Approach
 from experiments.lab.boxplots import DOTS_PER_INCH, colours
 from experiments.lab.recovery import Recovery, rate_over_time
 from experiments.lab.trial import Trial
@@ -59,7 +59,9 @@ def _rates(panel: Axes, title: str, trials: Mapping[Approach, Trial], killed_s: 
     for approach, trial in trials.items():
         points = rate_over_time(trial.traffic, trial.plan.measured_s)
         times, rates = [at for at, _ in points], [rate for _, rate in points]
-        panel.plot(times, rates, label=approach.label, color=painted[approach], linewidth=1.2)
+        # Direct lies below Guided without a bound, which does the same.
+        style = "--" if approach == WITHOUT_BOUND else "-"
+        panel.plot(times, rates, style, label=approach.label, color=painted[approach], linewidth=1.2)
     panel.axvline(killed_s, color="black", linestyle=":", linewidth=1, label="killed")
     panel.set(title=title, xlabel="s since the first message", ylabel="deliveries/s")
     panel.set_ylim(bottom=0.0)

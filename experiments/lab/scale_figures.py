@@ -139,13 +139,16 @@ def below_scribe(found: Sequence[Found]) -> list[Quantity]:
     if scribe is None:
         return told
     for approach, one in largest.items():
-        for measure, what in (("bytes", "bytes"), ("latency_ms", "average latency")):
+        for measure, what, unit in (("bytes", "bytes", "B"), ("latency_ms", "average latency", "ms")):
             ours, theirs = one.measures[measure].maximum, scribe.measures[measure].maximum
             name = f"{nodes:,} simulated nodes: highest {what} of a node, {approach.label} below Scribe"
-            told.append(
-                Quantity(name, "", None, 100 * (1 - ours / theirs), "%", note=f"{ours:,.4g} against {theirs:,.4g}")
-            )
+            note = f"{_short(ours)} against {_short(theirs)} {unit}"
+            told.append(Quantity(name, "", None, 100 * (1 - ours / theirs), "%", note=note))
     return told
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _largest(

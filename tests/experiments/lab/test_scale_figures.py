@@ -110,5 +110,5 @@ def test_the_largest_ring_is_compared_with_scribe() -> None:
     )
     assert [one.what.partition(": ")[0] for one in told] == ["50 simulated nodes"] * 2
     assert [one.ours for one in told] == [pytest.approx(100 * 1000 / 4100), -100.0]
-    assert told[0].note == "3,100 against 4,100"
+    assert [one.note for one in told] == ["3,100 against 4,100 B", "20 against 10 ms"]
     assert below_scribe([found(SIMULATED, 1.0, 3.0)]) == below_scribe([]) == []
