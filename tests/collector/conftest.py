@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from collector.options import MASTER
 from collector.spark import session
 
-QUICK = "-XX:TieredStopAtLevel=1"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 """For Java: most tests end before it would pay to compile any better."""
 
 
