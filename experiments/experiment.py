@@ -89,6 +89,7 @@ def experiment(names: list[str], quick: bool, seed: int, out: Path) -> int:
             else:
                 if outcome.interrupted:
                     return INTERRUPTED
+                failed |= outcome.broken
     return 1 if failed else 0
 
 

@@ -46,6 +46,7 @@ NOT_RUN = {
     "npm": "asks the network; tests/mqtt_front/test_real_clients.py has mqtt.js",
     "openssl": "makes certificates, as tests do with trustme",
     "pip": "changes what is installed",
+    "pkill": "kills a peer; tests/peer/test_process.py sends the signals",
     "python": "measures the machine",
     "python3": "makes an environment for pip",
     "sudo": "needs root, and changes the machine; what ringmq it runs is looked at all the same",

@@ -39,6 +39,7 @@ WORDS: Final = {
     (Measure.BANDWIDTH, Of.SPREAD): "spread of bandwidth over the nodes",
 }
 
+NO_TABLES: Final = "there are no tables of the collector"
 WHY_LESS: Final = (
     "; each subscriber's node gets and gives out every message with any approach, only what it sends on differs"
 )
@@ -62,7 +63,7 @@ class Claim:
         """Ours beside theirs. `ran` is what stood for the approach, in a ring that is perhaps small."""
         found = lower_percent(boxes, ran, self.measure, self.of)
         if found is None:
-            note = "Scribe and this were not both measured at any level"
+            note = "Scribe and this were not both measured at any level" if boxes else NO_TABLES
         else:
             note = _means(boxes, ran, self.measure, self.of)
             if found < self.percent and self.measure is Measure.BANDWIDTH:

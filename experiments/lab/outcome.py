@@ -78,6 +78,8 @@ class Outcome:
     """The plan: all that another run needs to be the same."""
     left_out: list[str] = field(default_factory=list)
     """Levels that were not run, each with the reason."""
+    broken: bool = False
+    """Whether something was not found that should have been, on any machine; `left_out` says why."""
     interrupted: bool = False
 
 

@@ -35,22 +35,30 @@ def reduce(data: Path, request: Request, outcome: Outcome) -> Tables:
     """All tables of a data folder, whose Parquet goes into the folder of the request.
 
     Spark may break down for no reason of ours; once more, it goes on where it was. If it fails again there are no
-    tables, that is said, and what has landed is kept: `ringmq collect` can make tables of it.
+    tables, and the outcome is broken; if somebody interrupts it, that is raised. Either way what has landed is kept,
+    and it is said: `ringmq collect` can make tables of it.
     """
-    for again in (False, True):
+    try:
         try:
             found = tables(data)
         except ExperimentError as error:
-            if again:
-                outcome.left_out.append(f"tables of the collector: {error.message}; the records are in {LANDING}/")
-                request.progress.say(outcome.left_out[-1])
-                (data / LANDING).rename(request.folder / LANDING)
-                return {}
             request.progress.say(f"once more: {error.message}")
-        else:
-            keep_parquet(data, request.folder)
-            return found
-    raise AssertionError("it was the last time")
+            found = tables(data)
+    except ExperimentError as error:
+        outcome.broken = True
+        _keep_landed(data, request, outcome, error.message)
+        return {}
+    except KeyboardInterrupt:
+        _keep_landed(data, request, outcome, "interrupted")
+        raise
+    keep_parquet(data, request.folder)
+    return found
+
+
+def _keep_landed(data: Path, request: Request, outcome: Outcome, reason: str) -> None:
+    outcome.left_out.append(f"tables of the collector: {reason}; the records are in {LANDING}/")
+    request.progress.say(outcome.left_out[-1])
+    (data / LANDING).rename(request.folder / LANDING)
 
 
 def tables(data: Path) -> Tables:

@@ -103,6 +103,16 @@ def test_one_that_fails_is_told_and_the_next_is_played(
     assert isinstance(alone.exception, ExperimentError)
 
 
+def test_one_that_is_broken_is_kept_and_the_next_is_played(
+    asked: dict[str, list[Request]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing(monkeypatch, "one", outcome(broken=True, left_out=["tables of the collector: no Spark"]))
+    result = run("all", "--out", str(tmp_path))
+    assert result.return_value == 1
+    assert "left out: tables of the collector: no Spark" in result.stdout
+    assert {folder.name for folder in tmp_path.iterdir()} == {"one", "two"}
+
+
 def test_one_that_is_interrupted_is_kept_and_the_last(
     asked: dict[str, list[Request]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

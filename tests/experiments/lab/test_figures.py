@@ -5,7 +5,19 @@ from __future__ import annotations
 import pytest
 
 from experiments.lab.approaches import DIRECT, SCRIBE, guided
-from experiments.lab.figures import WHY_LESS, WHY_SMALL, Claim, Measure, Of, both, by_level, lower_percent, mean, shown
+from experiments.lab.figures import (
+    NO_TABLES,
+    WHY_LESS,
+    WHY_SMALL,
+    Claim,
+    Measure,
+    Of,
+    both,
+    by_level,
+    lower_percent,
+    mean,
+    shown,
+)
 from tests.experiments.lab.making import box
 
 LATENCY, BANDWIDTH = Measure.LATENCY, Measure.BANDWIDTH
@@ -88,7 +100,8 @@ def test_of_the_worst_node_it_is_said_how_low_it_could_be() -> None:
 def test_a_claim_that_was_not_measured() -> None:
     found = Claim("§1", guided(5), BANDWIDTH, Of.SPREAD, 60).against(BOXES, guided(5))
     assert found.holds is found.ours is None
-    assert found.note
+    assert found.note == "Scribe and this were not both measured at any level"
+    assert Claim("§1", guided(5), BANDWIDTH, Of.SPREAD, 60).against({}, guided(5)).note == NO_TABLES
 
 
 def test_units() -> None:

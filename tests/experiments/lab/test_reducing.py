@@ -63,10 +63,10 @@ def test_spark_that_breaks_down_is_asked_once_more(
     found = reduce(data, asked, outcome)
     assert heard.said[0] == "once more: its JVM has ended"
     if breakdowns == 1:
-        assert (found, outcome.left_out) == ({"runs": [{"run": "a"}]}, [])
+        assert (found, outcome.left_out, outcome.broken) == ({"runs": [{"run": "a"}]}, [], False)
         assert [one.name for one in folder.iterdir()] == ["parquet"]
     else:
-        assert found == {}
+        assert (found, outcome.broken) == ({}, True)
         assert outcome.left_out == heard.said[1:]
         assert outcome.left_out == ["tables of the collector: its JVM has ended; the records are in landing/"]
         assert [one.name for one in folder.iterdir()] == ["landing"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from collector.errors import CollectorError
 from dispatching.algorithms import Choice
 from dispatching.plan import UNBOUNDED
 from experiments.lab import scale
@@ -33,7 +34,7 @@ def request_(tmp_path: Path, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> R
 
 
 def _no_spark(data: Path) -> Any:
-    raise ExperimentError("no Java was found")
+    raise CollectorError("no Java was found")
 
 
 def sources(outcome: Outcome, table: str, name: str) -> set[object]:

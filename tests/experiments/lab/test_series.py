@@ -120,6 +120,8 @@ def test_ctrl_c_again_does_without_the_tables(tmp_path: Path, monkeypatch: pytes
     found = play(PLANS, request(tmp_path)[0], outcome)
     assert (list(found.trials), found.tables, outcome.interrupted) == (["a"], {}, True)
     assert found.total(found.trials["a"]) == {}
+    assert outcome.left_out == ["tables of the collector: interrupted; the records are in landing/"]
+    assert [file.name for file in tmp_path.iterdir()] == ["landing"]
 
 
 def test_if_spark_fails_the_rest_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
