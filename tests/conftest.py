@@ -20,6 +20,10 @@ settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 """How long an example takes says more of the machine than of the code."""
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in the background of a script. Processes under test would inherit it, and Ctrl-C would not end them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 Result = TypeVar("Result")
 
 
