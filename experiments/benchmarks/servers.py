@@ -20,6 +20,7 @@ from typing import Final
 
 from experiments.benchmarks.clients import Address, BenchError
 from experiments.ports import choose_ports
+from experiments.signals import held_back
 
 READY_S: Final = 20.0
 STOP_S: Final = 10.0
@@ -166,19 +167,25 @@ def running(name: str, core: int) -> Iterator[Server]:
 @contextlib.contextmanager
 def started(name: str, command: Sequence[str], port: int, core: int) -> Iterator[Server]:
     """The process of a command, on a core, once it accepts connections at the port. Raises BenchError."""
+    server: Server | None = None
     try:
-        process = subprocess.Popen(  # noqa: S603  # our own command lines
+        with held_back():
+            server = Server(name, _process(name, command), ("127.0.0.1", port))
+        os.sched_setaffinity(server.pid, {core})
+        server.await_ready()
+        yield server
+    finally:
+        if server is not None:
+            server.stop()
+
+
+def _process(name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(  # noqa: S603  # our own command lines
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
     except OSError as error:
         raise BenchError(f"cannot start {name}: {error.strerror}") from None
-    server = Server(name, process, ("127.0.0.1", port))
-    try:
-        os.sched_setaffinity(process.pid, {core})
-        server.await_ready()
-        yield server
-    finally:
-        server.stop()
 
 
 def cores() -> tuple[int, int]:
