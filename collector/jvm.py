@@ -51,7 +51,7 @@ def jvm(conf: SparkConf, folder: Path, interruption: Interruption, *, verbose: b
     try:
         while not (folder / INFO).exists():
             if process.poll() is not None:
-                raise CollectorError(f"Spark cannot be started: {_said_in(log)}")
+                raise CollectorError(f"Spark cannot be started: {_reason_in(log) or ENDED}")
             interruption.check()
             time.sleep(LOOK_S)
         gateway = _gateway_to(folder / INFO)
@@ -61,7 +61,8 @@ def jvm(conf: SparkConf, folder: Path, interruption: Interruption, *, verbose: b
             yield gateway
         except CollectorError as error:
             if _has_ended(process):
-                raise CollectorError(f"Spark: {_fate_of(process)}{_last_words_in(log)}") from error
+                reason = _reason_in(log)
+                raise CollectorError(f"Spark: {_fate_of(process)}{reason and f': {reason}'}") from error
             raise
         finally:
             gateway.shutdown()
@@ -100,9 +101,10 @@ def _gateway_to(info: Path) -> Any:
             del os.environ[name]
 
 
-def _said_in(log: Path) -> str:
-    said = [line for line in log.read_text("utf-8", "replace").splitlines() if "Exception" in line]
-    return short(said[0]) if said else ENDED
+def _reason_in(log: Path) -> str:
+    """What Java threw first, if it says so."""
+    found = FAULT.search(log.read_text("utf-8", "replace"))
+    return short(found[0]) if found else ""
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
@@ -115,12 +117,6 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 def _fate_of(process: subprocess.Popen[bytes]) -> str:
     status = process.returncode
     return f"{ENDED} ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"
-
-
-def _last_words_in(log: Path) -> str:
-    """What it names as the reason, if it does."""
-    found = FAULT.search(log.read_text("utf-8", "replace"))
-    return f": {short(found[0])}" if found else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

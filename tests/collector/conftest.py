@@ -9,9 +9,10 @@ from pyspark.sql import SparkSession
 
 from collector.options import MASTER
 from collector.spark import session
+from experiments.lab.reducing import JAVA
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""For Java: most tests end before it would pay to compile any better."""
+QUICK = JAVA
+"""Most tests, too, end before it would pay to compile any better."""
 
 
 @pytest.fixture(scope="session")

@@ -172,10 +172,10 @@ def test_one_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("12:00:00 WARN Utils: slow\n", ""),
         (
             "12:00:00 ERROR Executor: Exception in task 0.0\njava.lang.OutOfMemoryError: no heap\n\tat a.b.C\n",
-            ": java.lang.OutOfMemoryError: no heap",
+            "java.lang.OutOfMemoryError: no heap",
         ),
     ],
 )
-def test_the_last_words_of_one_that_has_ended(tmp_path: Path, said: str, told: str) -> None:
+def test_the_reason_is_what_java_threw(tmp_path: Path, said: str, told: str) -> None:
     (tmp_path / "log").write_text(said)
-    assert starting._last_words_in(tmp_path / "log") == told
+    assert starting._reason_in(tmp_path / "log") == told
