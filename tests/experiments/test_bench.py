@@ -44,6 +44,14 @@ def test_a_short_run() -> None:
         assert 0 < half["latency_p50_s"] <= half["latency_p99_s"] < 60
 
 
+def test_a_short_run_with_other_messages() -> None:
+    options = ("--servers", "ringmq", "--pattern", "qos0-1to10", "--quick", "--seconds", "0.05", "--repeats", "1")
+    figures = figures_of(run(*options, "--qos", "2", "--payload", "1000", "--json"))
+    assert set(figures) == {"qos2-1to10-1000B", "goals"}
+    (limit,) = figures["qos2-1to10-1000B"]["ringmq"]["at_limit"]
+    assert (limit["sp_ratio"], limit["loss"]) == (10, 0)
+
+
 def test_a_small_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "MESSAGES", 100)
     monkeypatch.setattr(crowd, "ROUNDS", 1)
