@@ -86,7 +86,7 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
             default=DEFAULT.span_s,
             show_default=True,
             type=click.FloatRange(0.05, 600),
-            help="Of one measurement.",
+            help="Of one measurement; with --against of each side in each pair.",
         ),
     ):
         command = option(command)
@@ -105,9 +105,9 @@ def _against(
     repeats: int | None,
     rate_hz: float | None,
 ) -> None:
-    method = against.Method(span_s=seconds, pairs=repeats or against_command.DEFAULT.pairs, rate_hz=rate_hz)
+    schedule = against.Schedule(span_s=seconds, pairs=repeats or against_command.DEFAULT.pairs, rate_hz=rate_hz)
     try:
-        against_command.run(report, patterns, checkout, method)
+        against_command.run(report, patterns, checkout, schedule)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     report.end()
@@ -136,7 +136,7 @@ def front(
     quick: bool,
     idle: int | None,
     filters: int | None,
-    checkout: checkouts.Checkout | None,
+    folder: Path | None,
     rate_hz: float | None,
     qos: int | None,
     payload_bytes: int | None,
@@ -148,7 +148,7 @@ def front(
     With --against a peer of this version takes turns with a peer of another, on the same core and at one rate.
     Processor time of a delivery and memory of an idle peer are compared.
     """
-    against_command.refuse(ctx, rate_hz, checkout, "servers", "idle", "filters", "quick")
+    checkout = against_command.other_checkout(ctx, folder, rate_hz, "servers", "idle", "filters", "quick")
     report = Report(as_json, verbose)
     method = _method(seconds, repeats, quick)
     if pattern is None:
@@ -196,7 +196,7 @@ def ring(
     seconds: float,
     repeats: int | None,
     quick: bool,
-    checkout: checkouts.Checkout | None,
+    folder: Path | None,
     rate_hz: float | None,
     qos: int | None,
     payload_bytes: int | None,
@@ -226,7 +226,7 @@ def ring(
 
     With --against a ring of this version takes turns with a ring of another, as in `front`.
     """
-    against_command.refuse(ctx, rate_hz, checkout, "names", "quick")
+    checkout = against_command.other_checkout(ctx, folder, rate_hz, "names", "quick")
     report = Report(as_json, verbose)
     if pattern is None:
         wanted = list(RING_PATTERNS) if checkout is None else list(ACROSS)

@@ -54,12 +54,12 @@ class Side(Protocol):
 
 Open = Callable[[int], AbstractContextManager[Mapping[str, Side]]]
 """Starts both sides anew for the pair with this number; 0 is for finding a rate."""
-Told = Callable[[str, Slice], None]
+OnSlice = Callable[[str, Slice], None]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
+class Schedule:
     """How long, how often and at which rate is measured."""
 
     span_s: float = 2.0
@@ -81,12 +81,12 @@ class Cost:
 
     @classmethod
     def of(cls, idle_bytes: float, slices: Sequence[Slice]) -> Cost:
-        seconds = sum(one_slice.seconds for one_slice in slices)
+        seconds = sum(part.seconds for part in slices)
         return cls(
-            1e6 * sum(one_slice.cpu_s for one_slice in slices) / sum(one_slice.deliveries for one_slice in slices),
+            1e6 * sum(part.cpu_s for part in slices) / sum(part.deliveries for part in slices),
             idle_bytes,
-            sum(one_slice.publications for one_slice in slices) / seconds,
-            sum(one_slice.waited * one_slice.seconds for one_slice in slices) / seconds,
+            sum(part.publications for part in slices) / seconds,
+            sum(part.waited * part.seconds for part in slices) / seconds,
         )
 
 
@@ -122,16 +122,18 @@ class Comparison:
         return [pair[side] for pair in self.pairs]
 
 
-def compare(pattern: Pattern, opened: Open, method: Method, told: Told, say: Say) -> Comparison:
+def compare(pattern: Pattern, opened: Open, schedule: Schedule, on_slice: OnSlice, say: Say) -> Comparison:
     """Measure all pairs at one rate. Raises BenchError."""
     with opened(0) as sides:
         # Also with a given rate: the first start compiles the modules of a version, the later ones read bytecode.
-        rate_hz = method.rate_hz or _rate_hz(sides)
-    say(f"{pattern.name}: {rate_hz:,.0f} publications/s, {method.pairs} pairs")
+        rate_hz = schedule.rate_hz or _rate_hz(sides)
+    say(f"{pattern.name}: {rate_hz:,.0f} publications/s, {schedule.pairs} pairs")
     found = Comparison(rate_hz)
-    for number in range(method.pairs):
+    for number in range(schedule.pairs):
         with opened(number + 1) as sides:
-            found.pairs.append(_pair(sides, ORDERS[number % 2], pattern.all_publishers, rate_hz, method.span_s, told))
+            found.pairs.append(
+                _pair(sides, ORDERS[number % 2], pattern.all_publishers, rate_hz, schedule.span_s, on_slice)
+            )
         ratio = found.pairs[-1][THIS].cpu_s_per_million / found.pairs[-1][OTHER].cpu_s_per_million
         say(f"  pair {number + 1}: processor time this / other {ratio:.3f}")
     return found
@@ -145,7 +147,7 @@ def _rate_hz(sides: Mapping[str, Side]) -> float:
 
 
 def _pair(
-    sides: Mapping[str, Side], order: Sequence[str], publishers: int, rate_hz: float, span_s: float, told: Told
+    sides: Mapping[str, Side], order: Sequence[str], publishers: int, rate_hz: float, span_s: float, on_slice: OnSlice
 ) -> dict[str, Cost]:
     idle_bytes = {name: side.idle_bytes for name, side in sides.items()}
     for side in sides.values():
@@ -155,7 +157,7 @@ def _pair(
     rounds = _rounds(rate_hz * span_s / turns / 2, publishers)
     for name in [*order] * turns:
         slices[name].append(sides[name].slice(rounds, rate_hz))
-        told(name, slices[name][-1])
+        on_slice(name, slices[name][-1])
     return {name: Cost.of(idle_bytes[name], slices[name]) for name in sides}
 
 

@@ -25,16 +25,9 @@ from experiments.benchmarks.rounds import Rounds, Slice
 from experiments.benchmarks.servers import cores, pinned
 from experiments.benchmarks.usage import memory_bytes
 
-DEFAULT: Final = against.Method()
+DEFAULT: Final = against.Schedule()
 MOST_PAYLOAD_BYTES: Final = 1_000_000
 """Below the largest packet that a peer takes by default."""
-
-
-def _checkout(ctx: click.Context, param: click.Parameter, value: Path | None) -> checkouts.Checkout | None:
-    try:
-        return None if value is None else checkouts.other(value)
-    except BenchError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
@@ -57,9 +50,8 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--against",
-            "checkout",
-            type=click.Path(exists=True, file_okay=False, path_type=Path),
-            callback=_checkout,
+            "folder",
+            type=click.Path(path_type=Path),
             metavar="CHECKOUT",
             help="Compare peers of this version with those of another: a folder in which make venv was run.",
         ),
@@ -68,16 +60,25 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def refuse(ctx: click.Context, rate_hz: float | None, checkout: checkouts.Checkout | None, *names: str) -> None:
-    """Raise UsageError if there is a rate without --against, or --against with one of these other parameters."""
-    if checkout is None:
+def other_checkout(
+    ctx: click.Context, folder: Path | None, rate_hz: float | None, *others: str
+) -> checkouts.Checkout | None:
+    """The checkout to compare with, if there is one.
+
+    Raises UsageError if it has no environment, for a rate without it, and for it with one of the `others`: parameters
+    of measurements that have no second checkout.
+    """
+    if folder is None:
         if rate_hz is not None:
             raise click.UsageError("--rate needs --against: other servers are measured at their own limits", ctx)
-        return
-    for name in names:
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = next(param.opts[0] for param in ctx.command.params if param.name == name)
-            raise click.UsageError(f"{option} cannot be combined with --against", ctx)
+        return None
+    for param in ctx.command.params:
+        if param.name in others and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"{param.opts[0]} cannot be combined with --against", ctx)
+    try:
+        return checkouts.other(folder)
+    except BenchError as error:
+        raise click.UsageError(f"--against: {error}", ctx) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +92,15 @@ class _Side:
         return self.clients.slice(rounds, rate_hz)
 
 
-def run(report: Report, patterns: Sequence[Pattern], checkout: checkouts.Checkout, method: against.Method) -> None:
+def run(report: Report, patterns: Sequence[Pattern], checkout: checkouts.Checkout, schedule: against.Schedule) -> None:
     """Compare this version with the other in each pattern. Raises BenchError."""
     pair = (checkouts.this(), checkout)
     server_core, load_core = cores()
     with pinned(load_core), TemporaryDirectory(prefix="ringmq-bench-") as bytecode:
         for pattern in patterns:
             opened = partial(_opened, pattern, pair, server_core, Path(bytecode))
-            found = against.compare(pattern, opened, method, partial(_told, report), report.say)
-            report.add_table(pattern.name, as_figures(found, pair), table(pattern, found, pair, method))
+            found = against.compare(pattern, opened, schedule, partial(_detail, report), report.say)
+            report.add_table(pattern.name, as_figures(found, pair), table(pattern, found, pair, schedule))
             if found.waited > MUCH_WAITING:
                 report.say(
                     f"other processes had {found.waited:.0%} of the cores: rounds came late, the interval is wider"
@@ -110,7 +111,7 @@ def run(report: Report, patterns: Sequence[Pattern], checkout: checkouts.Checkou
             report.judge(against.verdicts(pattern, found))
 
 
-def _told(report: Report, side: str, measured: Slice) -> None:
+def _detail(report: Report, side: str, measured: Slice) -> None:
     cost = 1e6 * measured.cpu_s / measured.deliveries
     report.detail(
         f"    {side:<7}{measured.rate_hz:>9.0f}/s  cpu s/million {cost:7.3f}  {measured.seconds:.2f} s  "
@@ -134,11 +135,11 @@ def _opened(
 
 
 def table(
-    pattern: Pattern, found: against.Comparison, pair: Sequence[checkouts.Checkout], method: against.Method
+    pattern: Pattern, found: against.Comparison, pair: Sequence[checkouts.Checkout], schedule: against.Schedule
 ) -> str:
     """Both sides of one pattern, then the ratios with their intervals."""
     form = "{:<7}{:>14}{:>8}{:>13}{:>9}  {}"
-    pairs = f"{len(found.pairs)} pairs, {method.span_s:g} s of each side"
+    pairs = f"{len(found.pairs)} pairs, {schedule.span_s:g} s of each side"
     lines = [
         f"{pattern.name}: {found.rate_hz:,.0f} publications/s, {pairs}",
         form.format("side", "cpu s/million", "spread", "published/s", "idle MB", "checkout"),

@@ -53,6 +53,8 @@ def this() -> Checkout:
 def other(folder: Path) -> Checkout:
     """The version in a folder with its own environment. Raises BenchError."""
     folder = folder.resolve()
+    if not folder.is_dir():
+        raise BenchError(f"there is no folder {folder}")
     remedy = f"run: make -C {folder} venv"
     if not (folder / PROGRAM).is_file():
         raise BenchError(f"{folder} has no {PROGRAM}: {remedy}")

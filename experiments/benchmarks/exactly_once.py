@@ -36,7 +36,7 @@ class _Answering:
         self._unsent = unsent
 
 
-class Subscriber(_Answering):
+class SubscriberHandshake(_Answering):
     """A subscriber with QoS 2: answers PUBLISH with PUBREC, and PUBREL with PUBCOMP."""
 
     def __init__(self, client: socket.socket, buffer: bytearray, packet_bytes: int, id_at: int) -> None:
@@ -66,7 +66,7 @@ class Subscriber(_Answering):
         return publications * size
 
 
-class Publisher(_Answering):
+class PublisherHandshake(_Answering):
     """A publisher with QoS 2: answers PUBREC with PUBREL."""
 
     def read(self) -> int:

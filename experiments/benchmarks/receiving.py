@@ -58,11 +58,11 @@ class Receiver:
 
     def complete_deliveries(self, subscriber: socket.socket, packet_bytes: int, id_at: int) -> None:
         """Count the publications that a subscriber with QoS 2 receives, and take its part of the handshake."""
-        self._add(subscriber, exactly_once.Subscriber(subscriber, self._buffer, packet_bytes, id_at).read)
+        self._add(subscriber, exactly_once.SubscriberHandshake(subscriber, self._buffer, packet_bytes, id_at).read)
 
     def complete_publications(self, publisher: socket.socket) -> None:
         """Take the part of a publisher with QoS 2 in the handshake. A PUBCOMP counts like a PUBACK."""
-        handshake = exactly_once.Publisher(publisher, self._buffer)
+        handshake = exactly_once.PublisherHandshake(publisher, self._buffer)
 
         def read() -> int:
             self.puback_bytes += _PUBACK_BYTES * handshake.read()

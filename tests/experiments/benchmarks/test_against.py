@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from experiments.benchmarks import against
-from experiments.benchmarks.against import OTHER, THIS, Comparison, Cost, Method, compare, verdicts
+from experiments.benchmarks.against import OTHER, THIS, Comparison, Cost, Schedule, compare, verdicts
 from experiments.benchmarks.patterns import Pattern
 from experiments.benchmarks.rounds import Slice
 
@@ -51,7 +51,7 @@ class Bench:
         return compare(
             PATTERN,
             self.open,
-            Method(**{"span_s": 1.0, "pairs": 4, **method}),  # type: ignore[arg-type]
+            Schedule(**{"span_s": 1.0, "pairs": 4, **method}),  # type: ignore[arg-type]
             lambda name, _: self.order.append(name),
             self.said.append,
         )

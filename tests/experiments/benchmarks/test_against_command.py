@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from experiments import bench
 from experiments.benchmarks import against_command
-from experiments.benchmarks.against import Comparison, Cost, Method
+from experiments.benchmarks.against import Comparison, Cost, Schedule
 from experiments.benchmarks.checkouts import Checkout
 from experiments.benchmarks.patterns import PATTERNS
 from tests.conftest import Eventually, Process
@@ -98,7 +98,7 @@ def test_table_has_both_sides_and_the_interval(checkout: Path) -> None:
             for cost in (2.0, 3.0, 4.0)
         ],
     )
-    lines = against_command.table(PATTERNS["qos0-1to1"], found, pair, Method(pairs=3)).split("\n")
+    lines = against_command.table(PATTERNS["qos0-1to1"], found, pair, Schedule(pairs=3)).split("\n")
     assert lines[0] == "qos0-1to1: 20,000 publications/s, 3 pairs, 2 s of each side"
     assert lines[2].split() == ["this", "3.000", "0.0%", "19000", "41.0", "/a"]
     assert lines[3].split() == ["other", "3.000", "66.7%", "20000", "40.0", "/b"]

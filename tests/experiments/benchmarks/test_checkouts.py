@@ -33,6 +33,11 @@ def test_a_folder_without_an_environment_is_refused(tmp_path: Path) -> None:
         other(tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=rf"^there is no folder {tmp_path}/gone$"):
+        other(tmp_path / "gone")
+
+
 def test_an_environment_made_for_another_folder_is_refused(tmp_path: Path) -> None:
     folder = real(tmp_path)
     stamp = folder / ".venv" / "made-for"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.benchmarks.exactly_once import Publisher, Subscriber
+from experiments.benchmarks.exactly_once import PublisherHandshake, SubscriberHandshake
 from mqtt_front.codec import encode_ack, encode_publish
 from mqtt_front.packets import Kind, Version
 
@@ -40,7 +40,7 @@ def acks(kind: Kind) -> bytes:
 def test_a_subscriber_answers_publish_with_pubrec_and_pubrel_with_pubcomp(pair: Pair, chunk: int) -> None:
     client, server = pair
     size = len(publish(1))
-    subscriber = Subscriber(client, bytearray(100), size, size - len(PAYLOAD) - 2)
+    subscriber = SubscriberHandshake(client, bytearray(100), size, size - len(PAYLOAD) - 2)
     data = b"".join(publish(packet_id) + encode_ack(Kind.PUBREL, V311, packet_id) for packet_id in IDS)
     counted = 0
     for at in range(0, len(data), chunk):
@@ -58,7 +58,7 @@ def test_a_subscriber_answers_publish_with_pubrec_and_pubrel_with_pubcomp(pair: 
 @pytest.mark.parametrize("chunk", CHUNKS)
 def test_a_publisher_answers_pubrec_with_pubrel_and_counts_pubcomp(pair: Pair, chunk: int) -> None:
     client, server = pair
-    publisher = Publisher(client, bytearray(1000))
+    publisher = PublisherHandshake(client, bytearray(1000))
     data = acks(Kind.PUBREC) + acks(Kind.PUBCOMP)
     completed = 0
     for at in range(0, len(data), chunk):
@@ -71,7 +71,7 @@ def test_a_publisher_answers_pubrec_with_pubrel_and_counts_pubcomp(pair: Pair, c
 def test_answers_that_the_system_does_not_take_are_sent_later(pair: Pair) -> None:
     client, server = pair
     client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    publisher = Publisher(client, bytearray(1 << 16))
+    publisher = PublisherHandshake(client, bytearray(1 << 16))
     answered = b""
     for _ in range(400):
         server.sendall(acks(Kind.PUBREC) * 20)
