@@ -15,7 +15,7 @@ from typing import Final
 
 from experiments.benchmarks.clients import BenchError
 from experiments.benchmarks.load import Load
-from experiments.benchmarks.usage import Usage
+from experiments.benchmarks.usage import Usage, busy_s
 
 LOOK_S: Final = 0.00025
 """Between two looks at the receivers. Reading each packet at once would slow down servers that write each at once."""
@@ -53,7 +53,7 @@ class Rounds(Load):
         gc.collect()
         gc.disable()
         try:
-            used, own = Usage.of(*self._pids), Usage.of(os.getpid())
+            used, own, busy = Usage.of(*self._pids), Usage.of(os.getpid()), busy_s(self._cores)
             start = due = perf_counter()
             for _ in range(rounds):
                 while perf_counter() < due:
@@ -62,12 +62,11 @@ class Rounds(Load):
                 due = max(due + size / rate_hz, perf_counter())
             seconds = perf_counter() - start
             server, generator = Usage.of(*self._pids).since(used), Usage.of(os.getpid()).since(own)
+            waited_s = max(self._kept_waiting_s(server, busy_s(self._cores) - busy), generator.waited_s)
         except OSError as error:
             raise BenchError(f"the server failed under load: {error.strerror or error}") from None
         finally:
             gc.enable()
-        # Servers that share a core wait for each other, too. The average is then an upper bound.
-        waited_s = max(server.waited_s / len(self._pids), generator.waited_s)
         deliveries = rounds * size * self._pattern.sp_ratio
         return Slice(rounds * size, deliveries, server.cpu_s, seconds, waited_s / seconds)
 
