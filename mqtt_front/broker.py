@@ -18,6 +18,7 @@ from mqtt_front.acl import ALL_RIGHTS, Rights
 from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from mqtt_front.counters import FrontCounters
 from mqtt_front.encoded import Encoded
+from mqtt_front.iteration import Clock, StillClock
 from mqtt_front.journal import NO_JOURNAL, Journal
 from mqtt_front.message import Message
 from mqtt_front.packets import Subscription, Will
@@ -39,11 +40,17 @@ MOST_STALE: Final = 1000
 class Broker:
     """One per front. The connections call it; it calls the sessions, the router and the ports."""
 
-    def __init__(self, config: FrontConfig, ports: Ports | None = None, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        config: FrontConfig,
+        ports: Ports | None = None,
+        journal: Journal | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.config = config
         self.ports: Ports = ports or Alone()
         self.journal: Journal = journal or NO_JOURNAL
-        self.now = 0.0
+        self.clock: Clock = clock or StillClock()
         self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
         self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
@@ -149,8 +156,8 @@ class Broker:
             session.will = None
         if session.will is not None:
             delay_s = session.will.properties.will_delay_s or 0
-            session.will_at = self.now + min(delay_s, session.expiry_s)
-            if session.will_at <= self.now:
+            session.will_at = self.clock.now + min(delay_s, session.expiry_s)
+            if session.will_at <= self.clock.now:
                 self._publish_will(session)
             else:
                 self._wake_at(session.will_at, session)
@@ -158,7 +165,7 @@ class Broker:
             self.end(session)
             return
         if session.expiry_s != NEVER_EXPIRES_S:
-            session.expires_at = self.now + session.expiry_s
+            session.expires_at = self.clock.now + session.expiry_s
             self._wake_at(session.expires_at, session)
         session.journal.session(session)
 
@@ -181,15 +188,15 @@ class Broker:
 
     def tick(self) -> None:
         """Do what is due: wills that waited, sessions and retained messages that have expired."""
-        for topic in self.retained.expire(self.now):
+        for topic in self.retained.expire(self.clock.now):
             self.journal.unretained(topic)
-        while self._due and self._due[0][0] <= self.now:
+        while self._due and self._due[0][0] <= self.clock.now:
             session = self.sessions.get(heappop(self._due)[2])
             if session is None or session.line is not None:
                 continue
-            if session.will_at is not None and session.will_at <= self.now:
+            if session.will_at is not None and session.will_at <= self.clock.now:
                 self._publish_will(session)
-            if session.expires_at is not None and session.expires_at <= self.now:
+            if session.expires_at is not None and session.expires_at <= self.clock.now:
                 self.counters.expired_sessions += 1
                 self.end(session)
 
@@ -201,7 +208,7 @@ class Broker:
         if not session.rights.may_write(will.topic):
             self.counters.unauthorized += 1
             return
-        self.publish(message_of_will(will, session.client_id, self.now), None)
+        self.publish(message_of_will(will, session.client_id, self.clock.now), None)
 
     # Subscriptions
 
@@ -304,8 +311,8 @@ class Broker:
 
     def deliver(self, session: Session, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
         """Give a session a message, once what has expired makes room. False: it had to be dropped."""
-        if session.queue.expiry <= self.now:
-            session.drop_expired(self.now)
+        if session.queue.expiry <= self.clock.now:
+            session.drop_expired(self.clock.now)
         return session.deliver(message, qos, retain, ids)
 
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:

@@ -35,7 +35,7 @@ class ClientProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
         front = self._front
-        front.broker.now = front.clock()
+        front.iteration.begin()
         if len(front.clients) >= front.config.max_connections:
             front.broker.counters.refused += 1
             self.transport.abort()
@@ -44,12 +44,12 @@ class ClientProtocol(asyncio.Protocol):
             sock = self.transport.get_extra_info("socket")
             self._file = NO_FILE if sock is None else sock.fileno()
         self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
-        self.connection.opened_at = self.connection.heard_at = front.broker.now
+        self.connection.opened_at = self.connection.heard_at = front.broker.clock.now
         front.clients[self.connection] = self
 
     def data_received(self, data: bytes) -> None:
         front = self._front
-        front.broker.now = front.clock()
+        front.iteration.begin()
         connection = self.connection
         connection.feed(data)
         if connection.pausing and self._reading:
@@ -62,14 +62,14 @@ class ClientProtocol(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         front, connection = self._front, self.connection
-        front.broker.now = front.clock()
+        front.iteration.begin()
         connection.unblock()
         connection.go_on()
         front.turn()
 
     def connection_lost(self, exc: Exception | None) -> None:
         front = self._front
-        front.broker.now = front.clock()
+        front.iteration.begin()
         self.connection.lost()
         self._see_whether_over()
         front.turn()
@@ -111,15 +111,17 @@ class ClientProtocol(asyncio.Protocol):
             transport.write(data[sent:])
         return True
 
-    def flush(self) -> None:
-        """Send what has gathered; to be called at the end of a turn."""
+    def flush(self) -> bool:
+        """Send what has gathered; to be called at the end of an iteration. False: the client does not take it, and
+        `go_on` will cut it off.
+        """
         connection, transport = self.connection, self.transport
         connection.dirty = False
         out = connection.out
         if transport is None or connection.gone or transport.is_closing():
             out.clear()
             self._see_whether_over()
-            return
+            return True
         if out:
             data = out[0] if len(out) == 1 else b"".join(out)
             out.clear()
@@ -129,6 +131,18 @@ class ClientProtocol(asyncio.Protocol):
             self._front.end(transport)
         elif connection.pausing is self._reading:
             self._see_whether_to_read()
-        elif transport.get_write_buffer_size() > 2 * self._front.config.max_buffer_bytes:
+        elif self._is_stuck(transport):
+            return False
+        return True
+
+    def go_on(self) -> None:
+        """After a flush that was not all: cut the client off if it does not read, or work off more of what it sent."""
+        connection, transport = self.connection, self.transport
+        if transport is not None and not transport.is_closing() and self._is_stuck(transport):
             connection.fail(Reason.QUOTA_EXCEEDED, "does not read what it is sent")
             transport.abort()
+        if connection.starved:
+            connection.go_on()
+
+    def _is_stuck(self, transport: asyncio.Transport) -> bool:
+        return transport.get_write_buffer_size() > 2 * self._front.config.max_buffer_bytes

@@ -49,7 +49,7 @@ class Connection(Reading):
         super().__init__(broker)
         self._gate = gate
         self.anonymous_allowed = anonymous_allowed
-        self.opened_at = broker.now
+        self.opened_at = broker.clock.now
         self.keep_alive_s = 0
         self.decision: Decision | None = None
         self.gone = False
@@ -128,7 +128,7 @@ class Connection(Reading):
         broker.counters.connections += 1
         self._connect = None
         if present:
-            session.resume(broker.now)
+            session.resume(broker.clock.now)
 
     # The end
 

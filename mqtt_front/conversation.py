@@ -121,7 +121,7 @@ class Conversation(Outgoing):
         assert session is not None
         match packet:
             case Puback():
-                session.acknowledged(packet.packet_id, self.broker.now)
+                session.acknowledged(packet.packet_id, self.broker.clock.now)
             case Pubrec():
                 self._on_pubrec(session, packet)
             case Pubrel():
@@ -130,7 +130,7 @@ class Conversation(Outgoing):
                 reason = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
                 self.send(encode_ack(Kind.PUBCOMP, self.version, packet.packet_id, reason))
             case Pubcomp():
-                session.completed(packet.packet_id, self.broker.now)
+                session.completed(packet.packet_id, self.broker.clock.now)
             case Subscribe():
                 self.extra_bytes += len(packet.subscriptions) * FILTER_BYTES
                 Subscribing(self.broker, session, self, packet, beyond).start()
@@ -169,7 +169,7 @@ class Conversation(Outgoing):
         if entry is not None and qos == 2 and not session.accept(packet_id):
             self._answer_again(session, entry)
             return
-        expires_at = None if expiry_s is None else broker.now + expiry_s
+        expires_at = None if expiry_s is None else broker.clock.now + expiry_s
         message = Message(topic, bytes(payload), qos, bool(first & 1), forwarded, expires_at, self.client_id)
         broker.publish(message, None if entry is None else self._done(session, entry))
 
@@ -192,7 +192,7 @@ class Conversation(Outgoing):
     def _on_pubrec(self, session: Session, packet: Pubrec) -> None:
         packet_id = packet.packet_id
         if packet.reason >= FAILURES:
-            session.refused(packet_id, self.broker.now)
+            session.refused(packet_id, self.broker.clock.now)
         elif session.received(packet_id):
             self.acknowledge(Kind.PUBREL, packet_id)
         else:
@@ -210,7 +210,7 @@ class Conversation(Outgoing):
         """The outbox has been emptied, or the client reads again: send what waits for it."""
         self.starved = False
         if self.session is not None:
-            self.session.pump(self.broker.now)
+            self.session.pump(self.broker.clock.now)
             if self._replay is not None:
                 if self._replay.advance():
                     self.starved = True

@@ -24,6 +24,7 @@ from mqtt_front.codec_in import forget_topics
 from mqtt_front.config import FrontConfig
 from mqtt_front.connection import Connection, Phase
 from mqtt_front.errors import FrontError
+from mqtt_front.iteration import Iteration
 from mqtt_front.journal import NO_JOURNAL
 from mqtt_front.listening import LINGER_S, Listen, accept_clients, address_of
 from mqtt_front.packets import Connect
@@ -49,21 +50,27 @@ class Front:
     """Create inside a running event loop; `listen` for each listener, `stop` at the end."""
 
     def __init__(
-        self, config: FrontConfig | None = None, access: Access | None = None, ports: Ports | None = None
+        self,
+        iteration: Iteration,
+        config: FrontConfig | None = None,
+        access: Access | None = None,
+        ports: Ports | None = None,
     ) -> None:
+        self.iteration = iteration
         self.config = config or FrontConfig()
         self.access = access or Access()
-        self.broker = Broker(self.config, ports)
+        self.broker = Broker(self.config, ports, clock=iteration)
         self.clients: dict[Connection, ClientProtocol] = {}
         self._loop = asyncio.get_running_loop()
-        self.clock: Callable[[], float] = self._loop.time
-        self.broker.now = self.clock()
-        self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, self.broker.now)
+        now = iteration.begin()
+        self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, now)
         self._sys_topics.refresh(self.broker)
-        self._refresh_at = self.broker.now + REFRESH_S
+        self._refresh_at = now + REFRESH_S
         self._servers: list[asyncio.Server] = []
         self._verifying = Verifying(self.access)
         self._flushing = False
+        self._unfinished: list[ClientProtocol] = []
+        """Clients that had more to do than one iteration has room for, or do not take what they are sent."""
         self._answered: list[Line] = []
         """Who spoke in this turn and is answered at its end. They are on no list of the broker's."""
         self._client_of = cast("Callable[[Line], ClientProtocol | None]", self.clients.get)
@@ -100,7 +107,7 @@ class Front:
         self._sweeper.cancel()
         for server in self._servers:
             server.close()
-        self.broker.now = self.clock()
+        self.iteration.begin()
         for connection in list(self.clients):
             connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server stops")
         self._flush()
@@ -114,6 +121,7 @@ class Front:
         self._verifying.stop()
         while self.fault is None and (self.broker.dirty or self.broker.journal.pending):
             self._flush()
+            self._go_on()
         self.broker.journal.close()
         self.broker.journal = NO_JOURNAL
 
@@ -148,7 +156,8 @@ class Front:
                     left.append(line)
         if (dirty or broker.journal.pending) and not self._flushing:
             self._flushing = True
-            self._loop.call_soon(self._flush)
+            self.iteration.commits.append(self._committed)
+            self.iteration.flushes.append(self._flush)
 
     def _sent_at_once(self, line: Line) -> bool:
         client = self._client_of(line)
@@ -159,19 +168,29 @@ class Front:
         broker = self.broker
         broker.encoded = None
         broker.turn += 1
-        if not self._committed():
+        if broker.journal.pending:
+            self._committed()
+        if self.fault is not None:
             return
         dirty = self._answered + broker.dirty
         self._answered, broker.dirty = [], []
+        continued = bool(self._unfinished)
         for line in dirty:
             client = self._client_of(line)
-            if client is not None:
-                client.flush()
-                if client.connection.starved:
-                    client.connection.go_on()
-            else:
+            if client is None:
                 line.out.clear()
-        self.turn()  # What they have gone on with is for the next turn, so that others come in between.
+            elif not client.flush() or client.connection.starved:
+                self._unfinished.append(client)
+        if self._unfinished and not continued:
+            self.iteration.continuations.append(self._go_on)
+
+    def _go_on(self) -> None:
+        """Clients for which an iteration had no room go on in the next, so that others come in between."""
+        self.iteration.begin()
+        unfinished, self._unfinished = self._unfinished, []
+        for client in unfinished:
+            client.go_on()
+        self.turn()
 
     def _committed(self) -> bool:
         """What clients are told next is on the disk. If that takes no more, nobody is told anything any more."""
@@ -196,7 +215,7 @@ class Front:
     def _sweep(self) -> None:
         self._sweeper.cancel()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
-        now = self.broker.now = self.clock()
+        now = self.iteration.begin()
         broker, counters = self.broker, self.broker.counters
         for connection in list(self.clients):
             if connection.phase is Phase.OPEN:
@@ -222,7 +241,7 @@ class Front:
         """The rules of `access` have changed: apply them to those who are connected; how many had to go."""
         gone = 0
         broker = self.broker
-        broker.now = self.clock()
+        self.iteration.begin()
         for connection in list(self.clients):
             if connection.decision is None or connection.session is None:
                 continue
@@ -259,7 +278,7 @@ class Front:
         self._verifying.begin(arguments, wanted, partial(self._decided, connection))
 
     def _decided(self, connection: Connection, done: asyncio.Future[Decision | None]) -> None:
-        self.broker.now = self.clock()
+        self.iteration.begin()
         if done.cancelled():
             return
         error = done.exception()

@@ -189,7 +189,9 @@ class Outgoing(ABC):
     def _encoded(self, delivery: Delivery, dup: bool, topic: str, alias: int | None) -> bytes:
         message, section = delivery.message, b""
         if self.v5:
-            section = delivery_properties(message.properties, message.remaining_s(self.broker.now), delivery.ids, alias)
+            section = delivery_properties(
+                message.properties, message.remaining_s(self.broker.clock.now), delivery.ids, alias
+            )
         return encode_publish(
             self.version,
             topic.encode(),

@@ -54,7 +54,7 @@ class Reading(ShortWay):
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
         self.phase = Phase.NEW
-        self.heard_at = broker.now
+        self.heard_at = broker.clock.now
         self._limit = broker.config.max_packet_bytes
         self._reader = PacketReader(self._limit)
         """For the CONNECT, and for packets that `_run` does not know."""
@@ -118,7 +118,7 @@ class Reading(ShortWay):
             return len(data)
         end = at + (self._reader.lacking_bytes or HEADER_BYTES)
         for first, body in self._reader.feed(data[at:end]):
-            self.heard_at = self.broker.now
+            self.heard_at = self.broker.clock.now
             self._part_bytes = 0
             if self.phase is Phase.OPEN:
                 self._take_one(first, body)
@@ -157,7 +157,7 @@ class Reading(ShortWay):
     def _heard_part(self, size_bytes: int) -> None:
         """So much of an incomplete packet is there."""
         if size_bytes - self._part_bytes >= PART_BYTES:
-            self.heard_at = self.broker.now
+            self.heard_at = self.broker.clock.now
             self._part_bytes = size_bytes
 
     def go_on(self) -> None:
@@ -221,7 +221,7 @@ class Reading(ShortWay):
             left -= spent
             at = end
         if at > begin:
-            self.heard_at = self.broker.now
+            self.heard_at = self.broker.clock.now
             self._part_bytes = 0
             self._spent += room - left
             work.left -= room - left

@@ -110,7 +110,7 @@ class Replay:
         receiver = broker.router.filters(self._session).get(self._filter)
         if receiver is None:
             return self._next_filter()
-        message = broker.retained.get(topic, broker.now)
+        message = broker.retained.get(topic, broker.clock.now)
         if message is not None:
             self._send(receiver, message)
         return True

@@ -43,7 +43,7 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
 def _restore_retained(broker: Broker, store: Store) -> int:
     count = 0
     for message in store.retained_messages():
-        if message.expired(broker.now) or not broker.retained.set(message):
+        if message.expired(broker.clock.now) or not broker.retained.set(message):
             store.unretained(message.topic)
         else:
             count += 1
@@ -53,7 +53,7 @@ def _restore_retained(broker: Broker, store: Store) -> int:
 def _hand_over_retained(broker: Broker, store: Store) -> int:
     """Give those of a time before there was a ring to who keeps them now; none of them is the front's any more."""
     messages = store.retained_messages()
-    if messages and broker.ports.take_over([message for message in messages if not message.expired(broker.now)]):
+    if messages and broker.ports.take_over([message for message in messages if not message.expired(broker.clock.now)]):
         for message in messages:
             store.unretained(message.topic)
         log.info("retained messages were handed over", count=len(messages))

@@ -15,11 +15,13 @@ class Agenda:
     There is no cancelling: an action that finds itself overtaken does nothing.
     """
 
-    __slots__ = ("_count", "_due")
+    __slots__ = ("_count", "_due", "next_at")
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int, Action, object]] = []
         self._count = 0
+        self.next_at = inf
+        """When `run` is wanted next; infinity when nothing is planned. Read at the end of every iteration."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -27,10 +29,8 @@ class Agenda:
     def at(self, due: float, action: Action, subject: object = None) -> None:
         self._count += 1
         heappush(self._due, (due, self._count, action, subject))
-
-    def deadline(self) -> float:
-        """When `run` is wanted next; infinity when nothing is planned."""
-        return self._due[0][0] if self._due else inf
+        if due < self.next_at:
+            self.next_at = due
 
     def run(self, now: float, most: float = inf) -> None:
         """Do what is due, but no more than so many actions: what is left is due still, so run it again.
@@ -41,4 +41,5 @@ class Agenda:
         while due and due[0][0] <= now and most > 0:
             _, _, action, subject = heappop(due)
             most -= 1
+            self.next_at = due[0][0] if due else inf
             action(now, subject)

@@ -21,6 +21,7 @@ from overlay.delays import DelayLine
 from overlay.errors import ProtocolError
 from overlay.frames import HEADER_BYTES, FrameReader, Kind, header
 from overlay.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, decode_goodbye, decode_hello, encode_goodbye
+from overlay.iteration import Iteration
 from overlay.messages import Message, Peer
 from overlay.wire import decode
 
@@ -46,6 +47,8 @@ class Phase(Enum):
 
 class Switchboard(Protocol):
     """Whom a link tells."""
+
+    iteration: Iteration
 
     def connected(self, link: Link) -> None: ...
     def greeted(self, link: Link, hello: Hello | None) -> None:
@@ -73,8 +76,8 @@ class Link(asyncio.Protocol):
     """Inbound, or dialled to a peer. `peer` is set once the link is open."""
 
     __slots__ = (
-        "_board", "_breathing", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_line", "_loop",
-        "_most_bytes", "_out", "_reader", "_rest", "_timer", "_unsent", "_wake", "_wanted",
+        "_board", "_breathing", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_iteration", "_line",
+        "_loop", "_most_bytes", "_out", "_reader", "_rest", "_timer", "_unsent", "_wake", "_wanted",
         "bytes_in", "bytes_out", "dialled", "frames_in", "frames_out", "idle_rounds", "opened_at", "peer", "phase",
         "seen_frames", "transport",
     )  # fmt: skip
@@ -84,6 +87,7 @@ class Link(asyncio.Protocol):
         self._config = config
         self._most_bytes = config.max_link_buffer_bytes
         self._loop = asyncio.get_running_loop()
+        self._iteration = board.iteration
         self._reader = FrameReader(MAX_HELLO_BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._wake: asyncio.TimerHandle | None = None
@@ -118,8 +122,9 @@ class Link(asyncio.Protocol):
         self._board.connected(self)
 
     def data_received(self, data: bytes) -> None:
-        if self.closed:
+        if self.phase is Phase.CLOSED:
             return
+        self._iteration.begin()
         self.bytes_in += len(data)
         frames = self._reader.feed(data)
         if self._rest is None:
@@ -149,9 +154,10 @@ class Link(asyncio.Protocol):
         if not self._breathing and perf_counter() - began > LONG_S:
             self._breathing = True
             self._set_reading()
-            self._loop.call_soon(self._go_on)
+            self._iteration.continuations.append(self._go_on)
 
     def _go_on(self) -> None:
+        self._iteration.begin()
         self._breathing = False
         rest, self._rest = self._rest, None
         if rest is not None and not self.closed:
@@ -159,6 +165,7 @@ class Link(asyncio.Protocol):
         self._set_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._iteration.begin()
         self.phase = Phase.CLOSED
         for timer in (self._timer, self._wake):
             if timer is not None:
@@ -259,9 +266,10 @@ class Link(asyncio.Protocol):
             self._flush()
         elif not self._flushing:
             self._flushing = True
-            self._loop.call_soon(self._turn)
+            self._iteration.begin()
+            self._iteration.flushes.append(self._flush_at_end)
 
-    def _turn(self) -> None:
+    def _flush_at_end(self) -> None:
         self._flushing = False
         self._flush()
 

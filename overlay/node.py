@@ -19,6 +19,7 @@ from overlay.discovery import Discovery
 from overlay.errors import OverlayError
 from overlay.handshake import Hello
 from overlay.ids import Id
+from overlay.iteration import Iteration
 from overlay.links import Links
 from overlay.messages import Message, Peer
 from overlay.notices import Notices
@@ -43,13 +44,16 @@ class Node:
     ring: Ring
     address: Address
 
-    def __init__(self, config: OverlayConfig, application: Application, core: Core = Ring) -> None:
+    def __init__(
+        self, config: OverlayConfig, application: Application, iteration: Iteration, core: Core = Ring
+    ) -> None:
         self._config = config
         self._application = application
         self._core = core
         self._loop = asyncio.get_running_loop()
         self._notices = Notices()
-        self._links = Links(config, self, self._notices)
+        self._iteration = iteration
+        self._links = Links(config, self, self._notices, iteration)
         self._seeds: Seeds | None = None
         self._discovery: Discovery | None = None
         self._alarm = Alarm(self._tick)
@@ -73,6 +77,7 @@ class Node:
             me = Peer(self._config.id, self._config.advertised_host, port, self._config.boot)
             self.address = (me.host, me.port)
             self.ring = self._core(me, self._config.timing, self._application)
+            self._iteration.alarms.append((self.ring.agenda, self._alarm))
             await self._links.serve(me)
             self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._notices)
             if self._config.discovery:
@@ -93,7 +98,7 @@ class Node:
         if self._discovery is not None:
             await self._discovery.stop()
         if hasattr(self, "ring"):
-            self._tell(self.ring.leave, self._loop.time())
+            self._tell(self.ring.leave, self._iteration.begin())
         self._alarm.stop()
         await self._links.close()
 
@@ -126,7 +131,7 @@ class Node:
             raise OverlayError(
                 f"a payload of {len(payload)} bytes, where {self._config.max_frame_bytes - 1} are allowed"
             )
-        if peer.id != self.ring.me.id:
+        if peer.id != self._config.id:
             return self._links.send_parcel(peer, payload)
         self._application.receive(self.ring.me, payload)
         self.after_read()
@@ -138,7 +143,7 @@ class Node:
 
     def route(self, key: Id, payload: bytes) -> bool:
         """Send bytes to the owner of a key. False: too many such messages are on their way, try later."""
-        taken = self.ring.route(key, payload, self._loop.time())
+        taken = self.ring.route(key, payload, self._iteration.begin())
         self.settled()
         return taken
 
@@ -174,16 +179,15 @@ class Node:
     def received(self, sender: Peer, message: Message) -> None:
         self._inside = True
         try:
-            self.ring.receive(sender, message, self._loop.time())
+            self.ring.receive(sender, message, self._iteration.now)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._notices.failed("core_errors")
         self._inside = False
-        self._drain()
 
     def parcel(self, sender: Peer, payload: bytes) -> None:
         self._inside = True
         try:
-            self.ring.parcel(sender, payload, self._loop.time())
+            self.ring.parcel(sender, payload, self._iteration.now)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._notices.failed("core_errors")
         self._inside = False
@@ -194,16 +198,17 @@ class Node:
             self.after_read()
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._notices.failed("core_errors")
-        self.settled()
-
-    def settled(self) -> None:
-        """Send what the core wants sent, and see when it wants to be called next."""
         if not self._inside:
             self._drain()
-            self._rearm()
+
+    def settled(self) -> None:
+        """Send what the core wants sent. When it wants to be called next is seen at the end of the iteration."""
+        self._iteration.begin()
+        if not self._inside:
+            self._drain()
 
     def lost(self, peer: Peer, refused: bool) -> None:
-        self._tell(self.ring.link_lost, peer, self._loop.time(), refused)
+        self._tell(self.ring.link_lost, peer, self._iteration.begin(), refused)
 
     def unsent(self, parcel: bytes) -> None:
         self._tell(self._application.unsent, parcel)
@@ -223,9 +228,9 @@ class Node:
         if not hello.active:
             return
         if self.ring.active:
-            self._tell(self.ring.meet, hello.peer, self._loop.time())
+            self._tell(self.ring.meet, hello.peer, self._iteration.begin())
         else:
-            self._tell(self.ring.join, hello.peer, self._loop.time())
+            self._tell(self.ring.join, hello.peer, self._iteration.begin())
 
     def linked(self, peer: Id) -> bool:
         return self._links.get(peer) is not None
@@ -235,12 +240,13 @@ class Node:
         return peer == self.ring.me.id or self.linked(peer) or peer in self.ring.leaves or peer in self.ring.table
 
     def found(self) -> None:
-        self._tell(self.ring.found, self._loop.time())
+        self._tell(self.ring.found, self._iteration.begin())
 
     # -- the core
 
     def _tell(self, call: Callable[..., object], *arguments: object) -> None:
         """Call the core for something that happened outside: no caller could handle what it raises."""
+        self._iteration.begin()
         outer, self._inside = self._inside, True
         try:
             call(*arguments)
@@ -269,14 +275,7 @@ class Node:
         if ring.active is not self._activated.is_set():
             (self._activated.set if ring.active else self._activated.clear)()
 
-    def _rearm(self) -> None:
-        deadline = self.ring.deadline()
-        if deadline < self._alarm.at:
-            self._alarm.set(deadline)
-
     def _tick(self) -> None:
-        now = self._loop.time()
-        if self.ring.deadline() <= now + SOONEST_S:
+        now = self._iteration.begin()
+        if self.ring.agenda.next_at <= now + SOONEST_S:
             self._tell(self.ring.tick, now)
-        else:
-            self._rearm()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from overlay.agenda import Agenda
 from overlay.custody import Custody
 from overlay.ids import Id
 from overlay.leafset import HALF, LeafSet
@@ -120,6 +121,11 @@ class Ring:
     @property
     def table(self) -> RoutingTable:
         return self._state.table
+
+    @property
+    def agenda(self) -> Agenda:
+        """When what is due is the shell's to ask, at the end of each iteration of its event loop."""
+        return self._state.agenda
 
     @property
     def version(self) -> int:
@@ -241,7 +247,7 @@ class Ring:
         self._state.agenda.run(now)
 
     def deadline(self) -> float:
-        return self._state.agenda.deadline()
+        return self._state.agenda.next_at
 
     def take_outbox(self) -> list[tuple[Peer, Message]]:
         """What must be sent now, in this order."""

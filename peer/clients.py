@@ -26,6 +26,7 @@ from overlay.config import Address, show
 from peer.certificates import Certificates
 from peer.config import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from peer.errors import PeerError
+from peer.iteration import Iteration
 from peer.passwd import read_rules
 
 log = structlog.get_logger()
@@ -41,10 +42,13 @@ class ClientsError(PeerError):
 class Clients:
     """Create inside a running event loop, `prepare`, `restore`, `listen`, and `stop` at the end, in any case."""
 
-    def __init__(self, config: PeerConfig, ports: Ports, on_fault: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, config: PeerConfig, ports: Ports, iteration: Iteration, on_fault: Callable[[], None] | None = None
+    ) -> None:
         """`on_fault` is called when clients cannot be served any more; `fault` then says why."""
         self._config = config
         self._ports = ports
+        self._iteration = iteration
         self._on_fault = on_fault
         self._access = Access(
             password_file=str(config.passwords), acl_file=str(config.acl), memory_key=secrets.token_bytes(32)
@@ -63,7 +67,7 @@ class Clients:
             if config.front == "amqtt":
                 self._front = self._amqtt_front()
             else:
-                self._front = front = Front(config.limits, self._access, self._ports)
+                self._front = front = Front(self._iteration, config.limits, self._access, self._ports)
                 front.on_fault = self._on_fault
         except FrontError as error:
             raise ClientsError(str(error)) from error
@@ -76,7 +80,7 @@ class Clients:
         """
         if self._config.data is not None and isinstance(self._front, Front):
             try:
-                self._front.restore(Store(self._config.data / STORE, time.time() - self._front.clock()))
+                self._front.restore(Store(self._config.data / STORE, time.time() - self._iteration.begin()))
             except FrontError as error:
                 raise ClientsError(str(error)) from error
 
@@ -96,7 +100,7 @@ class Clients:
         front = self._front
         assert front is not None, "`prepare` comes first"
         if isinstance(front, Front):
-            front.broker.now = front.clock()
+            self._iteration.begin()
             front.broker.publish(message, done)
             front.turn()
         else:

@@ -21,6 +21,7 @@ from peer.config import TABLES, PeerConfig, load
 from peer.config_reference import as_toml, reference
 from peer.errors import ConfigError, PeerError
 from peer.identity import check_folder
+from peer.iteration import Iteration
 
 WRONG_SETTINGS: Final = 2
 WRONG_FILES: Final = 1
@@ -73,7 +74,7 @@ async def wrong_files(found: PeerConfig) -> list[str]:
         except PeerError as error:
             lines.append(str(error))
     for names in FILES if found.listeners else ():
-        clients = Clients(_without_files(found, besides=names), Alone())
+        clients = Clients(_without_files(found, besides=names), Alone(), Iteration())
         try:
             clients.prepare()
         except PeerError as error:

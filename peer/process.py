@@ -33,6 +33,7 @@ from peer.clients import Clients, ClientsError
 from peer.config import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
 from peer.errors import DataFolderError
 from peer.identity import DataFolder, passing_id
+from peer.iteration import Iteration
 from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
 from peer.memory import GivingBack
 from peer.pubsub.config import MAX_SHADOWS
@@ -110,21 +111,22 @@ class PeerProcess:
     async def _start(self) -> None:
         """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
         ports: RingPorts | ScribePorts
+        iteration = Iteration()
         if self.config.dispatch == SCRIBE:
-            ports = ScribePorts(self.config.roles, TREES[self.config.timing], self._activity_changed)
+            ports = ScribePorts(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            ports = RingPorts(self.config.roles, self._activity_changed, store)
+            ports = RingPorts(self.config.roles, iteration, self._activity_changed, store)
         ports.on_fault = self._stop.set
         self._ports = ports
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
             ports.record(recording.recorder.chooses, recording.recorder)
-        self._node = node = Node(overlay, ports, ports.ring)
+        self._node = node = Node(overlay, ports, iteration, ports.ring)
         clients = None
         if self.config.listeners:
-            self._clients = clients = Clients(self.config, ports, self._stop.set)
+            self._clients = clients = Clients(self.config, ports, iteration, self._stop.set)
             ports.attach(node, clients.prepare())
             clients.restore()
         else:

@@ -28,6 +28,7 @@ SHELLS = {
     "overlay.alarm",
     "overlay.dials",
     "overlay.discovery",
+    "overlay.iteration",
     "overlay.kademlia_contained",
     "overlay.link",
     "overlay.links",

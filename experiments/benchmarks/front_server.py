@@ -13,6 +13,7 @@ import uvloop
 
 from mqtt_front.front import Front
 from mqtt_front.listening import Listen
+from peer.iteration import Iteration
 from peer.limits import collect_garbage_seldom
 
 
@@ -20,7 +21,7 @@ async def serve(port: int) -> None:
     """Serve MQTT on the loopback until told to stop."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    front = Front()
+    front = Front(Iteration())
     await front.listen(Listen(host="127.0.0.1", port=port))
     collect_garbage_seldom()  # as a peer does
     await stop.wait()

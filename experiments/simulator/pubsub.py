@@ -35,7 +35,6 @@ class PubSubRing(SimulatedRing):
     def tick(self, now: float) -> None:
         super().tick(now)
         core = self.node.core
-        core.now = now
         while core.deadline() <= now:
             core.tick()
 
@@ -43,7 +42,6 @@ class PubSubRing(SimulatedRing):
         super().link_lost(peer, now, refused)
         core = self.node.core
         if isinstance(core, Scribe):
-            core.now = now
             core.lost(peer)
 
 
@@ -57,7 +55,6 @@ class PubSubNode(Node):
         super().__init__(world, number, peer, half)
         self.clients = world.clients_for(peer)
         self.core = world.core_for(self, self.clients)
-        self.core.now = world.now
         self.ring = PubSubRing(peer, world.timing, self, half)
         self.ring.node = self
 
@@ -102,19 +99,15 @@ class PubSubNode(Node):
         core = self.core
         if not isinstance(core, Scribe):
             return True
-        core.now = self.world.now
         return core.forward(key, payload, next_hop)
 
     def receive(self, sender: Peer, payload: bytes) -> None:
-        self.core.now = self.world.now
         self.core.receive(sender, payload)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        self.core.now = self.world.now
         self.core.owners_changed(key, owners)
 
     def activity_changed(self, active: bool) -> None:
-        self.core.now = self.world.now
         self.core.activity_changed(active)
 
 
@@ -146,8 +139,8 @@ class PubSubWorld(World):
 
     def core_for(self, overlay: Overlay, clients: Clients) -> PubSub | Scribe:
         if self.trees is None:
-            return PubSub(overlay, clients, self.config)
-        return Scribe(overlay, clients, self.config, self.trees)
+            return PubSub(overlay, clients, self.config, clock=self)
+        return Scribe(overlay, clients, self.config, self.trees, clock=self)
 
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a filter."""
@@ -201,4 +194,3 @@ class PubSubWorld(World):
     def _at(self, node: PubSubNode) -> None:
         assert node.alive, "the dead do nothing"
         assert not node.paused, "those who are stopped do nothing"
-        node.core.now = self.now

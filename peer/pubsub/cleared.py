@@ -48,19 +48,19 @@ class Cleared:
         if not record.gone:
             self._tombs.pop(record.name)
             return
-        self.restore(record.name, record.number, self._state.now)
+        self.restore(record.name, record.number, self._state.clock.now)
         most = self._state.config.max_cleared
         if len(self._tombs) > most:
             self._forget(1 + most // AT_ONCE)
 
     def restore(self, topic: str, number: Number, at: float) -> None:
         """In the order of time."""
-        self._state.clock = max(self._state.clock, number[0])
+        self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
         self._tombs.put(topic, number, at)
 
     def sweep(self) -> None:
         """Forget what is old. To be called now and then."""
-        before = self._state.now - self._state.config.cleared_s
+        before = self._state.clock.now - self._state.config.cleared_s
         self._forget(len(self._tombs), before)
         self._tombs.slim()
 
@@ -74,7 +74,7 @@ class Cleared:
             self._tombs.pop_oldest()
             last = at
         if last is not None:
-            self._state.disk.forget(self._state.now - last)
+            self._state.forget(self._state.clock.now - last)
 
 
 def _clearing(topic: str, number: Number) -> Record:

@@ -10,6 +10,7 @@ from typing import Protocol
 from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.errors import PacketError
 from mqtt_front.front import Front
+from mqtt_front.iteration import Clock
 from mqtt_front.message import Message
 from mqtt_front.plain import give_plain
 from overlay.errors import ProtocolError
@@ -26,14 +27,15 @@ class LocalClients(Clients, Protocol):
         """Messages of other peers that could not be read."""
 
     @property
+    def uncommitted(self) -> bool:
+        """Whether something that they were given is not on the disk yet."""
+
+    @property
     def failed(self) -> bool:
         """Whether nothing that they are given is safe any more."""
 
     def publishing(self, body: bytes, message: Message) -> None:
         """One of them published this to be retained, and its body is that."""
-
-    def enter(self, now: float) -> None:
-        """It is so late; calls follow."""
 
     def leave(self, gathered: bool) -> None:
         """Send what they have been given; `gathered`: no more will follow at once."""
@@ -43,7 +45,7 @@ class NoClients:
     """Of a peer without listeners."""
 
     unreadable = 0
-    failed = False
+    uncommitted = failed = False
 
     def deliver(self, publication: Publication) -> int:
         return 0
@@ -53,15 +55,14 @@ class NoClients:
 
     def retained(self, topic: str, body: bytes) -> None: ...
     def publishing(self, body: bytes, message: Message) -> None: ...
-    def enter(self, now: float) -> None: ...
     def leave(self, gathered: bool) -> None: ...
 
 
 class Bodies:
     """Bodies as messages. What is kept and what is given out live are one and the same object."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.unreadable = 0
         self._last: tuple[bytes, Message] | None = None
 
@@ -73,7 +74,7 @@ class Bodies:
         if self._last is not None and self._last[0] is body:
             return self._last[1]
         try:
-            message = decode_body(topic, body, qos, retain, self.now)
+            message = decode_body(topic, body, qos, retain, self._clock.now)
         except ProtocolError:
             self.unreadable += 1
             return None
@@ -88,11 +89,15 @@ class FrontClients:
     def __init__(self, front: Front) -> None:
         self._front = front
         self._broker = front.broker
-        self._bodies = Bodies()
+        self._bodies = Bodies(front.broker.clock)
 
     @property
     def unreadable(self) -> int:
         return self._bodies.unreadable
+
+    @property
+    def uncommitted(self) -> bool:
+        return self._broker.journal.pending
 
     @property
     def failed(self) -> bool:
@@ -125,9 +130,6 @@ class FrontClients:
     def publishing(self, body: bytes, message: Message) -> None:
         self._bodies.is_of(body, message)
 
-    def enter(self, now: float) -> None:
-        self._broker.now = self._bodies.now = now
-
     def leave(self, gathered: bool) -> None:
         self._front.turn(gathered=gathered)
 
@@ -135,11 +137,11 @@ class FrontClients:
 class AmqttClients:
     """Those of amqtt's. It knows no shared subscriptions, and gives out by tasks of its own."""
 
-    failed = False
+    uncommitted = failed = False
 
-    def __init__(self, front: AmqttFront) -> None:
+    def __init__(self, front: AmqttFront, clock: Clock) -> None:
         self._broker = front.broker
-        self._bodies = Bodies()
+        self._bodies = Bodies(clock)
 
     @property
     def unreadable(self) -> int:
@@ -162,13 +164,10 @@ class AmqttClients:
     def publishing(self, body: bytes, message: Message) -> None:
         self._bodies.is_of(body, message)
 
-    def enter(self, now: float) -> None:
-        self._bodies.now = now
-
     def leave(self, gathered: bool) -> None: ...
 
 
-def clients_of(front: Front | AmqttFront | None) -> LocalClients:
+def clients_of(front: Front | AmqttFront | None, clock: Clock) -> LocalClients:
     if front is None:
         return NoClients()
-    return AmqttClients(front) if isinstance(front, AmqttFront) else FrontClients(front)
+    return AmqttClients(front, clock) if isinstance(front, AmqttFront) else FrontClients(front)

@@ -106,11 +106,11 @@ class Coordinator:
             self._replication.take(holding, entry)
             self._replication.spread(holding)
         elif not entry.gone:
-            holding.expires[key] = self._state.now + self._state.config.entry_s
+            holding.expires[key] = self._state.clock.now + self._state.config.entry_s
             if known.confirmed and not wants:
                 return Granted(entry.name, entry.number, False, (), None)
         listed = not entry.gone
-        deadline = self._state.now + self._state.config.void_s
+        deadline = self._state.clock.now + self._state.config.void_s
         waiting = holding.waiters.get(key)
         if waiting is not None and waiting.position == book.position_of(key):
             deadline = waiting.deadline
@@ -138,7 +138,7 @@ class Coordinator:
         """For a filter with wildcards the topics to ask for: those noted, and the one that the place is named after,
         of which there is no note."""
         if not is_wild(holding.place):
-            return (), holding.retained(self._state.now)
+            return (), holding.retained(self._state.clock.now)
         noted = [record.name for record in holding.book if record.kind is Kind.NOTE and not record.gone]
         prefix = prefix_of(holding.place)
         topics = [prefix, *noted] if prefix else noted
@@ -148,7 +148,7 @@ class Coordinator:
 
     def sub_req(self, sender: Peer, message: SubReq) -> None:
         renewed = []
-        until = self._state.now + self._state.config.void_s
+        until = self._state.clock.now + self._state.config.void_s
         for item in message.items:
             alone = SubReq((item,), message.asked_at)
             holding = self._serving(item.place, sender, alone)
@@ -194,7 +194,7 @@ class Coordinator:
 
     def _answer(self, holding: Holding, publisher: Follower, item: Wanted, asked_at: float) -> None:
         same = item.reign == holding.reign
-        publisher.until = self._state.now + self._state.config.void_s
+        publisher.until = self._state.clock.now + self._state.config.void_s
         publisher.sent = holding.book.position
         since = item.position if same else 0
         self._state.send(publisher.peer, self._replication.list_for(holding, since, asked_at))
@@ -227,7 +227,7 @@ class Coordinator:
             return
         if self._replication.take(holding, record):
             self._replication.spread(holding)
-        answer = Retained(record.name, record.number, self._state.clock)
+        answer = Retained(record.name, record.number, self._state.hybrid_clock)
         send = partial(self._state.promise, sender, answer)
         who = (RETAINED, sender.id, record.number)
         both = Countdown(2, send)
@@ -293,7 +293,7 @@ class Coordinator:
         if known is None or known.gone != record.gone or known.number[0] < record.number[0]:
             self._replication.take(holding, record)
         if key in holding.expires:
-            holding.expires[key] = self._state.now + self._state.config.note_s
+            holding.expires[key] = self._state.clock.now + self._state.config.note_s
 
     def noted(self, sender: Peer, message: Noted) -> None:
         self._notes.noted(message)
@@ -301,7 +301,7 @@ class Coordinator:
     def fetch(self, sender: Peer, message: Fetch) -> None:
         holding = self._serving(message.topic, sender, message)
         if holding is not None:
-            self._state.send(sender, Fetched(message.topic, holding.retained(self._state.now)))
+            self._state.send(sender, Fetched(message.topic, holding.retained(self._state.clock.now)))
 
     def tick(self) -> None:
         """Renew the notes about what is retained here."""

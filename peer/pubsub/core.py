@@ -1,7 +1,7 @@
 """The roles of one peer, put together: calls of its clients and of the ring in, calls to both out.
 
-Plain calls; no socket, task, clock or random number in here or below. Set `now` before each call, and call `tick` when
-`deadline` has come.
+Plain calls; no socket, task, clock or random number in here or below. The clock is read only; its owner sets it before
+each call. Call `tick` when `deadline` has come.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from operator import itemgetter
 
+from mqtt_front.iteration import Clock
 from mqtt_front.ports import Done
 from mqtt_front.topics import matches
+from overlay.agenda import Agenda
 from overlay.errors import ProtocolError
 from overlay.ids import Id
 from overlay.messages import Peer
@@ -74,8 +76,19 @@ FIRST_STAMP = 0
 class PubSub:
     """One per peer."""
 
-    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, disk: Disk = NO_DISK) -> None:
-        self._state = state = State(overlay, clients, config, disk)
+    def __init__(
+        self,
+        overlay: Overlay,
+        clients: Clients,
+        config: PubSubConfig,
+        disk: Disk = NO_DISK,
+        clock: Clock | None = None,
+        owing: Callable[[], None] | None = None,
+    ) -> None:
+        """`owing` is called when peers begin to be owed something: then `acknowledge` is to be called once the clients'
+        messages are safe, and the disk has what it was told. Without it the core acknowledges by itself.
+        """
+        self._state = state = State(overlay, clients, config, disk, clock, owing)
         self.holdings = Holdings(state)
         self.cleared = Cleared(state)
         self._replication = Replication(state, self.holdings, self.cleared)
@@ -94,8 +107,8 @@ class PubSub:
         self.subscriber.in_force_soon = self._keep_unsettled
         self.publisher.settled = self._keep_settled
         self._inlets.serves = self.publisher.serves = self.subscriber.has
-        self.acknowledges_later = False
-        """Whether `acknowledge` is called by the shell, once the clients' messages are safe. With a disk it must be."""
+        self.acknowledges_later = owing is not None
+        """Whether `acknowledge` is called by the shell. With a disk it must be."""
         self._inside = False
         self._started = False
 
@@ -113,12 +126,12 @@ class PubSub:
         return self._state.waiting_bytes
 
     @property
-    def now(self) -> float:
-        return self._state.now
+    def clock(self) -> Clock:
+        return self._state.clock
 
-    @now.setter
-    def now(self, now: float) -> None:
-        self._state.now = now
+    @property
+    def agenda(self) -> Agenda:
+        return self._state.agenda
 
     @property
     def clients(self) -> Clients:
@@ -256,7 +269,7 @@ class PubSub:
     @property
     def owes(self) -> bool:
         """Whether others wait to be told something, or the disk for a commit."""
-        return self._state.posted or self._inlets.owes or self._state.promises
+        return self._inlets.owes or self._state.owes
 
     def acknowledge(self) -> None:
         """The clients' messages are safe, and the disk has what it was told."""
@@ -270,7 +283,7 @@ class PubSub:
         """What this peer held of each place, and what was cleared how long ago. Before anything happens."""
         self.holdings.restore(kept)
         for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
-            self.cleared.restore(topic, number, self._state.now - age_s)
+            self.cleared.restore(topic, number, self._state.clock.now - age_s)
 
     def take_over(self, topic: str, body: bytes, chance: int) -> None:
         """A message was retained here without a ring: whatever the ring knows of the topic is newer.
@@ -285,10 +298,10 @@ class PubSub:
 
     def tick(self) -> None:
         """What is due by now, or much of it: the deadline is over still if there is more."""
-        self._do(lambda: self._state.agenda.run(self._state.now, MOST_AT_ONCE))
+        self._do(lambda: self._state.agenda.run(self._state.clock.now, MOST_AT_ONCE))
 
     def deadline(self) -> float:
-        return self._state.agenda.deadline()
+        return self._state.agenda.next_at
 
     def _start(self) -> None:
         config, every = self._state.config, self._state.every

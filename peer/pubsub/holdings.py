@@ -106,9 +106,9 @@ class Holdings:
     def restore(self, records: dict[str, list[Record]]) -> None:
         """What was held of each place, as of now. Before anything happens."""
         self._resting = records
-        self._rested_at = self._state.now
+        self._rested_at = self._state.clock.now
         stamps = [record.number[0] for kept in records.values() for record in kept if record.kind is Kind.RETAINED]
-        self._state.clock = max(self._state.clock, *stamps, 0)
+        self._state.hybrid_clock = max(self._state.hybrid_clock, *stamps, 0)
 
     def rests(self, place: str) -> bool:
         return place in self._resting
@@ -116,7 +116,7 @@ class Holdings:
     def rest(self, record: Record) -> None:
         """A retained message of this peer alone, which the ring has not seen. Before anything happens."""
         self._resting[record.name] = [record]
-        self._state.disk.keep(record.name, record)
+        self._state.keep(record.name, record)
 
     def wake(self) -> bool:
         """Bring some of it back; whether there is more."""
@@ -127,7 +127,7 @@ class Holdings:
     def close(self, holding: Holding) -> None:
         """Hold it no longer."""
         if any(record.kind in LASTING and not record.gone for record in holding.book):
-            self._state.disk.leave(holding.place)
+            self._state.leave(holding.place)
         del self._places[holding.place]
         self._due.pop(holding, None)
         at_key = tuple([other for other in self._by_key.pop(holding.key) if other is not holding])
@@ -160,8 +160,8 @@ class Holdings:
     def _review_some(self) -> None:
         """Those that there is time for now, and the others later."""
         state = self._state
-        if self._refilled_at + REVIEW_S <= state.now:
-            self._left, self._refilled_at = REVIEWED_AT_ONCE, state.now
+        if self._refilled_at + REVIEW_S <= state.clock.now:
+            self._left, self._refilled_at = REVIEWED_AT_ONCE, state.clock.now
         while self._due and self._left:
             self._left -= 1
             holding, _ = self._due.popitem()
@@ -171,7 +171,7 @@ class Holdings:
     def _review_later(self) -> None:
         if self._due and not self._waiting:
             self._waiting = True
-            self._state.after(max(0.0, self._refilled_at + REVIEW_S - self._state.now), self._go_on)
+            self._state.after(max(0.0, self._refilled_at + REVIEW_S - self._state.clock.now), self._go_on)
 
     def _go_on(self) -> None:
         self._waiting = False
@@ -193,7 +193,7 @@ class Holdings:
 
     def look_soon(self, holding: Holding, delay_s: float) -> None:
         """Look at it after a while, unless a look is ahead that comes sooner. Infinite: nothing is to be looked for."""
-        holding.look_at = min(holding.look_at, self._state.now + delay_s)
+        holding.look_at = min(holding.look_at, self._state.clock.now + delay_s)
         self._plan(holding)
 
     def _plan(self, holding: Holding) -> None:

@@ -84,6 +84,8 @@ class Inlets:
             inlet = self._inlets[origin.id] = Inlet(publication.boot, publication.base)
         elif publication.boot < inlet.boot:
             return
+        if not self._due:
+            self._state.owing()
         self._due[origin.id] = origin
         if inlet.unserved:
             inlet.unserved = {at: groups for at, groups in inlet.unserved.items() if at >= publication.base}

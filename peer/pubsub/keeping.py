@@ -57,7 +57,7 @@ class Keeping:
             self._state.clients.retained(publication.topic, b"" if publication.clears else publication.body)
 
     def _newer(self, topic: str, number: Number) -> bool:
-        self._state.clock = max(self._state.clock, number[0])
+        self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
         known = self._numbers.values.get(topic)
         if known is not None and known >= number:
             return False

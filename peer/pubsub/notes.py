@@ -47,7 +47,7 @@ class Notes:
     def ensure(self, record: Record, who: Hashable, then: Callable[[], None]) -> None:
         """Call back when every wildcard place above the topic of a message knows of it, which may be now."""
         topic = record.name
-        if self._known.get(topic, 0.0) > self._state.now:
+        if self._known.get(topic, 0.0) > self._state.clock.now:
             then()
             return
         telling = self._telling.get(topic)
@@ -85,7 +85,7 @@ class Notes:
             telling = self._telling.get(topic)
             if telling is None:
                 if note.gone and topic in self._known:
-                    self._known[topic] = self._state.now
+                    self._known[topic] = self._state.clock.now
             elif telling.note.number[0] <= note.number[0]:
                 telling.refused |= note.gone and not telling.note.gone
                 telling.missing.discard(message.place)
@@ -97,20 +97,20 @@ class Notes:
         topic = telling.note.name
         del self._telling[topic]
         if not telling.note.gone:
-            self._known[topic] = self._state.now + (0.0 if telling.refused else self._state.config.note_s / 2)
+            self._known[topic] = self._state.clock.now + (0.0 if telling.refused else self._state.config.note_s / 2)
         for then in telling.waiting.values():
             then()
 
     def renew(self, kept: Callable[[str], Record | None]) -> None:
         """Tell again what would be forgotten soon; forget what is not ours to tell. To be called now and then."""
-        soon = self._state.now + self._state.config.note_s / 4
+        soon = self._state.clock.now + self._state.config.note_s / 4
         due = [topic for topic, until in self._known.items() if until <= soon]
         above: list[tuple[str, Record]] = []
         for topic in due:
             record = kept(topic)
             if record is not None:
                 # One that gets lost is told again by the next renewal, before it is forgotten there.
-                self._known[topic] = self._state.now + self._state.config.note_s / 2
+                self._known[topic] = self._state.clock.now + self._state.config.note_s / 2
                 above += [(place, _note_of(record)) for place in noting_places_of(topic)]
             else:
                 del self._known[topic]

@@ -120,7 +120,7 @@ class Outlets:
             outlet.peer = peer
         number = self._numbers[peer.id] = self._numbers.get(peer.id, 0) + 1
         self._state.waiting_bytes += len(tail)
-        return outlet, Item(publication, tail, number, self._state.now, on_held, tried)
+        return outlet, Item(publication, tail, number, self._state.clock.now, on_held, tried)
 
     def _go_on(self, outlet: Outlet) -> None:
         window = self._state.config.window
@@ -151,7 +151,7 @@ class Outlets:
             return
         if next(iter(outlet.flying)) == first:
             outlet.tries += 1
-            if outlet.flying[first].at + self._state.config.give_up_s < self._state.now:
+            if outlet.flying[first].at + self._state.config.give_up_s < self._state.clock.now:
                 self.give_up(outlet.peer.id)
                 return
             missing = [item for item in outlet.flying.values() if not item.beyond]

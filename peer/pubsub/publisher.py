@@ -79,7 +79,7 @@ class Publisher:
         """Whether a client here is in a group, whatever its list says."""
         self.settled: Callable[[Publication], None] = lambda publication: None
         """Called for each of them when that has changed."""
-        self.clock_us: Callable[[], int] = lambda: int(state.now * 1e6)
+        self.clock_us: Callable[[], int] = lambda: int(state.clock.now * 1e6)
         """The time of the world, for the order of retained messages."""
         registrations.changed = self._changed
         registrations.trusted = self._trusted
@@ -97,7 +97,7 @@ class Publisher:
 
     def lists_in_use(self) -> Iterable[Registration]:
         """Those of topics that were published to of late, or of which a message is on its way, or waits."""
-        since = self._state.now - IN_USE_LEASES * self._state.config.lease_s
+        since = self._state.clock.now - IN_USE_LEASES * self._state.config.lease_s
         used = [topic.lists for topic in self._topics.values() if topic.used_at >= since or topic.queue]
         for name in self._outlets.topics():
             topic = self._topics.get(name)
@@ -110,8 +110,8 @@ class Publisher:
         topic = self._topics.get(name)
         if topic is None:
             topic = self._open(name)
-        topic.used_at = state.now
-        outgoing = Outgoing(publication, matched, done, state.now)
+        topic.used_at = state.clock.now
+        outgoing = Outgoing(publication, matched, done, state.clock.now)
         if publication.qos and state.waiting_bytes >= state.config.max_waiting_bytes:
             self._refuse(outgoing)
             return
@@ -125,9 +125,9 @@ class Publisher:
     def publish_plain(self, name: str, body: bytes) -> bool:
         """With QoS 0 and not retained, if its plan is made and can be trusted. False: nothing has been done."""
         state, topic = self._state, self._topics.get(name)
-        if topic is None or topic.quick is None or topic.valid_until <= state.now or topic.queue:
+        if topic is None or topic.quick is None or topic.valid_until <= state.clock.now or topic.queue:
             return False
-        topic.used_at = state.now
+        topic.used_at = state.clock.now
         state.seq += 1
         if topic.quick:
             self._send_once(topic.quick, encode_plain(state.seq, state.me.boot, topic.raw, body))
@@ -148,12 +148,12 @@ class Publisher:
         lists = tuple([self._registrations.of(place, name) for place in places_of(name)])
         config = self._state.config
         choice = choose(config.rules, lambda rule: matches(rule, name), config.dispatch)
-        topic = self._topics[name] = Topic(name, lists, choice, self._state.now)
+        topic = self._topics[name] = Topic(name, lists, choice, self._state.clock.now)
         return topic
 
     def _ready(self, topic: Topic) -> bool:
         """Whether all its lists can be trusted; those that cannot are asked for."""
-        now = self._state.now
+        now = self._state.clock.now
         if topic.valid_until > now:
             return True
         topic.valid_until = min(one.until for one in topic.lists)
@@ -374,7 +374,7 @@ class Publisher:
         record = store.record
         if self._stores.get((record.name, record.number)) is not store:
             return
-        if store.outgoing.at + self._state.config.give_up_s < self._state.now:
+        if store.outgoing.at + self._state.config.give_up_s < self._state.clock.now:
             self._state.counters.not_retained += 1
             self._stored(store)
             return
@@ -382,7 +382,7 @@ class Publisher:
         self._store_later(store)
 
     def retained(self, sender: Peer, message: Retained) -> None:
-        self._state.clock = max(self._state.clock, message.clock)
+        self._state.hybrid_clock = max(self._state.hybrid_clock, message.clock)
         store = self._stores.get((message.topic, message.number))
         if store is not None:
             self._stored(store)
@@ -410,16 +410,16 @@ class Publisher:
             self._turns.clear()
         idle: list[Topic] = []
         for topic in list(self._topics.values()):
-            while topic.queue and topic.queue[0].at + config.give_up_s < state.now:
+            while topic.queue and topic.queue[0].at + config.give_up_s < state.clock.now:
                 outgoing = topic.queue.popleft()
                 state.waiting_bytes -= len(outgoing.publication.body)
                 self._refuse(outgoing)
             busy = topic.queue or any(one.stores for one in topic.lists)
-            if not busy and topic.used_at + config.idle_s < state.now and not len(self._outlets):
+            if not busy and topic.used_at + config.idle_s < state.clock.now and not len(self._outlets):
                 idle.append(topic)
         if not self._idle:
             self._idle.extend(idle)
-            self._release(state.now)
+            self._release(state.clock.now)
         self._topics = slimmed(self._topics)
         self._stores = slimmed(self._stores)
         self.unsettled = slimmed(self.unsettled)

@@ -87,7 +87,7 @@ class Registrations:
 
     def _ask(self, one: Registration) -> None:
         state, config = self._state, self._state.config
-        state.route(key_of_place(one.place), SubReq((self._wanted(one),), state.now))
+        state.route(key_of_place(one.place), SubReq((self._wanted(one),), state.clock.now))
         one.wait_s = min(config.slow_retry_s, 2 * one.wait_s) if one.wait_s else config.ask_s
         state.after(one.wait_s, lambda: self._ask_again(one))
 
@@ -101,7 +101,7 @@ class Registrations:
     def told(self, sender: Peer, message: List) -> None:
         """A list, or its changes; asked for or not."""
         state = self._state
-        state.clock = max(state.clock, message.clock)
+        state.hybrid_clock = max(state.hybrid_clock, message.clock)
         one = self._lists.get(message.place)
         if one is None:
             state.send(sender, Drop((message.place,)))
@@ -110,7 +110,7 @@ class Registrations:
             return
         if message.since and (message.reign != one.reign or message.since > one.position):
             # Something was missed.
-            state.send(sender, SubReq((self._wanted(one),), state.now))
+            state.send(sender, SubReq((self._wanted(one),), state.clock.now))
             return
         changed, left = self._adopt(one, message)
         one.coordinator = sender
@@ -122,7 +122,7 @@ class Registrations:
         if message.asked_at is not None:
             one.asking = False
             one.until = max(one.until, message.asked_at + state.config.lease_s)
-            if one.until > state.now:
+            if one.until > state.clock.now:
                 self.trusted(one)
 
     def renewed(self, sender: Peer, message: Renewed) -> None:
@@ -131,10 +131,10 @@ class Registrations:
         for item in message.items:
             one = self._lists.get(item.place)
             if one is not None and one.reign == item.reign:
-                waited = one.asking or one.until <= self._state.now
+                waited = one.asking or one.until <= self._state.clock.now
                 one.coordinator, one.asking = sender, False
                 one.until = max(one.until, until)
-                if waited and one.until > self._state.now:
+                if waited and one.until > self._state.clock.now:
                     self.trusted(one)
 
     def _adopt(self, one: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
@@ -200,7 +200,7 @@ class Registrations:
         The others lapse, and are asked for when they are needed again: one question in the place of endless renewals.
         """
         state = self._state
-        fresh = state.now + state.config.lease_s * (RENEWALS - 1.5) / RENEWALS
+        fresh = state.clock.now + state.config.lease_s * (RENEWALS - 1.5) / RENEWALS
         batches: dict[Peer, list[Wanted]] = {}
         for one in used:
             if one.asking:
@@ -211,7 +211,7 @@ class Registrations:
                 batches.setdefault(one.coordinator, []).append(self._wanted(one))
         for peer, items in batches.items():
             for start in range(0, len(items), MOST_AT_ONCE):
-                state.send(peer, SubReq(tuple(items[start : start + MOST_AT_ONCE]), state.now))
+                state.send(peer, SubReq(tuple(items[start : start + MOST_AT_ONCE]), state.clock.now))
 
     def release(self, topic: str, registrations: tuple[Registration, ...]) -> None:
         """A topic is not published to any more: drop the lists that only it needed."""
@@ -227,5 +227,5 @@ class Registrations:
 
     def lists(self, point: int) -> bool:
         """Whether a peer is on any list that counts: one that has lapsed may be old."""
-        counting = [one for one in self._lists.values() if one.asking or one.until > self._state.now]
+        counting = [one for one in self._lists.values() if one.asking or one.until > self._state.clock.now]
         return any(point == peer for one in counting for _, peer in one.entries)

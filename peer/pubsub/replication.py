@@ -45,7 +45,7 @@ class Replication:
         """
         record = self._sharing.of(self._cleared.overrule(record), holding.place)
         before = holding.last_retained if record.kind is Kind.RETAINED else None
-        if not holding.take(record, self._state.now, self._state.config):
+        if not holding.take(record, self._state.clock.now, self._state.config):
             return False
         self._keep(holding, (record,))
         if holding.coordinates and record.gone and before is not None and not before.gone:
@@ -67,9 +67,9 @@ class Replication:
         """What is new here is to outlive the process, if it is of that kind; and there may be something to do."""
         for record in news:
             if record.kind in LASTING:
-                self._state.disk.keep(holding.place, record)
+                self._state.keep(holding.place, record)
             if record.kind is Kind.RETAINED:
-                self._state.clock = max(self._state.clock, record.number[0])
+                self._state.hybrid_clock = max(self._state.hybrid_clock, record.number[0])
                 self._cleared.heard(record)
         self._holdings.look_soon(holding, self._state.config.look_s)
 
@@ -98,7 +98,7 @@ class Replication:
 
     def _copy(self, holding: Holding, shadow: Follower, since: int) -> None:
         book = holding.book
-        records = holding.told(book.since(since), self._state.now)
+        records = holding.told(book.since(since), self._state.clock.now)
         message = Copy(holding.place, holding.reign, since, book.position, records)
         self._sent(holding, shadow)
         self._state.send(shadow.peer, message)
@@ -111,7 +111,7 @@ class Replication:
         book = holding.book
         changes = [record for record in book.since(since) if record.kind is Kind.ENTRY]
         entries = tuple([record for record in changes if since or not record.gone])
-        return List(holding.place, holding.reign, since, book.position, entries, asked_at, self._state.clock)
+        return List(holding.place, holding.reign, since, book.position, entries, asked_at, self._state.hybrid_clock)
 
     def _sent(self, holding: Holding, follower: Follower) -> None:
         follower.sent = holding.book.position
@@ -122,7 +122,7 @@ class Replication:
         config = self._state.config
         retry_s = max(config.retry_s, self._state.ask_s)
         wait_s = min(config.slow_retry_s, retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
-        follower.retry_at = self._state.now + wait_s
+        follower.retry_at = self._state.clock.now + wait_s
         if not holding.retrying:
             holding.retrying = True
             self._state.after(wait_s, lambda: self._retry(holding))
@@ -132,7 +132,7 @@ class Replication:
         holding.retrying = False
         if not holding.coordinates:
             return
-        now, next_at = self._state.now, inf
+        now, next_at = self._state.clock.now, inf
         position, listed = holding.book.position, holding.book.listed
         for followers, wanted, tell in (
             (holding.shadows, position, self._copy),
@@ -154,7 +154,7 @@ class Replication:
         holding.wait(key, waiter)
         self.settle(holding)
         if key in holding.waiters and waiter.deadline < inf:
-            self._state.after(waiter.deadline - self._state.now, lambda: self.settle(holding))
+            self._state.after(waiter.deadline - self._state.clock.now, lambda: self.settle(holding))
 
     def settle(self, holding: Holding) -> None:
         """See who has waited enough."""
@@ -162,7 +162,7 @@ class Replication:
             return
         copied = self.copied_up_to(holding)
         known = min((publisher.acked for publisher in holding.publishers.values()), default=inf)
-        now = self._state.now
+        now = self._state.clock.now
         for key, waiter in list(holding.waiters.items()):
             if waiter.position > copied or holding.waiters.get(key) is not waiter:
                 continue
@@ -245,7 +245,7 @@ class Replication:
         position = holding.synced if same or not missing else 0
         if missing and not same:
             holding.synced = 0
-        told = holding.told(extra, self._state.now)
+        told = holding.told(extra, self._state.clock.now)
         self._state.promise(sender, Copied(message.place, message.reign, position, missing, told))
 
     def _become(self, holding: Holding, position: int, records: list[Record]) -> list[Record]:
@@ -260,6 +260,6 @@ class Replication:
                 extra.append(record)
             if known is None or known.rank() <= record.rank():
                 merged[record.key] = record
-        self._keep(holding, holding.become(merged.values(), position, self._state.now))
+        self._keep(holding, holding.become(merged.values(), position, self._state.clock.now))
         holding.synced = position
         return extra

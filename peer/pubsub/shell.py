@@ -8,7 +8,6 @@ read it from its socket, and what comes from a link goes to the clients in the s
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -21,16 +20,19 @@ import structlog
 from logger.recorder import is_of_the_log
 from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.front import Front
+from mqtt_front.iteration import Clock
 from mqtt_front.message import Message
 from mqtt_front.ports import Done
 from mqtt_front.reasons import Reason
 from mqtt_front.topics import is_of_the_server
+from overlay.agenda import Agenda
 from overlay.alarm import SOONEST_S, Alarm
 from overlay.errors import OverlayError
 from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.node import Node
 from overlay.ring import Ring
+from peer.iteration import Iteration
 from peer.pubsub.clients import LocalClients, NoClients, clients_of
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.core import PubSub
@@ -50,10 +52,12 @@ log = structlog.get_logger("pubsub")
 class Core(Protocol):
     """The roles of one peer, of whatever kind, as `PubSub` explains them."""
 
-    now: float
     clients: Clients
-    acknowledges_later: bool
 
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def agenda(self) -> Agenda: ...
     @property
     def tracing(self) -> Tracing: ...
     def publish(
@@ -78,7 +82,6 @@ class Core(Protocol):
     def owes(self) -> bool: ...
     def acknowledge(self) -> None: ...
     def tick(self) -> None: ...
-    def deadline(self) -> float: ...
 
 
 C = TypeVar("C", bound=Core)
@@ -94,9 +97,9 @@ class Shell(ABC, Generic[C]):
     ring: type[Ring] = Ring
     """The core that the node is to have."""
 
-    def __init__(self, on_activity: Callable[[bool], None]) -> None:
+    def __init__(self, iteration: Iteration, on_activity: Callable[[bool], None]) -> None:
+        self._iteration = iteration
         self._on_activity = on_activity
-        self._loop = asyncio.get_running_loop()
         self._node: Node | None = None
         self._clients: LocalClients = NoClients()
         self._early: list[Callable[[], None]] | None = []
@@ -105,15 +108,15 @@ class Shell(ABC, Generic[C]):
         """Why nothing can be promised to other peers any more: the disk takes nothing."""
         self.on_fault: Callable[[], None] | None = None
         self._alarm = Alarm(self._tick)
-        self._acknowledging = False
+        self._enlisted = False
+        """Whether this iteration ends with a commit and acknowledgements."""
         self._stopped = False
         self.unsendable = 0
         """Payloads that no frame can hold."""
         self._chooses: Callable[[], bool] = _never
         """Whether the message that is being published is to be recorded."""
         self.core = self._new_core(self._clients)
-        self.core.acknowledges_later = True
-        self.core.now = self._loop.time()
+        iteration.alarms.append((self.core.agenda, self._alarm))
 
     @abstractmethod
     def _new_core(self, clients: Clients) -> C: ...
@@ -122,7 +125,7 @@ class Shell(ABC, Generic[C]):
         """Before the node starts, and before the front restores anything or listens."""
         self._node = node
         node.after_read = partial(self._leave, True)
-        self._clients = self.core.clients = clients_of(front)
+        self._clients = self.core.clients = clients_of(front, self._iteration)
 
     def record(self, chooses: Callable[[], bool], witness: Witness) -> None:
         """Have messages recorded that are chosen here, or were elsewhere. Before anything happens."""
@@ -131,9 +134,11 @@ class Shell(ABC, Generic[C]):
 
     def begin(self) -> None:
         """The node has started: do what the clients wanted meanwhile, such as those that were restored."""
+        self._iteration.begin()
         early, self._early = self._early or [], None
         for call in early:
             call()
+        self._leave()
 
     def stop(self) -> None:
         """The last call: nothing is done any more."""
@@ -150,8 +155,8 @@ class Shell(ABC, Generic[C]):
         if self._early is not None:
             self._early.append(partial(self.published, message, receivers_here, done))
             return
-        self._enter()
-        body = encode_body(message, self.core.now)
+        self._iteration.begin()
+        body = encode_body(message, self._iteration.now)
         if message.retain:
             self._clients.publishing(body, message)
         clears = message.retain and not message.payload
@@ -160,21 +165,17 @@ class Shell(ABC, Generic[C]):
         if not is_of_the_log(message.topic) and self._chooses():
             trace = Trace(time.time_ns(), clients=receivers_here)
         self.core.publish(message.topic, body, message.qos, matched, message.retain, clears, done, trace)
-        self._leave()
 
     def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
         if self._early is not None:
             self._early.append(partial(self.plain_published, topic, payload, receivers_here))
             return
-        self._enter()
         body = PLAIN_HEAD + payload
         if self._chooses():  # what is of the log comes by `published`
             trace = Trace(time.time_ns(), clients=receivers_here)
             self.core.publish(topic, body, 0, receivers_here > 0, trace=trace)
-            self._leave()
         elif not self.core.publish_plain(topic, body):
             self.core.publish(topic, body, 0, receivers_here > 0)
-            self._leave()
 
     def serves(self, topic_filter: str) -> bool:
         return True
@@ -186,17 +187,15 @@ class Shell(ABC, Generic[C]):
         if self._early is not None:
             self._early.append(partial(self.filter_added, topic_filter, done))
             return
-        self._enter()
+        self._iteration.begin()
         self.core.subscribe(topic_filter, done)
-        self._leave()
 
     def filter_removed(self, topic_filter: str) -> None:
         if self._early is not None:
             self._early.append(partial(self.filter_removed, topic_filter))
             return
-        self._enter()
+        self._iteration.begin()
         self.core.unsubscribe(topic_filter)
-        self._leave()
 
     def take_over(self, messages: list[Message]) -> bool:
         """They stay where they are."""
@@ -213,24 +212,20 @@ class Shell(ABC, Generic[C]):
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         """More may follow in the same go: what it leads to is sent after that."""
-        self._enter()
         self.core.receive(sender, payload)
 
     def undeliverable(self, key: Id, payload: bytes) -> None:
         """Whoever asked asks again by himself."""
 
     def unsent(self, payload: bytes) -> None:
-        self._enter()
         self.core.unsent(payload)
         self._leave()
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        self._enter()
         self.core.owners_changed(key, owners)
         self._leave()
 
     def activity_changed(self, active: bool) -> None:
-        self._enter()
         self.core.activity_changed(active)
         self._leave()
         self._on_activity(active)
@@ -275,40 +270,44 @@ class Shell(ABC, Generic[C]):
     def news(self, key: Id) -> tuple[Peer, ...] | None:
         return self._overlay.ring.news(key)
 
-    # The clock
-
-    def _enter(self) -> None:
-        """Time never goes back, also within a tick, which may be a little early."""
-        now = self.core.now = max(self._loop.time(), self.core.now)
-        self._clients.enter(now)
+    # The end of an iteration
 
     def _leave(self, gathered: bool = False) -> None:
-        """Let the front send what has gathered; acknowledge to others after that, as it commits to the disk first."""
+        """Let the front send what has gathered; `gathered`: no more will follow at once."""
         self._clients.leave(gathered)
-        if self.core.owes and not self._acknowledging and self.fault is None:
-            self._acknowledging = True
-            self._loop.call_soon(self._acknowledge)
-        deadline = self.core.deadline()
-        if deadline < self._alarm.at:
-            self._alarm.set(deadline)
+
+    def _owing(self) -> None:
+        """The core owes other peers something, or has something for the disk."""
+        if not self._enlisted and self.fault is None:
+            self._enlisted = True
+            self._iteration.begin()
+            self._iteration.commits.append(self._commit)
+            self._iteration.acknowledgements.append(self._acknowledge)
+
+    def _commit(self) -> None:
+        """Put on the disk what other peers are told next. If it takes no more, `fault` says so."""
 
     def _acknowledge(self) -> None:
-        self._acknowledging = False
-        if self._stopped or self._clients.failed or not self._committed():
+        """What the clients were given is on the disk of the front by now, and what is kept for others on that of the
+        roles. Publications are not taken in here, so that nothing is acknowledged that was not committed.
+        """
+        if self._stopped or self.fault is not None or self._clients.failed:
+            self._enlisted = False
             return
-        self._enter()
-        self.core.acknowledge()
+        uncommitted = self._clients.uncommitted
+        if not uncommitted:
+            self.core.acknowledge()
+        self._enlisted = False
         self._leave()
-
-    def _committed(self) -> bool:
-        """Whether what others are told next is safe."""
-        return True
+        if uncommitted or self.core.owes:
+            self._owing()
 
     def _tick(self) -> None:
-        self._enter()
+        now = self._iteration.begin()
+        deadline = self.core.agenda.next_at
         try:
-            if self.core.deadline() <= self.core.now + SOONEST_S:
-                self.core.now = max(self.core.now, self.core.deadline())
+            if deadline <= now + SOONEST_S:
+                self._iteration.advance(deadline)
                 self.core.tick()
         except Exception:
             log.exception("the roles failed at their deadline")
@@ -323,27 +322,29 @@ class RingPorts(Shell[PubSub]):
     def __init__(
         self,
         config: PubSubConfig,
+        iteration: Iteration,
         on_activity: Callable[[bool], None] = lambda active: None,
         store: RetainedStore | None = None,
     ) -> None:
         """With a store, what this peer keeps for others outlives it; `stop` closes it. Raises StoreError."""
         self._config = config
         self._store = store
-        super().__init__(on_activity)
+        super().__init__(iteration, on_activity)
         if store is not None:
             self.core.restore(*store.load())
 
     def _new_core(self, clients: Clients) -> PubSub:
-        core = PubSub(self, clients, self._config, NO_DISK if self._store is None else self._store)
+        disk = NO_DISK if self._store is None else self._store
+        core = PubSub(self, clients, self._config, disk, self._iteration, self._owing)
         core.publisher.clock_us = clock_us
         return core
 
     def stop(self) -> None:
         if self._stopped:
             return
+        self._commit()
         super().stop()
         if self._store is not None:
-            self._committed()
             self._store.close()
 
     def take_over(self, messages: list[Message]) -> bool:
@@ -351,20 +352,19 @@ class RingPorts(Shell[PubSub]):
         if self._store is None:
             return False
         for message in messages:
-            body = encode_body(message, self.core.now)
+            body = encode_body(message, self._iteration.now)
             self.core.take_over(message.topic, body, secrets.randbits(CHANCE_BITS))
-        return self._committed()
+        self._commit()
+        return self.fault is None
 
-    def _committed(self) -> bool:
-        """What others are told next is on the disk. If that takes no more, they are promised nothing any more."""
-        if self._store is not None and self.fault is None:
+    def _commit(self) -> None:
+        if self._store is not None and self.fault is None and not self._stopped:
             try:
                 self._store.commit()
             except StoreError as error:
                 self.fault = str(error)
                 if self.on_fault is not None:
                     self.on_fault()
-        return self.fault is None
 
 
 def _never() -> bool:

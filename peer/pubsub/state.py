@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final, Protocol
 
+from mqtt_front.iteration import Clock, StillClock
 from overlay.agenda import Agenda
 from overlay.ids import Id
 from overlay.messages import Peer
@@ -148,21 +149,31 @@ class State:
     """One per core."""
 
     __slots__ = (
-        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "local",
-        "now", "overlay", "seq", "tracing", "waiting_bytes",
+        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "hybrid_clock",
+        "local", "overlay", "owing", "seq", "tracing", "waiting_bytes",
     )  # fmt: skip
 
-    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, disk: Disk = NO_DISK) -> None:
+    def __init__(
+        self,
+        overlay: Overlay,
+        clients: Clients,
+        config: PubSubConfig,
+        disk: Disk = NO_DISK,
+        clock: Clock | None = None,
+        owing: Callable[[], None] | None = None,
+    ) -> None:
         self.overlay = overlay
         self.clients = clients
         self.config = config
         self.counters = Counters()
         self.agenda = Agenda()
         self.tracing = Tracing()
-        self.now = 0.0
+        self.clock: Clock = clock or StillClock()
+        self.owing: Callable[[], None] = owing or _nothing
+        """Called when peers begin to be owed something; more than once does no harm."""
         self.seq = 0
         """Of the message published last."""
-        self.clock = 0
+        self.hybrid_clock = 0
         """Above all numbers of retained messages seen so far: a hybrid logical clock (Kulkarni et al. 2014)."""
         self.waiting_bytes = 0
         self.local: deque[tuple[Peer, Control]] = deque()
@@ -182,12 +193,14 @@ class State:
         if peer.id == self.overlay.me.id:
             self.local.append((self.overlay.me, message))
         else:
+            if not self._posts:
+                self.owing()
             self._posts.setdefault(peer, []).append(encode_control(message))
 
     @property
-    def posted(self) -> bool:
-        """Whether something waits for the end of the turn."""
-        return bool(self._posts)
+    def owes(self) -> bool:
+        """Whether something waits for the end of the iteration, or for the disk."""
+        return bool(self._posts or self._promises) or self.disk.pending
 
     def flush(self) -> None:
         """The turn has ended. What finds no room is said again in time, like what gets lost."""
@@ -196,17 +209,26 @@ class State:
             for payload in put_together(messages):
                 self.overlay.send(peer, payload)
 
+    def keep(self, place: str, record: Record) -> None:
+        """As `Disk.keep`, to be committed with what else this iteration changes."""
+        self.disk.keep(place, record)
+        self.owing()
+
+    def leave(self, place: str) -> None:
+        self.disk.leave(place)
+        self.owing()
+
+    def forget(self, age_s: float) -> None:
+        self.disk.forget(age_s)
+        self.owing()
+
     def promise(self, peer: Peer, message: Control) -> None:
         """As `send`, of what says that something is safe here: not before the disk has all that it was told."""
         if self.disk.pending:
+            self.owing()
             self._promises.append((peer, message))
         else:
             self.send(peer, message)
-
-    @property
-    def promises(self) -> bool:
-        """Whether something waits for the disk."""
-        return self.disk.pending or bool(self._promises)
 
     def keep_promises(self) -> None:
         """The disk has it all."""
@@ -241,7 +263,7 @@ class State:
             self.send(known, message)
 
     def after(self, delay_s: float, then: Callable[[], None]) -> None:
-        self.agenda.at(self.now + delay_s, _call, then)
+        self.agenda.at(self.clock.now + delay_s, _call, then)
 
     def every(self, period_s: float, then: Callable[[], None]) -> None:
         """From now on."""
@@ -253,8 +275,12 @@ class State:
         self.after(period_s, again)
 
     def tick_clock(self, time_us: int) -> int:
-        self.clock = max(self.clock + 1, time_us)
-        return self.clock
+        self.hybrid_clock = max(self.hybrid_clock + 1, time_us)
+        return self.hybrid_clock
+
+
+def _nothing() -> None:
+    """Nobody else acknowledges: the core does, at the end of each call."""
 
 
 def _call(_: float, then: object) -> None:

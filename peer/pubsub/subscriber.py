@@ -160,7 +160,7 @@ class Subscriber:
         if own.wait_s:
             own.wait_s = min(config.slow_retry_s, 2 * own.wait_s)
         else:
-            own.asked_at, own.wait_s = state.now, state.ask_s
+            own.asked_at, own.wait_s = state.clock.now, state.ask_s
         own.asked += 1
         number = own.number
         state.after(own.wait_s, lambda: self._ask_again(own, number))
@@ -192,9 +192,9 @@ class Subscriber:
             return
         if item.gone or item.number != own.number:
             return
-        own.coordinator, own.heard_at = sender, self._state.now
+        own.coordinator, own.heard_at = sender, self._state.clock.now
         if own.asked == 1:
-            self._state.answered(self._state.now - own.asked_at)
+            self._state.answered(self._state.clock.now - own.asked_at)
         own.asked = 0
         self._answered(own)
         if own.stage is Stage.ASKING:
@@ -259,7 +259,7 @@ class Subscriber:
     def renew(self) -> None:
         """All that is in force; to be called RENEWALS times in a lease."""
         state = self._state
-        fresh = state.now - 1.5 * state.config.entry_s / RENEWALS
+        fresh = state.clock.now - 1.5 * state.config.entry_s / RENEWALS
         batches: dict[Peer, list[Record]] = {}
         for own in self._own.values():
             if own.stage is not Stage.IN_FORCE:

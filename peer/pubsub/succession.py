@@ -64,7 +64,7 @@ class Succession:
         state = self._state
         if holding.coordinates:
             self._expire(holding)
-        holding.forget_gone(state.now - state.config.tomb_s)
+        holding.forget_gone(state.clock.now - state.config.tomb_s)
         if not len(holding.book) and not holding.waiters and holding.role is not Role.GATHERING:
             self._holdings.close(holding)
             return
@@ -83,7 +83,7 @@ class Succession:
         holding.doubts = 0
         if not len(holding.book) or not holding.settled:
             return config.look_s
-        due_s = holding.due_at(config) - self._state.now
+        due_s = holding.due_at(config) - self._state.clock.now
         # What is planned holds on to the place until then, also if it is left long before.
         return due_s if due_s == inf else min(config.idle_look_s, max(config.look_s, due_s))
 
@@ -93,7 +93,7 @@ class Succession:
 
     def _expire(self, holding: Holding) -> None:
         """Drop entries that were not renewed, and publishers that cannot trust a list any more."""
-        state, now, book = self._state, self._state.now, holding.book
+        state, now, book = self._state, self._state.clock.now, holding.book
         changed = False
         for key in [key for key, until in holding.expires.items() if until <= now]:
             record = book.get(key)
@@ -117,7 +117,7 @@ class Succession:
     def _gather(self, holding: Holding) -> None:
         """Ask everybody, again if the ring has changed meanwhile."""
         holding.role = Role.GATHERING
-        holding.gathering = gathering = Gathering(holding.owners, self._state.now)
+        holding.gathering = gathering = Gathering(holding.owners, self._state.clock.now)
         self._ask(holding, gathering)
 
     def _ask(self, holding: Holding, gathering: Gathering) -> None:
@@ -125,7 +125,7 @@ class Succession:
         if holding.gathering is not gathering or self._holdings.get(holding.place) is not holding:
             return
         state, config = self._state, self._state.config
-        if gathering.began_at + config.slow_retry_s <= state.now:
+        if gathering.began_at + config.slow_retry_s <= state.clock.now:
             shadows = {peer.id for peer in self._holdings.shadows(holding)}
             gathering.awaited = {point: peer for point, peer in gathering.awaited.items() if point in shadows}
         for peer in gathering.awaited.values():
@@ -153,7 +153,7 @@ class Succession:
 
     def _all_of(self, holding: Holding) -> tuple[Record, ...]:
         """All that is known here of a place."""
-        records = holding.told(holding.book, self._state.now)
+        records = holding.told(holding.book, self._state.clock.now)
         cleared = self._cleared.of(holding.place)
         return records if cleared is None or cleared.key in holding.book else (*records, cleared)
 
@@ -179,7 +179,7 @@ class Succession:
         gathering = holding.gathering
         if gathering is not None:
             if gathering.awaited.pop(sender.id, None) is not None:
-                self._state.answered(self._state.now - gathering.began_at)
+                self._state.answered(self._state.clock.now - gathering.began_at)
             self._go_on(holding)
         else:
             self.review(holding)
@@ -192,7 +192,7 @@ class Succession:
         state.counters.reigns += 1
         stash, holding.stash = holding.stash, ()
         reign = Reign(holding.reign.number + 1, state.me.id)
-        holding.begin(reign, state.now, state.config)
+        holding.begin(reign, state.clock.now, state.config)
         self._replication.followed_by(holding, self._holdings.shadows(holding))
         self._holdings.look_soon(holding, state.config.look_s)
         self.crowned(holding)

@@ -87,7 +87,7 @@ class Carrier:
 
     def _push(self, awaited: Awaited) -> None:
         self._count(awaited, False)
-        awaited.at = self._state.now
+        awaited.at = self._state.clock.now
         self.outlets.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
 
     def _held(self, awaited: Awaited) -> None:
@@ -137,7 +137,7 @@ class Carrier:
 
     def look(self) -> None:
         """Send again what is overdue: the report got lost, or the peer is not what it was."""
-        before = self._state.now - self._state.trees.overdue_s
+        before = self._state.clock.now - self._state.trees.overdue_s
         for of_peer in list(self._awaited.values()):
             for awaited in [one for one in of_peer.values() if one.held and one.at <= before]:
                 self._state.counters.overdue += 1

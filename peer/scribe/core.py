@@ -44,7 +44,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from mqtt_front.iteration import Clock
 from mqtt_front.ports import Done
+from overlay.agenda import Agenda
 from overlay.errors import ProtocolError
 from overlay.ids import Id
 from overlay.messages import Peer
@@ -71,8 +73,17 @@ from peer.scribe.trees import STAYS, Trees
 class Scribe:
     """One per peer."""
 
-    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, trees: TreeConfig = LAN) -> None:
-        self._state = state = TreeState(overlay, clients, config, trees)
+    def __init__(
+        self,
+        overlay: Overlay,
+        clients: Clients,
+        config: PubSubConfig,
+        trees: TreeConfig = LAN,
+        clock: Clock | None = None,
+        owing: Callable[[], None] | None = None,
+    ) -> None:
+        """`owing` as `PubSub` explains it."""
+        self._state = state = TreeState(overlay, clients, config, trees, clock, owing)
         self._keeping = Keeping(state)
         self.carrier = Carrier(state)
         self.trees = Trees(state, self.carrier)
@@ -82,7 +93,7 @@ class Scribe:
         self.publisher = Publisher(state, self.carrier, self.spread)
         self._inlets = Inlets(state, self.spread.take)
         self._handlers = self._handlers_of_parts()
-        self.acknowledges_later = False
+        self.acknowledges_later = owing is not None
         """Whether `acknowledge` is called by the shell, once the clients' messages are safe."""
         self._inside = False
         self._started = False
@@ -92,12 +103,12 @@ class Scribe:
         return self._state.counters
 
     @property
-    def now(self) -> float:
-        return self._state.now
+    def clock(self) -> Clock:
+        return self._state.clock
 
-    @now.setter
-    def now(self, now: float) -> None:
-        self._state.now = now
+    @property
+    def agenda(self) -> Agenda:
+        return self._state.agenda
 
     @property
     def waiting_bytes(self) -> int:
@@ -247,10 +258,10 @@ class Scribe:
     # Time
 
     def tick(self) -> None:
-        self._do(lambda: self._state.agenda.run(self._state.now))
+        self._do(lambda: self._state.agenda.run(self._state.clock.now))
 
     def deadline(self) -> float:
-        return self._state.agenda.deadline()
+        return self._state.agenda.next_at
 
     def _start(self) -> None:
         trees, every = self._state.trees, self._state.every

@@ -81,7 +81,7 @@ class Publisher:
 
     def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
         state = self._state
-        outgoing = Outgoing(publication, matched, done, state.now)
+        outgoing = Outgoing(publication, matched, done, state.clock.now)
         if state.waiting_bytes + len(publication.body) > state.config.max_waiting_bytes:
             if publication.qos:
                 state.counters.refused += 1
@@ -106,9 +106,9 @@ class Publisher:
         root = self._roots.get(place)
         if root is None:
             root = self._roots[place] = Root(place)
-        root.used_at = self._state.now
+        root.used_at = self._state.clock.now
         outgoing.missing += 1
-        if root.peer is not None and root.until > self._state.now and not root.queue:
+        if root.peer is not None and root.until > self._state.clock.now and not root.queue:
             self._send(root, outgoing)
             self._decided(outgoing)
             return
@@ -173,16 +173,16 @@ class Publisher:
         """Ask the ring, and again until there is an answer."""
         state = self._state
         if root.asking and self._roots.get(root.place) is root:
-            state.tell_owner(key_of_place(root.place), Where((root.place,), state.now))
+            state.tell_owner(key_of_place(root.place), Where((root.place,), state.clock.now))
             longer_s = min(2 * wait_s, state.config.slow_retry_s)
             state.after(wait_s, lambda: self._ask(root, longer_s))
 
     def here(self, sender: Peer, message: Here) -> None:
-        self._state.clock = max(self._state.clock, message.clock)
+        self._state.hybrid_clock = max(self._state.hybrid_clock, message.clock)
         for item in message.items:
             root = self._roots.get(item.place)
             until = message.asked_at + self._state.trees.trust_s
-            if root is None or until < root.until or until <= self._state.now:
+            if root is None or until < root.until or until <= self._state.clock.now:
                 continue
             root.until, root.empty, root.asking = until, item.empty, False
             if root.peer is None or root.peer.id != sender.id or root.peer.boot != sender.boot:
@@ -227,18 +227,18 @@ class Publisher:
         batches: dict[Peer, list[str]] = {}
         for root in list(self._roots.values()):
             self._give_up(root)
-            if root.used_at + config.idle_s < state.now and not root.busy:
+            if root.used_at + config.idle_s < state.clock.now and not root.busy:
                 del self._roots[root.place]
-            elif root.peer is None or root.until <= state.now:
+            elif root.peer is None or root.until <= state.clock.now:
                 self._resolve(root)
             else:
                 batches.setdefault(root.peer, []).append(root.place)
         for peer, places in batches.items():
             for start in range(0, len(places), MOST_AT_ONCE):
-                state.tell(peer, Where(tuple(places[start : start + MOST_AT_ONCE]), state.now))
+                state.tell(peer, Where(tuple(places[start : start + MOST_AT_ONCE]), state.clock.now))
 
     def _give_up(self, root: Root) -> None:
-        before = self._state.now - self._state.config.give_up_s
+        before = self._state.clock.now - self._state.config.give_up_s
         while root.queue and root.queue[0].at < before:
             outgoing = root.queue.popleft()
             self._state.waiting_bytes -= len(outgoing.publication.body)

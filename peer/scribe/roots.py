@@ -124,7 +124,7 @@ class Roots:
         if self._first(seat) and not seat.root:
             seat.root = True
             state.counters.reigns += 1
-            spare = seat.spare if seat.spare_until > state.now else ()
+            spare = seat.spare if seat.spare_until > state.clock.now else ()
             if spare or self._trees.get(seat.place) is not None:
                 self._trees.crown(seat.place, spare)
         elif seat.root and not self._first(seat):
@@ -161,10 +161,10 @@ class Roots:
                 continue
             empty = self._trees.get(place) is None
             if empty:
-                seat.vacant_until = state.now + state.trees.void_s
+                seat.vacant_until = state.clock.now + state.trees.void_s
             found.append(Found(place, empty))
         if found:
-            state.tell(sender, Here(tuple(found), message.asked_at, state.clock))
+            state.tell(sender, Here(tuple(found), message.asked_at, state.hybrid_clock))
         if strange:
             state.tell(sender, Gone(tuple(strange)))
 
@@ -190,8 +190,8 @@ class Roots:
         known = seat.retained
         if record is None or (known is not None and known.number >= record.number):
             return False
-        self._state.clock = max(self._state.clock, record.number[0])
-        seat.retained, seat.retained_at = record, self._state.now
+        self._state.hybrid_clock = max(self._state.hybrid_clock, record.number[0])
+        seat.retained, seat.retained_at = record, self._state.clock.now
         return True
 
     # Copies
@@ -207,7 +207,7 @@ class Roots:
         if message.children is None:
             return
         if not seat.root:
-            seat.spare, seat.spare_until = message.children, state.now + state.trees.replica_s
+            seat.spare, seat.spare_until = message.children, state.clock.now + state.trees.replica_s
         elif any(peer.id != state.me.id for peer in message.children):
             self._trees.crown(seat.place, message.children)
 
@@ -223,14 +223,14 @@ class Roots:
         state = self._state
         for seat in self:
             record = seat.retained
-            if record is not None and record.gone and seat.retained_at + state.config.tomb_s < state.now:
+            if record is not None and record.gone and seat.retained_at + state.config.tomb_s < state.clock.now:
                 seat.retained = None
             if not seat.root:
                 self._close_unless_needed(seat)
                 continue
             children, (told, at) = self._children(seat), seat.copied
-            if children != told or (self._holds(seat) and at + state.trees.replica_s / 3 < state.now):
-                seat.copied = (children, state.now)
+            if children != told or (self._holds(seat) and at + state.trees.replica_s / 3 < state.clock.now):
+                seat.copied = (children, state.clock.now)
                 self._tell_others(seat, Copy(seat.place, children, seat.retained))
             self._close_unless_needed(seat)
 
@@ -238,7 +238,7 @@ class Roots:
         return seat.retained is not None or self._trees.get(seat.place) is not None
 
     def _close_unless_needed(self, seat: Seat) -> None:
-        now, me = self._state.now, self._state.me.id
+        now, me = self._state.clock.now, self._state.me.id
         if seat.root:
             needed = self._holds(seat) or seat.vacant_until > now
         else:

@@ -11,6 +11,7 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.ring import Application, Ring
 from overlay.timing import Timing
+from peer.iteration import Iteration
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.shell import Shell, clock_us
 from peer.pubsub.state import Clients
@@ -41,15 +42,16 @@ class ScribePorts(Shell[Scribe]):
     def __init__(
         self,
         config: PubSubConfig,
+        iteration: Iteration,
         trees: TreeConfig = LAN,
         on_activity: Callable[[bool], None] = lambda active: None,
     ) -> None:
         self._config = config
         self._trees = trees
-        super().__init__(on_activity)
+        super().__init__(iteration, on_activity)
 
     def _new_core(self, clients: Clients) -> Scribe:
-        core = Scribe(self, clients, self._config, self._trees)
+        core = Scribe(self, clients, self._config, self._trees, self._iteration, self._owing)
         core.clock_us = clock_us
         return core
 
@@ -64,13 +66,11 @@ class ScribePorts(Shell[Scribe]):
             done()
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
-        self._enter()
         on_its_way = self.core.forward(key, payload, next_hop)
         self._leave()
         return on_its_way
 
     def lost(self, peer: Peer) -> None:
         """The link to this peer broke."""
-        self._enter()
         self.core.lost(peer)
         self._leave()

@@ -126,7 +126,7 @@ class Spread:
             one.trace.sends += len(children)
         parcel = self._carrier.pack(tree.place, origin, False, one)
         for child in children:
-            child.told_at = state.now
+            child.told_at = state.clock.now
         if not one.qos:
             self._carrier.send_once([child.peer for child in children], parcel)
             return
@@ -181,6 +181,8 @@ class Spread:
     # Reports
 
     def _owe(self, to: tuple[Peer, int], number: int, matched: bool) -> None:
+        if not self._due:
+            self._state.owing()
         self._due.setdefault(to, {})[number] = matched
 
     @property

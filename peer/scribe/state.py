@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
+from mqtt_front.iteration import Clock
 from overlay.ids import Id
 from overlay.messages import Peer
 from peer.pubsub.config import PubSubConfig
@@ -45,15 +46,23 @@ class TreeState(State):
     __slots__ = ("clock_us", "hops", "said", "trees")
     counters: TreeCounters
 
-    def __init__(self, overlay: Overlay, clients: Clients, config: PubSubConfig, trees: TreeConfig) -> None:
-        super().__init__(overlay, clients, config)
+    def __init__(
+        self,
+        overlay: Overlay,
+        clients: Clients,
+        config: PubSubConfig,
+        trees: TreeConfig,
+        clock: Clock | None = None,
+        owing: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(overlay, clients, config, clock=clock, owing=owing)
         self.counters = TreeCounters()
         self.trees = trees
         self.hops = 0
         """The number of the last envelope sent from here."""
         self.said: deque[tuple[Peer, TreeMessage]] = deque()
         """What this peer says to itself."""
-        self.clock_us: Callable[[], int] = lambda: int(self.now * 1e6)
+        self.clock_us: Callable[[], int] = lambda: int(self.clock.now * 1e6)
         """The time of the world, for the order of retained messages."""
 
     def send(self, peer: Peer, message: Control) -> None:

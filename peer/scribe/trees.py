@@ -116,7 +116,7 @@ class Trees:
     def _attach(self, tree: Tree, parent: Peer | None, path: tuple[Id, ...]) -> None:
         tree.parent, tree.path = parent, path
         tree.attached, tree.seeking = True, False
-        tree.heard_at = self._state.now
+        tree.heard_at = self._state.clock.now
         self._tell_children(tree)
         self.attached(tree.place)
 
@@ -128,7 +128,7 @@ class Trees:
         if tree.parent is not None:
             self._state.tell(tree.parent, Leave((place,)))
         tree.parent, tree.path = None, ()
-        until = self._state.now + self._state.trees.child_s
+        until = self._state.clock.now + self._state.trees.child_s
         for peer in children:
             if peer.id != self._state.me.id and peer.id not in tree.children:
                 tree.children[peer.id] = Child(peer, until, acked=True)
@@ -143,8 +143,8 @@ class Trees:
         if not tree.root or self._trees.get(tree.place) is not tree:
             return
         until = self.vacant_until(tree.place)
-        if until > self._state.now:
-            self._state.after(until - self._state.now, lambda: self._take_charge(tree))
+        if until > self._state.clock.now:
+            self._state.after(until - self._state.clock.now, lambda: self._take_charge(tree))
         else:
             self._attach(tree, None, ())
 
@@ -164,7 +164,7 @@ class Trees:
             return False
         tree = self._open(place)
         child = tree.children.get(peer.id)
-        until = state.now + state.trees.child_s
+        until = state.clock.now + state.trees.child_s
         if child is None or child.peer.boot < peer.boot:
             state.counters.taken += 1
             child = tree.children[peer.id] = Child(peer, until)
@@ -176,7 +176,7 @@ class Trees:
         return True
 
     def _tell(self, tree: Tree, child: Child) -> None:
-        child.acked, child.told_at = True, self._state.now
+        child.acked, child.told_at = True, self._state.clock.now
         self._state.tell(child.peer, Beat((self._branch(tree),)))
 
     def _tell_children(self, tree: Tree) -> None:
@@ -192,7 +192,7 @@ class Trees:
         self._release(tree)
 
     def stay(self, sender: Peer, message: Stay) -> None:
-        until = self._state.now + self._state.trees.child_s
+        until = self._state.clock.now + self._state.trees.child_s
         strangers = []
         for place in message.places:
             tree = self._trees.get(place)
@@ -231,7 +231,7 @@ class Trees:
         if parent is None:
             self._attach(tree, sender, item.path)
         elif parent.id == sender.id:
-            tree.heard_at = self._state.now
+            tree.heard_at = self._state.clock.now
             if tree.path != item.path:
                 tree.path = item.path
                 self._tell_children(tree)
@@ -246,7 +246,7 @@ class Trees:
     def heard(self, tree: Tree, sender: Peer) -> None:
         """A multicast has come from this peer: it is as good as a heartbeat."""
         if tree.parent is not None and tree.parent.id == sender.id:
-            tree.heard_at = self._state.now
+            tree.heard_at = self._state.clock.now
         elif tree.attached:
             self._state.tell(sender, Leave((tree.place,)))
 
@@ -260,7 +260,7 @@ class Trees:
 
     def beat_all(self) -> None:
         """Tell the children that this peer lives; see which parents and which children do."""
-        now, config = self._state.now, self._state.trees
+        now, config = self._state.clock.now, self._state.trees
         fresh = now - config.heartbeat_s / 2
         batches: dict[Peer, list[Branch]] = {}
         for tree in self:

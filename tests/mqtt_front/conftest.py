@@ -128,10 +128,10 @@ class World:
 
     @property
     def now(self) -> float:
-        return self.broker.now
+        return self.broker.clock.now
 
     def pass_time(self, seconds: float) -> None:
-        self.broker.now += seconds
+        self.broker.clock.now += seconds
         self.broker.tick()
 
     def turn(self) -> None:

@@ -32,6 +32,7 @@ from mqtt_front.session import Session
 from mqtt_front.stream import PacketReader
 from mqtt_front.waiting import Waiting
 from mqtt_front.websocket import WebSocket
+from peer.iteration import Iteration
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts
@@ -129,8 +130,12 @@ class Bench:
         self.address: tuple[str, int]
 
     async def start(self, *, access: Access | None = None, ports: SlowPorts | None = None, **config: object) -> Front:
-        self.front = Front(FrontConfig(sys_interval_s=0, **config), access, ports)  # type: ignore[arg-type]
-        self.front.clock = lambda: self.now
+        self.front = Front(
+            Iteration(lambda: self.now),
+            FrontConfig(sys_interval_s=0, **config),  # type: ignore[arg-type]
+            access,
+            ports,
+        )
         self.address = await self.front.listen(Listen(host="127.0.0.1", port=0))
         return self.front
 

@@ -29,6 +29,7 @@ from mqtt_front.packets import (
     Will,
 )
 from mqtt_front.reasons import Reason
+from peer.iteration import Iteration
 
 
 class Transport(asyncio.Transport):
@@ -60,7 +61,7 @@ class Transport(asyncio.Transport):
 
 class Line:
     def __init__(self, **config: int) -> None:
-        self.front = Front(FrontConfig(sys_interval_s=0, **config))  # type: ignore[arg-type]
+        self.front = Front(Iteration(), FrontConfig(sys_interval_s=0, **config))  # type: ignore[arg-type]
         self.transport = Transport()
         self.client = ClientProtocol(self.front, anonymous=True)
         self.client.connection_made(self.transport)
@@ -78,7 +79,7 @@ async def test_what_one_turn_gathers_is_one_write(line: Line) -> None:
     line.connect()
     line.client.data_received(encode(Version.V5, Pingreq()) * 3)
     assert line.transport.written == []
-    line.front._flush()
+    line.front.iteration._end()
     (written,) = line.transport.written
     assert written.endswith(b"\xd0\0" * 3)
     await line.front.stop()
@@ -87,7 +88,7 @@ async def test_what_one_turn_gathers_is_one_write(line: Line) -> None:
 async def test_nothing_is_written_to_who_is_gone(line: Line) -> None:
     line.connect()
     line.transport.calls.append("close")
-    line.front._flush()
+    line.front.iteration._end()
     assert line.transport.written == []
     assert line.client.connection.out == []
     await line.front.stop()
@@ -108,7 +109,8 @@ async def test_a_fast_publisher_is_not_read_from_for_a_while(line: Line) -> None
     for pausing in (True, False):
         connection.pausing = pausing
         connection.wake()
-        line.front._flush()
+        line.front.turn()
+        line.front.iteration._end()
     assert line.transport.calls[1:] == ["pause_reading", "resume_reading"]
     await line.front.stop()
 
@@ -117,7 +119,7 @@ async def test_who_lets_too_much_gather_is_cut_off() -> None:
     line = Line(max_buffer_bytes=1000)
     line.connect()
     line.transport.waiting_bytes = 2001
-    line.front._flush()
+    line.front.iteration._end()
     assert line.transport.calls == ["high 1000", "abort"]
     assert line.client.connection.closing
     await line.front.stop()
@@ -125,11 +127,11 @@ async def test_who_lets_too_much_gather_is_cut_off() -> None:
 
 async def test_who_sends_too_much_for_a_turn_is_not_read_from_at_once(line: Line) -> None:
     line.connect()
-    line.front._flush()
+    line.front.iteration._end()
     line.client.data_received(encode(Version.V5, Pingreq()) * 20_000)
     assert line.transport.calls[1:] == ["pause_reading"]
     while line.client.connection.pausing or line.front.broker.dirty:
-        line.front._flush()
+        line.front.iteration._end()
     assert line.transport.calls[1:] == ["pause_reading", "resume_reading"]
     assert sum(len(written) for written in line.transport.written[1:]) == 2 * 20_000
     await line.front.stop()
@@ -147,7 +149,7 @@ async def test_who_is_gone_is_worked_off_in_turns_too(line: Line, polite: bool) 
     turns, front = 0, line.front
     while front.clients:
         assert front.broker.dirty, "it would wait for ever"
-        front._flush()
+        front.iteration._end()
         turns += 1
     assert turns > 2
     assert line.client.transport is None
@@ -164,7 +166,7 @@ async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
     other, transport = ClientProtocol(line.front, anonymous=True), Transport()
     other.connection_made(transport)
     other.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
-    line.front._flush()
+    line.front.iteration._end()
     assert list(line.front.clients) == [other.connection]
     assert line.front.broker.sessions["c"].line is other.connection
     await line.front.stop()
@@ -177,7 +179,7 @@ class Socket:
     """A client's socket that can be written to past the transport, and its other end."""
 
     def __init__(self, front: Front | None = None, client_id: str = "c") -> None:
-        self.front = front or Front(FrontConfig(sys_interval_s=0))
+        self.front = front or Front(Iteration(), FrontConfig(sys_interval_s=0))
         self.near, self.far = socket.socketpair()
         for one in (self.near, self.far):
             one.setblocking(False)
@@ -187,7 +189,7 @@ class Socket:
         self.client.connection_made(self.transport)
         self.send(Connect(Version.V5, client_id, True, 0))
         self.far.recv(1000)
-        self.front._flush()
+        self.front.iteration._end()
 
     def send(self, *packets: Packet) -> None:
         self.client.data_received(b"".join(encode(Version.V5, packet) for packet in packets))
@@ -225,7 +227,7 @@ async def test_an_answer_leaves_at_once_and_the_next_of_the_turn_at_its_end(bare
         bare.ping()
         bare.ping()
         assert bare.came == b""
-        bare.front._flush()
+        bare.front.iteration._end()
         assert bare.transport.written.pop() == PINGRESP * 2
     assert bare.front.broker.counters.bytes_sent > 6 * len(PINGRESP)
 
@@ -236,14 +238,14 @@ async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
     pairs = [(Socket(front, f"from {number}"), Socket(front, f"to {number}")) for number in range(5)]
     for number, (_, subscriber) in enumerate(pairs):
         subscriber.send(Subscribe(1, (Subscription(str(number), 1),)))
-    front._flush()
-    front._flush()
+    front.iteration._end()
+    front.iteration._end()
     for number, (publisher, subscriber) in enumerate(pairs):
         publisher.send(Publish(str(number), b"x", 1, packet_id=7))
         assert subscriber.came.endswith(encode(Version.V5, Publish(str(number), b"x", 1, packet_id=1)))
         publisher.ping()
         assert publisher.came == b""
-    front._flush()
+    front.iteration._end()
     for publisher, subscriber in pairs:
         assert publisher.transport.written == [encode(Version.V5, Puback(7)) + PINGRESP]
         for one in (publisher, subscriber):
@@ -257,13 +259,13 @@ async def test_what_has_gathered_elsewhere_goes_to_all_at_once(bare: Socket, gat
     subscribers = [Socket(front, f"to {number}") for number in range(5)]
     for subscriber in subscribers:
         subscriber.send(Subscribe(1, (Subscription("a", 0),)))
-    front._flush()
-    front._flush()
+    front.iteration._end()
+    front.iteration._end()
     packet = encode(Version.V5, Publish("a", b"x"))
     front.broker.distribute(Message("a", b"x"))
     front.turn(gathered=gathered)
     assert [one.came.endswith(packet) for one in subscribers] == [gathered] * 5
-    front._flush()
+    front.iteration._end()
     for one in subscribers:
         assert (packet in b"".join(one.transport.written)) is not gathered
         one.near.close()
@@ -278,7 +280,7 @@ async def test_an_acknowledgement_alone_leaves_at_once(bare: Socket) -> None:
 async def test_nothing_overtakes_what_waits_in_the_transport(bare: Socket) -> None:
     bare.transport.waiting_bytes = 1
     bare.ping()
-    bare.front._flush()
+    bare.front.iteration._end()
     assert (bare.came, bare.transport.written) == (b"", [PINGRESP])
 
 
@@ -288,7 +290,7 @@ async def test_what_a_full_socket_does_not_take_goes_to_the_transport(bare: Sock
         while True:
             filled += bare.near.send(b"x" * 65536)
     bare.ping()
-    bare.front._flush()
+    bare.front.iteration._end()
     assert bare.transport.written == [PINGRESP]
     assert filled
 
@@ -306,7 +308,7 @@ async def test_the_disk_comes_first(bare: Socket) -> None:
     bare.front.broker.journal = Pending()
     bare.ping()
     assert bare.came == b""
-    bare.front._flush()
+    bare.front.iteration._end()
     assert bare.transport.written == [PINGRESP]
     bare.front.broker.journal = NO_JOURNAL
 
@@ -314,7 +316,7 @@ async def test_the_disk_comes_first(bare: Socket) -> None:
 async def test_who_is_closing_is_told_by_the_transport(bare: Socket) -> None:
     bare.client.data_received(encode(Version.V5, Disconnect()) + encode(Version.V5, Pingreq()))
     assert bare.came == b""
-    bare.front._flush()
+    bare.front.iteration._end()
     assert "close" in bare.transport.calls
 
 
@@ -322,6 +324,6 @@ async def test_bytes_inside_of_something_else_never_leave_past_it(line: Line) ->
     line.transport._extra["socket"] = None  # type: ignore[attr-defined]
     line.connect()
     assert line.transport.written == []
-    line.front._flush()
+    line.front.iteration._end()
     assert len(line.transport.written) == 1
     await line.front.stop()

@@ -12,6 +12,7 @@ from mqtt_front.config import FrontConfig
 from mqtt_front.front import Front
 from mqtt_front.packets import Subscription
 from mqtt_front.sys_topics import PREFIX, SysTopics
+from peer.iteration import Iteration
 
 World = Any
 Client = Any
@@ -211,12 +212,13 @@ def test_where_there_is_no_room_they_are_told_but_not_kept(make_world: type[Worl
 
 
 async def test_a_front_tells_when_it_sweeps() -> None:
-    front = Front(FrontConfig(sys_interval_s=10))
+    front = Front(Iteration(), FrontConfig(sys_interval_s=10))
     try:
         kept = front.broker.retained.matching(f"{PREFIX}uptime", 0)
         assert [message.payload for message in kept] == [b"0 seconds"]
-        later = front.clock() + 10
-        front.clock = lambda: later
+        front.iteration._end()
+        later = front.iteration.time() + 10
+        front.iteration.time = lambda: later
         front._sweep()
         kept = front.broker.retained.matching(f"{PREFIX}uptime", 0)
         assert [message.payload for message in kept] == [b"10 seconds"]

@@ -17,6 +17,7 @@ from mqtt_front.front import Front
 from mqtt_front.listening import Listen
 from mqtt_front.websocket import WebSocket
 from mqtt_front.websocket_frames import FRAMES_A_CALL, Opcode, frame_head, unmask
+from peer.iteration import Iteration
 
 REQUEST = (
     b"GET /mqtt HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -381,7 +382,7 @@ class Dialled(NamedTuple):
 
 @pytest_asyncio.fixture
 async def front() -> AsyncIterator[Front]:
-    front = Front(FrontConfig(sys_interval_s=0))
+    front = Front(Iteration(), FrontConfig(sys_interval_s=0))
     yield front
     await front.stop()
 
@@ -419,8 +420,9 @@ async def test_a_request_that_does_not_come_in_time(front: Front, dialled: Diall
     async with asyncio.timeout(DEADLINE_S):
         while not any(_has_read(client.transport) for client in front.clients.values()):  # noqa: ASYNC110
             await asyncio.sleep(0)
-    late = front.clock() + front.config.connect_timeout_s + 1
-    front.clock = lambda: late
+    late = front.iteration.time() + front.config.connect_timeout_s + 1
+    front.iteration.time = lambda: late
+    front.iteration._end()
     front._sweep()
     assert await dialled.rest() == b""
     assert not front.clients

@@ -12,6 +12,7 @@ import dataclasses
 import math
 import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,7 @@ from overlay.messages import Message, Parcel, Peer
 from overlay.node import Node
 from overlay.notices import Notices
 from overlay.timing import LOCAL, Timing
+from peer.iteration import Iteration
 
 PATIENCE_S = 20.0
 QUICK = dataclasses.replace(LOCAL, join_s=0.1, reunion_s=0.02)
@@ -160,6 +162,10 @@ class Board:
         self.turns = 0
         self.on_ended: Callable[[Link, Reason, str], None] = lambda link, reason, detail: None
 
+    @cached_property
+    def iteration(self) -> Iteration:
+        return Iteration()
+
     def connected(self, link: Link) -> None:
         self.linked.append(link)
 
@@ -235,7 +241,7 @@ class Side:
         self.config = config
         self.owner = Recorder()
         self.notices = Notices()
-        self.links = Links(config, self.owner, self.notices)
+        self.links = Links(config, self.owner, self.notices, Iteration())
         self.me = self.links.me
 
     async def start(self) -> None:
@@ -383,7 +389,7 @@ class FakeCore:
         self.application = application
         self.calls: list[tuple[object, ...]] = []
         self.outbox: list[tuple[Peer, Message]] = []
-        self.due = math.inf
+        self.agenda = SimpleNamespace(next_at=math.inf)
         self.leaves: set[Id] = set()
         self.table: set[Id] = set()
         self.then: Callable[[], None] = lambda: None
@@ -426,12 +432,9 @@ class FakeCore:
         self.outbox.append((peer, Parcel(payload)))
 
     def tick(self, now: float) -> None:
-        assert now >= self.due
-        self.due = math.inf
+        assert now >= self.agenda.next_at
+        self.agenda.next_at = math.inf
         self._called("tick", now)
-
-    def deadline(self) -> float:
-        return self.due
 
     def take_outbox(self) -> list[tuple[Peer, Message]]:
         taken, self.outbox = self.outbox, []
@@ -484,7 +487,7 @@ async def start() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Node]]]:
         config = OverlayConfig(
             id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
         )
-        node = Node(dataclasses.replace(config, **changes), App(), core)
+        node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core)
         started.append(node)
         await node.start()
         return node

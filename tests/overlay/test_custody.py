@@ -51,8 +51,8 @@ class Post:
 
     def at(self, now: float) -> list[tuple[Peer, Message]]:
         agenda = self.state.agenda
-        while agenda.deadline() <= now:
-            self.state.now = agenda.deadline()
+        while agenda.next_at <= now:
+            self.state.now = agenda.next_at
             agenda.run(self.state.now)
         self.state.now = now
         return self.sent()
@@ -226,7 +226,7 @@ def test_deliveries_are_forgotten_when_nobody_can_try_again() -> None:
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "3 is not that old"
     post.at(20 * tries_s)
     assert not post.custody._seen
-    assert post.state.agenda.deadline() == inf, "nothing is left to be forgotten"
+    assert post.state.agenda.next_at == inf, "nothing is left to be forgotten"
 
 
 def test_the_receipt_ends_the_sending() -> None:

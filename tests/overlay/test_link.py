@@ -16,6 +16,7 @@ from overlay.ids import Id
 from overlay.link import LARGE_BYTES, WRITE_BYTES, Link, Phase
 from overlay.messages import Heartbeat, Parcel, Peer, Ping, Probe
 from overlay.wire import encode
+from peer.iteration import Iteration
 
 LOW, HIGH = Id(1000), Id(2000)
 PEER = Peer(HIGH, "there", 1, 1)
@@ -122,6 +123,7 @@ def test_any_chunking_gives_the_same(cuts: list[int]) -> None:
 
     async def story() -> None:
         nonlocal link
+        witness.iteration = Iteration()
         link = Link(witness, OverlayConfig(id=LOW, boot=1, listen=("127.0.0.1", 0)), None)
         link.open(PEER, None)
         rest = stream

@@ -39,8 +39,8 @@ class Watcher:
     def at(self, now: float) -> list[tuple[Peer, Message]]:
         """Let time pass, doing what is due at its own time; what is sent meanwhile."""
         agenda = self.state.agenda
-        while agenda.deadline() <= now:
-            self.state.now = agenda.deadline()
+        while agenda.next_at <= now:
+            self.state.now = agenda.next_at
             agenda.run(self.state.now)
         self.state.now = now
         return self.sent()

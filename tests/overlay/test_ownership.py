@@ -124,11 +124,11 @@ def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
     for _ in range(3):
         assert len({key for key, _ in watched.changes}) == len(watched.changes) <= LOOKED_AT_ONCE + told
         told = len(watched.changes)
-        watched.state.now = watched.state.agenda.deadline()
+        watched.state.now = watched.state.agenda.next_at
         watched.state.agenda.run(watched.state.now)
     assert watched.changes == [(key, (near,)) for key in sorted(keys) if watched.model(key, 1) == (near,)]
     assert watched.changes
-    assert watched.state.agenda.deadline() == inf
+    assert watched.state.agenda.next_at == inf
 
 
 def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
@@ -140,8 +140,8 @@ def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
     assert len(watched.changes) == LOOKED_AT_ONCE
     watched.turn(near)
     watched.turn(far_one)
-    while watched.state.agenda.deadline() < inf:
-        watched.state.now = watched.state.agenda.deadline()
+    while watched.state.agenda.next_at < inf:
+        watched.state.now = watched.state.agenda.next_at
         watched.state.agenda.run(watched.state.now)
     last = dict(watched.changes)
     assert set(last.values()) == {(far_one,)}
@@ -161,7 +161,7 @@ def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
     assert watched.core.news(asked) == (near,)
     assert watched.core.news(asked) is None
     assert watched.core.news(next(iter(told))) is None
-    watched.state.now = watched.state.agenda.deadline()
+    watched.state.now = watched.state.agenda.next_at
     watched.state.agenda.run(watched.state.now)
     assert sorted([*(key for key, _ in watched.changes), asked]) == keys
 

@@ -12,6 +12,7 @@ from overlay.ids import Id
 from overlay.node import Node
 from peer import sampling
 from peer.config import PeerConfig
+from peer.iteration import Iteration
 from peer.pubsub.shell import RingPorts
 from peer.sampling import MAX_LINKS, Sampling, links_of, memory_bytes
 from peer.scribe.shell import ScribePorts
@@ -47,8 +48,9 @@ def test_memory_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("dispatch", ["direct", "scribe", "guided"])
 async def test_a_peer_that_serves_nobody(dispatch: str) -> None:
     config = PeerConfig(overlay=("127.0.0.1", 0), dispatch=dispatch)
-    ports = ScribePorts(config.roles) if dispatch == "scribe" else RingPorts(config.roles)
-    node = Node(OverlayConfig(id=Id(7), boot=3, listen=("127.0.0.1", 0), discovery=False), ports, ports.ring)
+    iteration = Iteration()
+    ports = (ScribePorts if dispatch == "scribe" else RingPorts)(config.roles, iteration)
+    node = Node(OverlayConfig(id=Id(7), boot=3, listen=("127.0.0.1", 0), discovery=False), ports, iteration, ports.ring)
     ports.attach(node)
     await node.start()
     try:

@@ -16,6 +16,7 @@ import trustme
 from mqtt_front.front import Front
 from mqtt_front.listening import Listen
 from mqtt_front.tls import server_context
+from peer.iteration import Iteration
 
 try:
     from uvloop import new_event_loop
@@ -130,7 +131,7 @@ class Listeners:
             "ws": Listen(host=HOST, port=0, websocket=True),
             "wss": Listen(host=HOST, port=0, tls=tls, websocket=True),
         }
-        front = Front()
+        front = Front(Iteration())
         try:
             for kind, listen in listens.items():
                 self.ports[kind] = (await front.listen(listen))[1]

@@ -44,7 +44,7 @@ class Member:
         self.store = net.store(peer)
         self.core = PubSub(self, self, net.config, self.store or NO_DISK)
         self.core.acknowledges_later = self.store is not None
-        self.core.now = net.now
+        self.core.clock.now = net.now
         if self.store is not None:
             self.core.restore(*self.store.load())
         before(self.core)
@@ -103,12 +103,12 @@ class Member:
         """Fills the list that it returns with those that are in force."""
         done: list[str] = []
         for name in filters:
-            self.core.now = self.net.now
+            self.core.clock.now = self.net.now
             self.core.subscribe(name, lambda name=name: done.append(name))  # type: ignore[misc]
         return done
 
     def publish(self, topic: str, body: bytes = b"x", qos: int = 1, *, retain: bool = False) -> None:
-        self.core.now = self.net.now
+        self.core.clock.now = self.net.now
         self.core.publish(topic, body, qos, retain=retain, clears=retain and not body, done=self.reasons.append)
 
 
@@ -162,7 +162,7 @@ class Net:
     def _changed(self) -> None:
         for member in list(self.members.values()):
             for key, count in list(member.watched.items()):
-                member.core.now = self.now
+                member.core.clock.now = self.now
                 owners = self.owners(key, count, member)
                 if self.late:
                     member.later[key] = owners
@@ -203,7 +203,7 @@ class Net:
                 break
             self.now = max(self.now, due)
             for member in list(self.members.values()):
-                member.core.now = self.now
+                member.core.clock.now = self.now
                 member.core.tick()
                 member.settle()
         self.now = until
@@ -223,7 +223,7 @@ class Net:
         if member is None or apart or self.lost(sender, receiver, message):
             return
         self.seen.append((sender, receiver, message))
-        member.core.now = self.now
+        member.core.clock.now = self.now
         member.core.receive(sender, payload)
         member.settle()
 

@@ -56,13 +56,13 @@ def test_the_oldest_are_forgotten_first(state: State) -> None:
     state.config = replace(LAN, max_cleared=2, cleared_s=10.0)
     cleared = Cleared(state)
     for number, topic in enumerate("abac"):
-        state.now = float(number)
+        state.clock.now = float(number)
         cleared.heard(clearing((number, 0), topic))
     assert [topic for topic in "abc" if cleared.of(topic)] == ["a", "c"]
     assert disk.forgotten == [2.0], "b, which was cleared at 1"
-    state.now = 5.0
+    state.clock.now = 5.0
     cleared.heard(clearing((9, 0), "c"))
-    state.now = 12.5
+    state.clock.now = 12.5
     cleared.sweep()
     assert [topic for topic in "abc" if cleared.of(topic)] == ["c"]
     assert disk.forgotten == [2.0, 10.5], "a, which was cleared at 2"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from mqtt_front.amqtt_front import AmqttFront
 from mqtt_front.front import Front
+from mqtt_front.iteration import StillClock
 from mqtt_front.listening import Listen
 from mqtt_front.message import Message
+from peer.iteration import Iteration
 from peer.pubsub.clients import AmqttClients, FrontClients, LocalClients, NoClients, clients_of
 from peer.pubsub.config import LOCAL
 from peer.pubsub.mqtt import encode_body
@@ -24,10 +25,11 @@ BODY = encode_body(Message("a", b"1", 1), 0.0)
 async def front(request: pytest.FixtureRequest) -> AsyncIterator[Front | AmqttFront]:
     front: Front | AmqttFront
     if request.param == "own":
-        front = Front(ports=RingPorts(LOCAL))
+        iteration = Iteration()
+        front = Front(iteration, ports=RingPorts(LOCAL, iteration))
     else:
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
-        front = AmqttFront(ports=RingPorts(LOCAL))
+        front = AmqttFront(ports=RingPorts(LOCAL, Iteration()))
         await front.listen(Listen(host="127.0.0.1", port=0))  # what was never started cannot be stopped
     yield front
     await front.stop()
@@ -43,7 +45,7 @@ def kept(clients: LocalClients) -> dict[str, bytes]:
 
 
 async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: Front | AmqttFront) -> None:
-    clients = clients_of(front)
+    clients = clients_of(front, StillClock())
     clients.retained("a", BODY)
     assert kept(clients) == {"a": b"1"}
     clients.retained("a", b"")
@@ -51,7 +53,7 @@ async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: Front | A
 
 
 async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front: Front | AmqttFront) -> None:
-    clients = clients_of(front)
+    clients = clients_of(front, StillClock())
     message = Message("a", b"1", 0, retain=True)
     if isinstance(front, Front):
         front.broker.publish(message, None)
@@ -61,7 +63,7 @@ async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front
 
 
 async def test_what_cannot_be_read_is_counted(front: Front | AmqttFront) -> None:
-    clients = clients_of(front)
+    clients = clients_of(front, StillClock())
     for body in (b"x", b"\xff" * 20):
         clients.deliver(Publication(1, 1, 1, "a", body))
         clients.retained("a", body)
@@ -71,20 +73,18 @@ async def test_what_cannot_be_read_is_counted(front: Front | AmqttFront) -> None
 
 
 async def test_a_message_is_read_once(front: Front | AmqttFront) -> None:
-    clients = clients_of(front)
+    clients = clients_of(front, StillClock())
     if isinstance(clients, FrontClients):
         message = Message("a", b"1", 1, retain=True)
         clients.publishing(BODY, message)
         clients.retained("a", BODY)
         assert clients._broker.retained.get("a", 0.0) is message
-    clients.enter(asyncio.get_running_loop().time())
     clients.leave(True)
 
 
 def test_a_peer_without_clients_takes_everything() -> None:
-    clients = clients_of(None)
+    clients = clients_of(None, StillClock())
     assert isinstance(clients, NoClients)
-    clients.enter(1.0)
     clients.deliver(Publication(1, 1, 1, "a", b"x"))
     clients.retained("a", b"x")
     clients.publishing(BODY, Message("a", b"1"))
@@ -93,7 +93,7 @@ def test_a_peer_without_clients_takes_everything() -> None:
 
 
 async def test_plain_messages_take_the_quick_way_to_our_own_front(front: Front | AmqttFront) -> None:
-    clients = clients_of(front)
+    clients = clients_of(front, StillClock())
     body = encode_body(Message("a", b"1"), 0.0)
     if isinstance(front, AmqttFront):
         assert clients.deliver_plain(b"a", body) is None

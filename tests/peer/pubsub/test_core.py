@@ -90,8 +90,8 @@ def test_a_message_is_seen_by_who_subscribes_while_it_is_retained(net: Net) -> N
 def test_time(net: Net) -> None:
     member = next(iter(net.members.values()))
     assert member.core.deadline() < inf
-    member.core.now = 7.0
-    assert member.core.now == 7.0
+    member.core.clock.now = 7.0
+    assert member.core.clock.now == 7.0
 
 
 def test_everything_lost_for_a_while_does_no_lasting_harm(net: Net) -> None:
@@ -152,7 +152,7 @@ def test_the_quick_way_ends_with_the_lease_and_with_the_plan(net: Net) -> None:
     assert not first.core.publish_plain("a", b"3"), "there is a new list"
     first.publish("a", b"3", 0)
     net.run()
-    first.core.now += LAN.lease_s
+    first.core.clock.now += LAN.lease_s
     assert not first.core.publish_plain("a", b"4"), "it cannot be trusted any more"
     assert second.got == [("a", b"1"), ("a", b"2"), ("a", b"3")]
     assert third.got == [("a", b"3")]
@@ -220,7 +220,7 @@ def test_a_crash_of_all_at_any_moment_loses_nothing_acknowledged(lasting: Net, s
         topic = random.choice(("a", "a/b", "c"))
         last[topic] = (number, last.get(topic, (0, -1))[1])
         clears = number % 2 == 1
-        publisher.core.now = lasting.now
+        publisher.core.clock.now = lasting.now
         publisher.core.publish(
             topic, b"" if clears else str(number).encode(), 1, retain=True, clears=clears,
             done=lambda _, topic=topic, number=number: done(topic, number),  # type: ignore[misc]
@@ -310,7 +310,7 @@ class History:
         def done(reason: Reason) -> None:
             self.acknowledged[topic] = max(number, self.acknowledged.get(topic, 0))
 
-        member.core.now = member.net.now
+        member.core.clock.now = member.net.now
         member.core.publish(topic, body, 1, retain=True, clears=not body, done=done)
 
     def check(self, member: Member) -> None:

@@ -57,7 +57,7 @@ def test_one_look_ahead_at_a_time(state: State) -> None:
     assert looks == [holding]
     holdings.look_soon(holding, 0.1)
     holdings.close(holding)
-    state.now = 20.0
+    state.clock.now = 20.0
     state.agenda.run(20.0)
     assert looks == [holding], "what is not held any more is not looked at"
 
@@ -65,14 +65,14 @@ def test_one_look_ahead_at_a_time(state: State) -> None:
 def test_the_sooner_look_counts(state: State) -> None:
     holdings = Holdings(state)
     looks: list[float] = []
-    holdings.look = lambda holding: looks.append(state.now)
+    holdings.look = lambda holding: looks.append(state.clock.now)
     holding = holdings.open("a")
     state.agenda.run(state.config.look_s)
     looks.clear()
     for delay_s in (30.0, 1.0, 5.0):
         holdings.look_soon(holding, delay_s)
     for now in (0.5, 1.0, 5.0, 30.0):
-        state.now = now
+        state.clock.now = now
         state.agenda.run(now)
     assert looks == [1.0]
 
@@ -87,7 +87,7 @@ def test_what_was_kept_comes_back_in_its_turn(state: State) -> None:
     reviewed: list[str] = []
     holdings.review = lambda holding: reviewed.append(holding.place)
     holdings.restore({name: [kept(name)] for name in "abcde"})
-    assert (len(holdings), holdings.resting, state.clock) == (0, 5, 9)
+    assert (len(holdings), holdings.resting, state.hybrid_clock) == (0, 5, 9)
     assert holdings.rests("a")
     assert holdings.wake()
     assert (sorted(reviewed), len(holdings), holdings.resting) == (["d", "e"], 2, 3)
@@ -143,45 +143,45 @@ def test_many_are_reviewed_one_after_the_other(state: State) -> None:
     assert reviewed[-1] is waiting[0], "what somebody asks for is reviewed before"
     holdings.close(waiting[1])
     for _ in range(3):
-        state.now += REVIEW_S
-        state.agenda.run(state.now)
+        state.clock.now += REVIEW_S
+        state.agenda.run(state.clock.now)
     assert len(reviewed) == len(many) - 1
     assert set(reviewed) == set(many) - {waiting[1]}
     holdings.review_all()
-    state.now += 10 * REVIEW_S
+    state.clock.now += 10 * REVIEW_S
     for _ in range(3):
-        state.agenda.run(state.now)
-        state.now += REVIEW_S
+        state.agenda.run(state.clock.now)
+        state.clock.now += REVIEW_S
     assert len(reviewed) == 2 * (len(many) - 1)
 
 
 def test_time_goes_on_for_what_rests(state: State) -> None:
     holdings = Holdings(state)
-    state.now = 10.0
+    state.clock.now = 10.0
     body = encode_body(Message("a", b"x", expires_at=100), 0.0)
     holdings.restore({"a": [Record(Kind.RETAINED, "a", None, (9, 0), False, body=body)]})
-    state.now = 50.0
+    state.clock.now = 50.0
     assert holdings.open("a").ends_at == 110.0
 
 
 def test_looks_do_not_pile_up(state: State) -> None:
     holdings = Holdings(state)
     looked: list[float] = []
-    holdings.look = lambda holding: looked.append(state.now)
+    holdings.look = lambda holding: looked.append(state.clock.now)
     holding = holdings.open("a")
     for _ in range(100):
         holdings.look_soon(holding, 30.0)
         holdings.look_soon(holding, 1.0)
-        state.now += 1.0
-        state.agenda.run(state.now)
+        state.clock.now += 1.0
+        state.agenda.run(state.clock.now)
     assert len(looked) == 100
     assert len(state.agenda) <= 2
     holdings.look_soon(holding, 30.0)
-    state.now += 29.0
-    state.agenda.run(state.now)
+    state.clock.now += 29.0
+    state.agenda.run(state.clock.now)
     assert len(looked) == 100, "the look that was planned before does not come for that too early"
-    state.now += 1.0
-    state.agenda.run(state.now)
+    state.clock.now += 1.0
+    state.agenda.run(state.clock.now)
     assert len(looked) == 101
 
 

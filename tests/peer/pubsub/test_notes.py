@@ -42,7 +42,7 @@ def test_all_places_are_told_until_they_answer(state: State) -> None:
     for place in ("a/b/#", "a/#"):
         notes.noted(Noted(place, (note("a/b/c"),)))
     assert done == []
-    state.now = 1.0
+    state.clock.now = 1.0
     state.agenda.run(1.0)
     assert told_by(state) == [Note("#", (note("a/b/c"),))]
     notes.noted(Noted("#", (note("a/b/c"), note("unasked"))))
@@ -60,7 +60,7 @@ def test_only_what_is_kept_is_told_again(state: State) -> None:
     told_by(state)
     notes.renew(kept)
     assert told_by(state) == []
-    state.now = state.config.note_s / 2
+    state.clock.now = state.config.note_s / 2
     notes.renew(lambda topic: kept(topic, 5) if topic == "a" else None)
     assert told_by(state) == [Note("#", (note("a", 5),))], "as it is now"
 
@@ -74,16 +74,16 @@ def test_an_end_is_told_until_it_is_known(state: State) -> None:
     assert told_by(state) == [Note("#", (end("a/b", 5),)), Note("a/#", (end("a/b", 5),))]
     notes.noted(Noted("a/#", (note("a/b"),)))
     notes.noted(Noted("#", (end("a/b", 6),)))
-    state.now = 1.0
+    state.clock.now = 1.0
     state.agenda.run(1.0)
     assert told_by(state) == [Note("a/#", (end("a/b", 5),))], "that was an answer to what was told before"
     notes.noted(Noted("a/#", (end("a/b", 5),)))
     assert done == [1], "who waited for the note need not wait any more"
-    state.now = 9.0
+    state.clock.now = 9.0
     state.agenda.run(9.0)
     assert told_by(state) == []
     notes.renew(kept)
-    state.now = state.config.note_s
+    state.clock.now = state.config.note_s
     notes.renew(kept)
     assert told_by(state) == []
 

@@ -37,8 +37,8 @@ class Way:
         return [(one.number, one.base) for one in messages if isinstance(one, Publication)]
 
     def wait(self, span_s: float) -> None:
-        self.state.now += span_s
-        self.state.agenda.run(self.state.now)
+        self.state.clock.now += span_s
+        self.state.agenda.run(self.state.clock.now)
 
 
 def test_numbers_and_acknowledgements(state: State) -> None:

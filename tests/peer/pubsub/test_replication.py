@@ -166,7 +166,7 @@ def test_what_was_cleared_is_the_news_of_who_brings_it(state: State) -> None:
     later = Record(Kind.RETAINED, "a", None, (5, 6), False, body=b"later")
     assert replication.take(holding, later)
     assert cleared.of("a") is None
-    assert state.clock == 5
+    assert state.hybrid_clock == 5
 
 
 def test_a_copy_of_what_is_there_is_not_written_again(lasting: Net) -> None:

@@ -20,6 +20,7 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.node import Node
 from overlay.timing import LOCAL
+from peer.iteration import Iteration
 from peer.pubsub.config import LOCAL as ROLES
 from peer.pubsub.shell import RingPorts
 from peer.pubsub.store import RetainedStore
@@ -44,9 +45,9 @@ class Client:
         self.messages: list[tuple[str, bytes, bool]] = []
 
     @classmethod
-    async def to(cls, port: int, name: str) -> Client:
+    async def to(cls, port: int, name: str, clean: bool = True) -> Client:
         client = cls(*await asyncio.open_connection("127.0.0.1", port))
-        payload = _text("MQTT") + bytes([4, 2, 0, 0]) + _text(name)
+        payload = _text("MQTT") + bytes([4, 2 if clean else 0, 0, 0]) + _text(name)
         client._send(0x10, payload)
         await until(lambda: client.told(0x20))
         return client
@@ -124,9 +125,10 @@ class PeerHere:
             id=Id(number << 100), boot=1, listen=("127.0.0.1", 0), seeds=seeds, timing=timing, discovery=False
         )
         self.store = None if folder is None else RetainedStore(folder / f"retained {number}")
-        self.ports = RingPorts(ROLES, store=self.store)
-        self.front = Front(ports=self.ports)
-        self.node = Node(config, self.ports)
+        iteration = Iteration()
+        self.ports = RingPorts(ROLES, iteration, store=self.store)
+        self.front = Front(iteration, ports=self.ports)
+        self.node = Node(config, self.ports, iteration)
         self.ports.attach(self.node, self.front)
         if folder is not None:
             self.front.restore(Store(folder / f"clients {number}", 0.0))
@@ -345,11 +347,13 @@ async def test_a_peer_that_was_alone_brings_what_it_kept(tmp_path: Path) -> None
 
 
 async def test_time_never_goes_back_in_a_tick_that_is_early() -> None:
-    ports = RingPorts(ROLES)
+    iteration = Iteration()
+    ports = RingPorts(ROLES, iteration)
     times: list[float] = []
     ahead = asyncio.get_running_loop().time() + 5.0
-    ports.core.now = ahead
-    ports.core.receive = lambda sender, payload: times.append(ports.core.now)  # type: ignore[method-assign]
+    iteration.advance(ahead)
+    ports.core.receive = lambda sender, payload: times.append(ports.core.clock.now)  # type: ignore[method-assign]
+    iteration.begin()
     ports.receive(Peer(Id(1), "127.0.0.1", 1, 1), b"")
     assert times == [ahead]
     ports.stop()
@@ -367,13 +371,13 @@ async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) ->
 
 
 async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do() -> None:
-    ports, loop = RingPorts(ROLES), asyncio.get_running_loop()
+    iteration, loop = Iteration(), asyncio.get_running_loop()
+    ports = RingPorts(ROLES, iteration)
     done: list[float] = []
     ports.core._state.agenda.at(loop.time() - 5, lambda now, _: done.append(now))
     began = loop.time()
     while not done:
         assert loop.time() < began + PATIENCE_S
-        ports._enter()
-        ports._leave()
+        iteration.begin()
         await asyncio.sleep(0)
     ports.stop()

@@ -20,7 +20,7 @@ def test_what_a_peer_tells_itself_needs_no_network(state: State) -> None:
 
 def test_the_clock_of_retained_messages_never_goes_back(state: State) -> None:
     assert [state.tick_clock(at) for at in (5, 5, 3, 100)] == [5, 6, 7, 100]
-    state.clock = 1000
+    state.hybrid_clock = 1000
     assert state.tick_clock(200) == 1001
 
 
@@ -28,7 +28,7 @@ def test_what_is_due(state: State) -> None:
     done: list[str] = []
     state.after(2.0, lambda: done.append("later"))
     state.after(1.0, lambda: done.append("sooner"))
-    assert state.agenda.deadline() == 1.0
+    assert state.agenda.next_at == 1.0
     state.agenda.run(5.0)
     assert done == ["sooner", "later"]
 
@@ -53,16 +53,16 @@ def test_promises_wait_for_the_disk(state: State) -> None:
     state.promise(other, Taken("a"))
     state.flush()
     assert len(sent) == 1, "nothing is written, so that nothing is waited for"
-    assert not state.promises
+    assert not state.owes
     disk = state.disk = Slow()
     state.promise(other, Taken("b"))
     state.promise(state.me, Taken("c"))
     disk.pending = False
-    assert state.promises
+    assert state.owes
     assert (len(sent), len(state.local)) == (1, 0)
     state.keep_promises()
     state.flush()
-    assert not state.promises
+    assert not state.owes
     assert (len(sent), len(state.local)) == (2, 1)
 
 
@@ -72,10 +72,10 @@ def test_what_is_said_in_one_turn_goes_together(state: State) -> None:
     state.overlay.send = lambda peer, payload: sent.append((peer, payload)) or True  # type: ignore[method-assign]
     for peer, topic in ((one, "a"), (two, "b"), (one, "c")):
         state.send(peer, Taken(topic))
-    assert state.posted
+    assert state.owes
     assert sent == []
     state.flush()
-    assert not state.posted
+    assert not state.owes
     told = [(peer, [decode(part) for part in taken_apart(payload)]) for peer, payload in sent]
     assert told == [(one, [Taken("a"), Taken("c")]), (two, [Taken("b")])]
 

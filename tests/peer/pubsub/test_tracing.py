@@ -176,7 +176,7 @@ def test_recorded_or_not_all_stays_in_order(seed: int, choice: Choice) -> None:
         member.quick = chance.random() < 0.8
     chosen = 0
     for number in range(40):
-        members[0].core.now = net.now
+        members[0].core.clock.now = net.now
         body = PLAIN_HEAD + b"%d" % number
         if chance.random() < 0.5:
             chosen += 1

@@ -82,11 +82,11 @@ class Lone:
         self.core.owners_changed(key_of_place(place), self.owners)
 
     def wait(self, span_s: float) -> None:
-        until = self.core.now + span_s
+        until = self.core.clock.now + span_s
         while self.core.deadline() <= until:
-            self.core.now = self.core.deadline()
+            self.core.clock.now = self.core.deadline()
             self.core.tick()
-        self.core.now = until
+        self.core.clock.now = until
 
     def told(self, kind: type[M]) -> list[tuple[Peer, M]]:
         """What of this kind was sent since this was asked last; the rest is forgotten."""

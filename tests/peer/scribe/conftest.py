@@ -82,7 +82,7 @@ class ScribeWorld(PubSubWorld):
         return ScribeNode(self, number, peer, HALF)
 
     def core_for(self, overlay: ScribeNode, clients: object) -> Scribe:
-        return Scribe(overlay, Clients(overlay), self.config, self.trees)
+        return Scribe(overlay, Clients(overlay), self.config, self.trees, clock=self)
 
     def peers(self) -> list[ScribeNode]:
         return [node for node in self.nodes.values() if isinstance(node, ScribeNode) and node.alive and not node.paused]
@@ -92,7 +92,6 @@ class ScribeWorld(PubSubWorld):
         done: list[str] = []
         for name in filters:
             node.filters.add(name)
-            node.core.now = self.now
             node.core.subscribe(name, lambda name=name: done.append(name))  # type: ignore[misc]
             self._after(node)
         return done
@@ -100,7 +99,6 @@ class ScribeWorld(PubSubWorld):
     def unsubscribe(self, node: ScribeNode, *filters: str) -> None:
         for name in filters:
             node.filters.remove(name)
-            node.core.now = self.now
             node.core.unsubscribe(name)
             self._after(node)
 
@@ -110,7 +108,6 @@ class ScribeWorld(PubSubWorld):
         """Returns the body, which names the message."""
         self.messages_sent += 1
         body = f"{node.number} {self.messages_sent} {topic}".encode()
-        node.core.now = self.now
         node.core.publish(topic, body, qos, retain=retain, clears=clears, done=node.reasons.append)
         self._after(node)
         return body

@@ -25,7 +25,7 @@ def publish(lone: Lone, body: bytes = b"x", qos: int = 1, *, retain: bool = Fals
 def here(lone: Lone, *full: str, root: Peer = ROOT) -> None:
     """A root answers for all places of the topic `a`."""
     items = tuple(Found(place, place not in full) for place in places_of("a"))
-    lone.hears(root, Here(items, lone.core.now, 0))
+    lone.hears(root, Here(items, lone.core.clock.now, 0))
 
 
 def sent_to(lone: Lone, peer: Peer) -> list[tuple[str, bytes]]:
@@ -97,7 +97,7 @@ def test_trust_ends_and_is_renewed_while_the_topic_is_in_use(lone: Lone) -> None
 
 def test_an_old_answer_is_not_believed(lone: Lone) -> None:
     publish(lone)
-    lone.core.now = 5.0
+    lone.core.clock.now = 5.0
     lone.hears(ROOT, Here(tuple(Found(place, True) for place in places_of("a")), 1.0, 0))
     assert lone.reasons == []
 

@@ -14,6 +14,7 @@ from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.node import Node
 from overlay.timing import LOCAL
+from peer.iteration import Iteration
 from peer.pubsub.config import LOCAL as ROLES
 from peer.pubsub.places import key_of_place
 from peer.scribe.config import LOCAL as TREES
@@ -33,9 +34,10 @@ class PeerHere:
             id=Id(number << 100), boot=1, listen=("127.0.0.1", 0), seeds=seeds, timing=timing, discovery=False
         )
         self.told: list[bool] = []
-        self.ports = ScribePorts(ROLES, TREES, self.told.append)
-        self.front = Front(ports=self.ports)
-        self.node = Node(config, self.ports, self.ports.ring)
+        iteration = Iteration()
+        self.ports = ScribePorts(ROLES, iteration, TREES, self.told.append)
+        self.front = Front(iteration, ports=self.ports)
+        self.node = Node(config, self.ports, iteration, self.ports.ring)
         self.ports.attach(self.node, self.front)
         self.mqtt_port = 0
 
