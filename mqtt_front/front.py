@@ -24,7 +24,7 @@ from mqtt_front.codec_in import forget_topics
 from mqtt_front.config import FrontConfig
 from mqtt_front.connection import Connection, Phase
 from mqtt_front.errors import FrontError
-from mqtt_front.iteration import Iteration
+from mqtt_front.iteration import IterationOwner
 from mqtt_front.journal import NO_JOURNAL
 from mqtt_front.listening import LINGER_S, Listen, accept_clients, address_of
 from mqtt_front.packets import Connect
@@ -51,7 +51,7 @@ class Front:
 
     def __init__(
         self,
-        iteration: Iteration,
+        iteration: IterationOwner,
         config: FrontConfig | None = None,
         access: Access | None = None,
         ports: Ports | None = None,

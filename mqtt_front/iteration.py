@@ -22,7 +22,7 @@ class StillClock:
         self.now = now
 
 
-class Iteration(Clock, Protocol):
+class IterationOwner(Clock, Protocol):
     time: Callable[[], float]
     """The clock that `now` is read from."""
     commits: list[Callable[[], object]]

@@ -9,7 +9,7 @@ from overlay.agenda import Agenda
 from overlay.alarm import Alarm
 
 
-class Iteration(Protocol):
+class IterationOwner(Protocol):
     """Links add a call to `flushes` when frames gather, so that all frames of an iteration share a write."""
 
     now: float

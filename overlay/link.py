@@ -21,7 +21,7 @@ from overlay.delays import DelayLine
 from overlay.errors import ProtocolError
 from overlay.frames import HEADER_BYTES, FrameReader, Kind, header
 from overlay.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, decode_goodbye, decode_hello, encode_goodbye
-from overlay.iteration import Iteration
+from overlay.iteration import IterationOwner
 from overlay.messages import Message, Peer
 from overlay.wire import decode
 
@@ -48,7 +48,7 @@ class Phase(Enum):
 class Switchboard(Protocol):
     """Whom a link tells."""
 
-    iteration: Iteration
+    iteration: IterationOwner
 
     def connected(self, link: Link) -> None: ...
     def greeted(self, link: Link, hello: Hello | None) -> None:

@@ -18,7 +18,7 @@ from overlay.errors import OverlayError, ProtocolError
 from overlay.frames import Kind
 from overlay.handshake import HARMLESS, Hello, Judge, Reason, Standing, encode_hello
 from overlay.ids import Id
-from overlay.iteration import Iteration
+from overlay.iteration import IterationOwner
 from overlay.link import Link
 from overlay.messages import Message, Parcel, Peer
 from overlay.notices import Notices
@@ -51,7 +51,7 @@ class Owner(Protocol):
 class Links:
     """The switchboard. `me` and `active` are for the owner to keep up to date."""
 
-    def __init__(self, config: OverlayConfig, owner: Owner, notices: Notices, iteration: Iteration) -> None:
+    def __init__(self, config: OverlayConfig, owner: Owner, notices: Notices, iteration: IterationOwner) -> None:
         self.iteration = iteration
         self.me = Peer(config.id, config.advertised_host, config.listen[1] or 1, config.boot)
         self.active = False

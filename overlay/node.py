@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,7 +19,7 @@ from overlay.discovery import Discovery
 from overlay.errors import OverlayError
 from overlay.handshake import Hello
 from overlay.ids import Id
-from overlay.iteration import Iteration
+from overlay.iteration import IterationOwner
 from overlay.links import Links
 from overlay.messages import Message, Peer
 from overlay.notices import Notices
@@ -34,6 +34,16 @@ __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
 Core = Callable[[Peer, Timing, Application], Ring]
 
 
+class NodeApplication(Application, Protocol):
+    """The layer above a node: what a ring core tells it, and what only a node with sockets can tell."""
+
+    def started(self, me: Peer) -> None:
+        """This peer has its address. Called once, before all else."""
+
+    def read_done(self) -> None:
+        """All that came in one read of a link has been handed over: what follows from it may be sent now."""
+
+
 class Node:
     """A peer's overlay: listens, links, keeps the core's time. Create inside a running event loop.
 
@@ -45,7 +55,7 @@ class Node:
     address: Address
 
     def __init__(
-        self, config: OverlayConfig, application: Application, iteration: Iteration, core: Core = Ring
+        self, config: OverlayConfig, application: NodeApplication, iteration: IterationOwner, core: Core = Ring
     ) -> None:
         self._config = config
         self._application = application
@@ -65,8 +75,6 @@ class Node:
         self._activated = asyncio.Event()
         self.more_status: Callable[[str], dict[str, Any]] = lambda about: {}
         """What the layers above have to add to `status`, or to say about something that the asker named."""
-        self.after_read: Callable[[], None] = lambda: None
-        """Called when all is with the application that came in one go: what follows from it may be sent now."""
 
     # -- life
 
@@ -76,6 +84,7 @@ class Node:
             port = await self._links.bind()
             me = Peer(self._config.id, self._config.advertised_host, port, self._config.boot)
             self.address = (me.host, me.port)
+            self._application.started(me)
             self.ring = self._core(me, self._config.timing, self._application)
             self._iteration.alarms.append((self.ring.agenda, self._alarm))
             await self._links.serve(me)
@@ -134,7 +143,7 @@ class Node:
         if peer.id != self._config.id:
             return self._links.send_parcel(peer, payload)
         self._application.receive(self.ring.me, payload)
-        self.after_read()
+        self._application.read_done()
         return True
 
     def room(self, peer: Id) -> int:
@@ -195,7 +204,7 @@ class Node:
     def read(self) -> None:
         """All that one read of a link brought was handed over."""
         try:
-            self.after_read()
+            self._application.read_done()
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._notices.failed("core_errors")
         if not self._inside:

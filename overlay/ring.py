@@ -70,6 +70,9 @@ class Application(Protocol):
     def unsent(self, payload: bytes) -> None:
         """What was sent with `Ring.send`, to a peer to whom no link could be opened."""
 
+    def link_lost(self, peer: Peer) -> None:
+        """The link to this peer broke, or none can be opened: often the first sign of its death."""
+
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         """The peers closest to a watched key are now these, the owner first."""
 
@@ -94,9 +97,23 @@ class Statistics:
 class Ring:
     """One peer of the ring. After each call take the outbox, and call `tick` when `deadline` has come."""
 
-    __slots__ = ("_application", "_custody", "_handlers", "_last", "_membership", "_ownership", "_state", "liveness")
+    __slots__ = (
+        "_application",
+        "_custody",
+        "_handlers",
+        "_last",
+        "_membership",
+        "_ownership",
+        "_state",
+        "active",
+        "liveness",
+        "me",
+    )
 
     def __init__(self, me: Peer, timing: Timing, application: Application, half: int = HALF) -> None:
+        self.me = me
+        self.active = False
+        """Whether this peer serves keys: its whole leaf set knows it. An attribute, as every message asks for it."""
         self._application = application
         self._state = State(me, timing, half)
         self.liveness = Liveness(self._state, self._died, self._back)
@@ -105,14 +122,6 @@ class Ring:
         self._ownership = Ownership(self._state, application.owners_changed)
         self._handlers = self._handlers_of_parts()
         self._last: float | None = None
-
-    @property
-    def me(self) -> Peer:
-        return self._state.me
-
-    @property
-    def active(self) -> bool:
-        return self._state.active
 
     @property
     def leaves(self) -> LeafSet:
@@ -240,6 +249,7 @@ class Ring:
         else:
             self.liveness.suspect(peer)
         self._custody.lost(peer)
+        self._application.link_lost(peer)
 
     def tick(self, now: float) -> None:
         """Do what is due; to be called when the deadline has come."""
@@ -281,6 +291,7 @@ class Ring:
         self._ownership.changed(entered, left)
 
     def _activity(self, active: bool) -> None:
+        self.active = active
         self._application.activity_changed(active)
         if active:
             self._custody.reconsider()

@@ -123,7 +123,7 @@ class PeerProcess:
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
             ports.record(recording.recorder.chooses, recording.recorder)
-        self._node = node = Node(overlay, ports, iteration, ports.ring)
+        self._node = node = Node(overlay, ports, iteration)
         clients = None
         if self.config.listeners:
             self._clients = clients = Clients(self.config, ports, iteration, self._stop.set)

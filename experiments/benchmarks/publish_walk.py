@@ -36,6 +36,7 @@ from overlay.config import Address, OverlayConfig
 from overlay.ids import Id
 from overlay.node import Node
 from overlay.timing import LOCAL
+from peer.iteration import Iteration
 from peer.pubsub.config import LOCAL as ROLES
 from peer.pubsub.shell import RingPorts
 
@@ -57,31 +58,32 @@ BOOKKEEPING: Final = (
     Group(
         "clock",
         "sets or reads the time",
-        ("Shell._enter", "PubSub.now", "FrontClients.enter", "Ring._at"),
+        ("Iteration.begin", "Iteration.advance", "Ring._at"),
     ),
     Group(
         "own id",
         "looks up the id of this peer, the node it belongs to, or whether it is active",
-        ("State.me", "Shell.me", "Shell._overlay", "Ring.me", "Ring.active"),
+        ("State.me", "Shell.active", "Node.active"),
     ),
     Group(
         "flush wanted",
         "asks whether something must be flushed, or whether it may be",
-        ("PubSub.owes", "State.posted", "Inlets.owes", "State.promises", "FrontClients.failed"),
+        ("Shell._owing", "PubSub.owes", "State.owes", "Inlets.owes", "FrontClients.failed", "FrontClients.uncommitted"),
     ),
     Group(
         "flush",
         "ends a batch of calls or an iteration of the loop: commits, and leads to the function that writes",
         (
-            "Shell._leave", "FrontClients.leave", "Front.turn", "Front._flush", "Front._committed",
-            "Front._sent_at_once", "NoJournal.commit", "RingPorts._committed", "State.keep_promises",
-            "Link._turn", "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
+            "Iteration._end", "Iteration._run", "Shell._leave", "Shell.read_done", "FrontClients.leave",
+            "FrontClients.read_done", "Front.turn", "Front._flush", "Front._committed", "Front._sent_at_once",
+            "NoJournal.commit", "Shell._commit", "RingPorts._commit", "State.keep_promises", "Link._flush_at_end",
+            "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
         ),
     ),
     Group(
         "timer",
         "asks for the next deadline, or re-arms the one timer of a core",
-        ("Node._rearm", "PubSub.deadline", "Ring.deadline", "Agenda.deadline", "Alarm.set"),
+        ("Ring.agenda", "PubSub.agenda", "Ring.deadline", "PubSub.deadline", "Alarm.set"),
     ),
 )  # fmt: skip
 """The list to keep up. Each name must be defined in exactly one file, whichever that is. A name that is gone makes the
@@ -291,14 +293,15 @@ class _Peer:
     """One peer without a process of its own: node, roles and front, with nothing on a disk."""
 
     def __init__(self, number: int, seeds: tuple[Address, ...]) -> None:
-        self._ports = RingPorts(ROLES)
-        self._front = Front(ports=self._ports)
+        iteration = Iteration()
+        self._ports = RingPorts(ROLES, iteration)
+        self._front = Front(iteration, ports=self._ports)
         self.mqtt: Address = ("127.0.0.1", 0)
         """Where clients connect, once `start` has returned."""
         config = OverlayConfig(
             id=Id(number << 100), boot=1, listen=("127.0.0.1", 0), seeds=seeds, timing=LOCAL, discovery=False
         )
-        self.node = Node(config, self._ports)
+        self.node = Node(config, self._ports, iteration)
         self._ports.attach(self.node, self._front)
 
     async def start(self) -> None:

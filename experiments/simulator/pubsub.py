@@ -24,7 +24,7 @@ from peer.scribe.core import Scribe
 
 
 class PubSubRing(SimulatedRing):
-    """A ring whose peer's roles have deadlines of their own, and hear of lost links."""
+    """A ring whose peer's roles have deadlines of their own."""
 
     __slots__ = ()
     node: PubSubNode
@@ -37,12 +37,6 @@ class PubSubRing(SimulatedRing):
         core = self.node.core
         while core.deadline() <= now:
             core.tick()
-
-    def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
-        super().link_lost(peer, now, refused)
-        core = self.node.core
-        if isinstance(core, Scribe):
-            core.lost(peer)
 
 
 class PubSubNode(Node):
@@ -103,6 +97,10 @@ class PubSubNode(Node):
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.core.receive(sender, payload)
+
+    def link_lost(self, peer: Peer) -> None:
+        if isinstance(self.core, Scribe):
+            self.core.lost(peer)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self.core.owners_changed(key, owners)

@@ -37,8 +37,11 @@ class LocalClients(Clients, Protocol):
     def publishing(self, body: bytes, message: Message) -> None:
         """One of them published this to be retained, and its body is that."""
 
-    def leave(self, gathered: bool) -> None:
-        """Send what they have been given; `gathered`: no more will follow at once."""
+    def leave(self) -> None:
+        """Send what they have been given."""
+
+    def read_done(self) -> None:
+        """As `leave`, when no more will follow at once."""
 
 
 class NoClients:
@@ -55,7 +58,8 @@ class NoClients:
 
     def retained(self, topic: str, body: bytes) -> None: ...
     def publishing(self, body: bytes, message: Message) -> None: ...
-    def leave(self, gathered: bool) -> None: ...
+    def leave(self) -> None: ...
+    def read_done(self) -> None: ...
 
 
 class Bodies:
@@ -130,8 +134,11 @@ class FrontClients:
     def publishing(self, body: bytes, message: Message) -> None:
         self._bodies.is_of(body, message)
 
-    def leave(self, gathered: bool) -> None:
-        self._front.turn(gathered=gathered)
+    def leave(self) -> None:
+        self._front.turn()
+
+    def read_done(self) -> None:
+        self._front.turn(gathered=True)
 
 
 class AmqttClients:
@@ -164,7 +171,8 @@ class AmqttClients:
     def publishing(self, body: bytes, message: Message) -> None:
         self._bodies.is_of(body, message)
 
-    def leave(self, gathered: bool) -> None: ...
+    def leave(self) -> None: ...
+    def read_done(self) -> None: ...
 
 
 def clients_of(front: Front | AmqttFront | None, clock: Clock) -> LocalClients:

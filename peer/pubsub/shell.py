@@ -31,7 +31,6 @@ from overlay.errors import OverlayError
 from overlay.ids import Id
 from overlay.messages import Peer
 from overlay.node import Node
-from overlay.ring import Ring
 from peer.iteration import Iteration
 from peer.pubsub.clients import LocalClients, NoClients, clients_of
 from peer.pubsub.config import PubSubConfig
@@ -94,13 +93,13 @@ class Shell(ABC, Generic[C]):
 
     serves_groups = True
     keeps_retained = True
-    ring: type[Ring] = Ring
-    """The core that the node is to have."""
+    me: Peer
+    """This peer; known once the node has its address."""
+    _node: Node
 
     def __init__(self, iteration: Iteration, on_activity: Callable[[bool], None]) -> None:
         self._iteration = iteration
         self._on_activity = on_activity
-        self._node: Node | None = None
         self._clients: LocalClients = NoClients()
         self._early: list[Callable[[], None]] | None = []
         """What the clients want before there is a ring. None: there is one."""
@@ -124,7 +123,6 @@ class Shell(ABC, Generic[C]):
     def attach(self, node: Node, front: Front | AmqttFront | None = None) -> None:
         """Before the node starts, and before the front restores anything or listens."""
         self._node = node
-        node.after_read = partial(self._leave, True)
         self._clients = self.core.clients = clients_of(front, self._iteration)
 
     def record(self, chooses: Callable[[], bool], witness: Witness) -> None:
@@ -207,6 +205,15 @@ class Shell(ABC, Generic[C]):
         self.receive(origin, payload)
         self._leave()
 
+    def started(self, me: Peer) -> None:
+        self.me = me
+
+    def read_done(self) -> None:
+        self._clients.read_done()
+
+    def link_lost(self, peer: Peer) -> None:
+        """The roles hear of a death by the owners of their keys."""
+
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         return True
 
@@ -233,48 +240,39 @@ class Shell(ABC, Generic[C]):
     # The overlay of the roles
 
     @property
-    def _overlay(self) -> Node:
-        assert self._node is not None, "attach a node before anything happens"
-        return self._node
-
-    @property
-    def me(self) -> Peer:
-        return self._overlay.ring.me
-
-    @property
     def active(self) -> bool:
-        return self._overlay.active
+        return self._node.active
 
     def send(self, peer: Peer, payload: bytes) -> bool:
         try:
-            return self._overlay.send(peer, payload)
+            return self._node.send(peer, payload)
         except OverlayError:
             self.unsendable += 1
             return False
 
     def route(self, key: Id, payload: bytes) -> bool:
-        return self._overlay.route(key, payload)
+        return self._node.route(key, payload)
 
     def doubts(self, peer: Peer) -> bool:
-        return self._overlay.ring.doubts(peer)
+        return self._node.ring.doubts(peer)
 
     def owner(self, key: Id) -> Peer | None:
-        return self._overlay.ring.owner(key)
+        return self._node.ring.owner(key)
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
-        return self._overlay.ring.watch(key, count)
+        return self._node.ring.watch(key, count)
 
     def unwatch(self, key: Id) -> None:
-        self._overlay.ring.unwatch(key)
+        self._node.ring.unwatch(key)
 
     def news(self, key: Id) -> tuple[Peer, ...] | None:
-        return self._overlay.ring.news(key)
+        return self._node.ring.news(key)
 
     # The end of an iteration
 
-    def _leave(self, gathered: bool = False) -> None:
-        """Let the front send what has gathered; `gathered`: no more will follow at once."""
-        self._clients.leave(gathered)
+    def _leave(self) -> None:
+        """Let the front send what has gathered."""
+        self._clients.leave()
 
     def _owing(self) -> None:
         """The core owes other peers something, or has something for the disk."""

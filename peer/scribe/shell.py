@@ -1,6 +1,6 @@
 """The shell of Scribe: that of the other roles, and what Scribe must hear of the ring beside.
 
-It is told what passes through this peer, and whose link broke. It keeps nothing on the disk.
+It hears what passes through this peer, and whose link broke. It keeps nothing on the disk.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from collections.abc import Callable
 
 from overlay.ids import Id
 from overlay.messages import Peer
-from overlay.ring import Application, Ring
-from overlay.timing import Timing
 from peer.iteration import Iteration
 from peer.pubsub.config import PubSubConfig
 from peer.pubsub.shell import Shell, clock_us
@@ -19,25 +17,8 @@ from peer.scribe.config import LAN, TreeConfig
 from peer.scribe.core import Scribe
 
 
-class TellingRing(Ring):
-    """A ring core that tells Scribe first-hand whose links break."""
-
-    __slots__ = ("_ports",)
-
-    def __init__(self, me: Peer, timing: Timing, application: Application) -> None:
-        super().__init__(me, timing, application)
-        assert isinstance(application, ScribePorts), "nobody else wants to know"
-        self._ports = application
-
-    def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
-        super().link_lost(peer, now, refused)
-        self._ports.lost(peer)
-
-
 class ScribePorts(Shell[Scribe]):
-    """What `Shell` says, with the ring that is named here."""
-
-    ring = TellingRing
+    """What `Shell` says."""
 
     def __init__(
         self,
@@ -70,7 +51,6 @@ class ScribePorts(Shell[Scribe]):
         self._leave()
         return on_its_way
 
-    def lost(self, peer: Peer) -> None:
-        """The link to this peer broke."""
+    def link_lost(self, peer: Peer) -> None:
         self.core.lost(peer)
         self._leave()

@@ -463,6 +463,9 @@ class App:
     def __init__(self) -> None:
         self.received: list[tuple[Peer, bytes]] = []
 
+    def started(self, me: Peer) -> None: ...
+    def read_done(self) -> None: ...
+
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.received.append((sender, payload))
 

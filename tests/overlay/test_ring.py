@@ -58,6 +58,9 @@ class Told:
     def undeliverable(self, key: Id, payload: bytes) -> None:
         self.calls.append(("undeliverable", key, payload))
 
+    def link_lost(self, peer: Peer) -> None:
+        self.calls.append(("link_lost", peer))
+
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self.calls.append(("owners_changed", key, owners))
 

@@ -50,7 +50,7 @@ async def test_a_peer_that_serves_nobody(dispatch: str) -> None:
     config = PeerConfig(overlay=("127.0.0.1", 0), dispatch=dispatch)
     iteration = Iteration()
     ports = (ScribePorts if dispatch == "scribe" else RingPorts)(config.roles, iteration)
-    node = Node(OverlayConfig(id=Id(7), boot=3, listen=("127.0.0.1", 0), discovery=False), ports, iteration, ports.ring)
+    node = Node(OverlayConfig(id=Id(7), boot=3, listen=("127.0.0.1", 0), discovery=False), ports, iteration)
     ports.attach(node)
     await node.start()
     try:

@@ -79,7 +79,8 @@ async def test_a_message_is_read_once(front: Front | AmqttFront) -> None:
         clients.publishing(BODY, message)
         clients.retained("a", BODY)
         assert clients._broker.retained.get("a", 0.0) is message
-    clients.leave(True)
+    clients.leave()
+    clients.read_done()
 
 
 def test_a_peer_without_clients_takes_everything() -> None:
@@ -88,7 +89,8 @@ def test_a_peer_without_clients_takes_everything() -> None:
     clients.deliver(Publication(1, 1, 1, "a", b"x"))
     clients.retained("a", b"x")
     clients.publishing(BODY, Message("a", b"1"))
-    clients.leave(True)
+    clients.leave()
+    clients.read_done()
     assert (clients.unreadable, clients.failed) == (0, False)
 
 

@@ -37,7 +37,7 @@ class PeerHere:
         iteration = Iteration()
         self.ports = ScribePorts(ROLES, iteration, TREES, self.told.append)
         self.front = Front(iteration, ports=self.ports)
-        self.node = Node(config, self.ports, iteration, self.ports.ring)
+        self.node = Node(config, self.ports, iteration)
         self.ports.attach(self.node, self.front)
         self.mqtt_port = 0
 
