@@ -68,7 +68,7 @@ class Front:
         self._refresh_at = now + REFRESH_S
         self._servers: list[asyncio.Server] = []
         self._verifying = Verifying(self.access)
-        self._flushing = False
+        self._flushing = self._committing = False
         self._unfinished: list[ClientProtocol] = []
         """Clients that had more to do than one iteration has room for, or do not take what they are sent."""
         self._answered: list[Line] = []
@@ -152,16 +152,16 @@ class Front:
             for line in dirty:
                 if line is speaker and len(dirty) > 1:
                     self._answered.append(line)
-                elif not self._sent_at_once(line):
-                    left.append(line)
-        if (dirty or broker.journal.pending) and not self._flushing:
+                else:
+                    client = self._client_of(line)
+                    if client is None or not client.flush_at_once():
+                        left.append(line)
+        if broker.journal.pending and not self._committing:
+            self._committing = True
+            self.iteration.commits.append(self._commit)
+        if (dirty or self._committing) and not self._flushing:
             self._flushing = True
-            self.iteration.commits.append(self._committed)
             self.iteration.flushes.append(self._flush)
-
-    def _sent_at_once(self, line: Line) -> bool:
-        client = self._client_of(line)
-        return client is not None and client.flush_at_once()
 
     def _flush(self) -> None:
         self._flushing = False
@@ -169,7 +169,7 @@ class Front:
         broker.encoded = None
         broker.turn += 1
         if broker.journal.pending:
-            self._committed()
+            self._commit()
         if self.fault is not None:
             return
         dirty = self._answered + broker.dirty
@@ -192,8 +192,9 @@ class Front:
             client.go_on()
         self.turn()
 
-    def _committed(self) -> bool:
-        """What clients are told next is on the disk. If that takes no more, nobody is told anything any more."""
+    def _commit(self) -> None:
+        """Put on the disk what clients are told next. If it takes no more, nobody is told anything any more."""
+        self._committing = False
         if self.fault is None:
             try:
                 self.broker.journal.commit()
@@ -204,7 +205,6 @@ class Front:
                         client.transport.abort()
                 if self.on_fault is not None:
                     self.on_fault()
-        return self.fault is None
 
     def end(self, transport: asyncio.Transport) -> None:
         """Close a socket once its bytes are sent; one that does not take them is cut off."""

@@ -267,13 +267,11 @@ class Link(asyncio.Protocol):
         elif not self._flushing:
             self._flushing = True
             self._iteration.begin()
-            self._iteration.flushes.append(self._flush_at_end)
-
-    def _flush_at_end(self) -> None:
-        self._flushing = False
-        self._flush()
+            self._iteration.flushes.append(self._flush)
 
     def _flush(self) -> None:
+        """At the end of an iteration, or before it when much has gathered: then the call at the end finds nothing."""
+        self._flushing = False
         if self.transport is None or not self._out:
             return
         out, self._out = self._out, []

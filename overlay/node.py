@@ -53,6 +53,7 @@ class Node:
 
     ring: Ring
     address: Address
+    _outbox: list[tuple[Peer, Message]]
 
     def __init__(
         self, config: OverlayConfig, application: NodeApplication, iteration: IterationOwner, core: Core = Ring
@@ -86,6 +87,7 @@ class Node:
             self.address = (me.host, me.port)
             self._application.started(me)
             self.ring = self._core(me, self._config.timing, self._application)
+            self._outbox = self.ring.outbox
             self._iteration.alarms.append((self.ring.agenda, self._alarm))
             await self._links.serve(me)
             self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._notices)
@@ -207,7 +209,7 @@ class Node:
             self._application.read_done()
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._notices.failed("core_errors")
-        if not self._inside:
+        if (self._outbox or self._links.active is not self.ring.active) and not self._inside:
             self._drain()
 
     def settled(self) -> None:

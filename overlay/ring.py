@@ -132,6 +132,11 @@ class Ring:
         return self._state.table
 
     @property
+    def outbox(self) -> list[tuple[Peer, Message]]:
+        """What must be sent now; always the same list, so that the shell can look into it without a call."""
+        return self._state.outbox
+
+    @property
     def agenda(self) -> Agenda:
         """When what is due is the shell's to ask, at the end of each iteration of its event loop."""
         return self._state.agenda
@@ -262,9 +267,9 @@ class Ring:
     def take_outbox(self) -> list[tuple[Peer, Message]]:
         """What must be sent now, in this order."""
         outbox = self._state.outbox
-        if outbox:
-            self._state.outbox = []
-        return outbox
+        taken = outbox[:]
+        outbox.clear()
+        return taken
 
     def _at(self, now: float) -> None:
         """A peer that was stopped for long must not act on what it knew before."""

@@ -64,23 +64,25 @@ class Iteration:
             self.now = deadline
 
     def _end(self) -> None:
-        self._run(self.commits)
-        self._run(self.acknowledgements)
-        # An acknowledgement may have changed a journal again, and a client be about to hear of it.
-        self._run(self.commits)
-        self._run(self.flushes)
+        if self.commits:
+            self._run(self.commits)
+        if self.acknowledgements:
+            self._run(self.acknowledgements)
+            if self.commits:  # An acknowledgement has changed a journal, and a client may be about to hear of it.
+                self._run(self.commits)
+        if self.flushes:
+            self._run(self.flushes)
         for agenda, alarm in self.alarms:
             if agenda.next_at < alarm.at:
                 alarm.set(agenda.next_at)
         self._begun = False
         if self.commits or self.acknowledgements or self.flushes:
             self.begin()
-        self._run(self.continuations)
+        if self.continuations:
+            self._run(self.continuations)
 
     def _run(self, calls: list[Call]) -> None:
         """Make these calls, but none that they add. A call that fails keeps no other from its turn."""
-        if not calls:
-            return
         due = calls[:]
         calls.clear()
         for call in due:

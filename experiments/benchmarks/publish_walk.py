@@ -68,15 +68,15 @@ BOOKKEEPING: Final = (
     Group(
         "flush wanted",
         "asks whether something must be flushed, or whether it may be",
-        ("Shell._owing", "PubSub.owes", "State.owes", "Inlets.owes", "FrontClients.failed", "FrontClients.uncommitted"),
+        ("Shell._owing", "PubSub.owes", "Inlets.owes", "FrontClients.safe"),
     ),
     Group(
         "flush",
         "ends a batch of calls or an iteration of the loop: commits, and leads to the function that writes",
         (
-            "Iteration._end", "Iteration._run", "Shell._leave", "Shell.read_done", "FrontClients.leave",
-            "FrontClients.read_done", "Front.turn", "Front._flush", "Front._committed", "Front._sent_at_once",
-            "NoJournal.commit", "Shell._commit", "RingPorts._commit", "State.keep_promises", "Link._flush_at_end",
+            "Iteration._end", "Iteration._run", "Shell._leave", "Shell.read_done", "AmqttClients.leave",
+            "Front.turn", "Front._flush", "Front._commit",
+            "NoJournal.commit", "Shell._commit", "RingPorts._commit", "State.keep_promises",
             "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
         ),
     ),

@@ -5,6 +5,8 @@ Turns what crosses the ring into messages of a front, and keeps there what is re
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from mqtt_front.amqtt_front import AmqttFront
@@ -27,12 +29,8 @@ class LocalClients(Clients, Protocol):
         """Messages of other peers that could not be read."""
 
     @property
-    def uncommitted(self) -> bool:
-        """Whether something that they were given is not on the disk yet."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether nothing that they are given is safe any more."""
+    def safe(self) -> bool | None:
+        """Whether all that they were given is on the disk. None: it is not, and will never be."""
 
     def publishing(self, body: bytes, message: Message) -> None:
         """One of them published this to be retained, and its body is that."""
@@ -48,7 +46,7 @@ class NoClients:
     """Of a peer without listeners."""
 
     unreadable = 0
-    uncommitted = failed = False
+    safe = True
 
     def deliver(self, publication: Publication) -> int:
         return 0
@@ -94,18 +92,17 @@ class FrontClients:
         self._front = front
         self._broker = front.broker
         self._bodies = Bodies(front.broker.clock)
+        # Attributes, so that the front is called without a function in between: this happens at every read of a link.
+        self.leave: Callable[[], None] = front.turn
+        self.read_done: Callable[[], None] = partial(front.turn, gathered=True)
 
     @property
     def unreadable(self) -> int:
         return self._bodies.unreadable
 
     @property
-    def uncommitted(self) -> bool:
-        return self._broker.journal.pending
-
-    @property
-    def failed(self) -> bool:
-        return self._front.fault is not None
+    def safe(self) -> bool | None:
+        return None if self._front.fault is not None else not self._broker.journal.pending
 
     def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
         if not body.startswith(PLAIN_HEAD):
@@ -134,17 +131,11 @@ class FrontClients:
     def publishing(self, body: bytes, message: Message) -> None:
         self._bodies.is_of(body, message)
 
-    def leave(self) -> None:
-        self._front.turn()
-
-    def read_done(self) -> None:
-        self._front.turn(gathered=True)
-
 
 class AmqttClients:
     """Those of amqtt's. It knows no shared subscriptions, and gives out by tasks of its own."""
 
-    uncommitted = failed = False
+    safe = True
 
     def __init__(self, front: AmqttFront, clock: Clock) -> None:
         self._broker = front.broker

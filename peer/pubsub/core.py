@@ -168,11 +168,12 @@ class PubSub:
         state = self._state
         state.counters.published += 1
         state.seq += 1
+        me = state.me
         stamp = self.publisher.stamp() if retain else 0
-        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
-        state.tracing.begins(state.me, one)
+        one = Publication(me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        state.tracing.begins(me, one)
         if retain and self.subscriber.wants(topic):
-            self._keeping.live(state.me.id, one)
+            self._keeping.live(me.id, one)
         self._do(lambda: self.publisher.publish(one, matched, done))
         return one.seq
 
@@ -269,11 +270,13 @@ class PubSub:
     @property
     def owes(self) -> bool:
         """Whether others wait to be told something, or the disk for a commit."""
-        return self._inlets.owes or self._state.owes
+        state = self._state
+        return bool(self._inlets.due or state.posts or state.promised) or state.disk.pending
 
     def acknowledge(self) -> None:
         """The clients' messages are safe, and the disk has what it was told."""
-        self._do(self._state.keep_promises)
+        if self._state.promised:
+            self._do(self._state.keep_promises)
         self._inlets.acknowledge()
         self._state.flush()
 

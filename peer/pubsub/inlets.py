@@ -34,7 +34,7 @@ class Inlet:
 class Inlets:
     """One per core. After each turn call `acknowledge`."""
 
-    __slots__ = ("_due", "_give", "_inlets", "_orders", "_state", "repeated", "serves")
+    __slots__ = ("_give", "_inlets", "_orders", "_state", "due", "repeated", "serves")
 
     def __init__(self, state: State, give: Give) -> None:
         self._state = state
@@ -45,7 +45,8 @@ class Inlets:
         """Whether a client here is in a group."""
         self._inlets: dict[Id, Inlet] = {}
         self._orders: dict[tuple[Id, bytes], tuple[int, int]] = {}
-        self._due: dict[Id, Peer] = {}
+        self.due: dict[Id, Peer] = {}
+        """Publishers that `acknowledge` will answer."""
 
     def __len__(self) -> int:
         return len(self._inlets)
@@ -84,9 +85,9 @@ class Inlets:
             inlet = self._inlets[origin.id] = Inlet(publication.boot, publication.base)
         elif publication.boot < inlet.boot:
             return
-        if not self._due:
+        if not self.due:
             self._state.owing()
-        self._due[origin.id] = origin
+        self.due[origin.id] = origin
         if inlet.unserved:
             inlet.unserved = {at: groups for at, groups in inlet.unserved.items() if at >= publication.base}
         if publication.base > inlet.next:
@@ -123,13 +124,13 @@ class Inlets:
 
     @property
     def owes(self) -> bool:
-        return bool(self._due)
+        return bool(self.due)
 
     def acknowledge(self) -> None:
         """Tell each publisher that was heard what its clients have here."""
-        if not self._due:
+        if not self.due:
             return
-        due, self._due = self._due, {}
+        due, self.due = self.due, {}
         for point, origin in due.items():
             inlet = self._inlets[point]
             unserved = tuple([Unserved(number, groups) for number, groups in inlet.unserved.items()])

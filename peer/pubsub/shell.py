@@ -153,7 +153,6 @@ class Shell(ABC, Generic[C]):
         if self._early is not None:
             self._early.append(partial(self.published, message, receivers_here, done))
             return
-        self._iteration.begin()
         body = encode_body(message, self._iteration.now)
         if message.retain:
             self._clients.publishing(body, message)
@@ -278,7 +277,6 @@ class Shell(ABC, Generic[C]):
         """The core owes other peers something, or has something for the disk."""
         if not self._enlisted and self.fault is None:
             self._enlisted = True
-            self._iteration.begin()
             self._iteration.commits.append(self._commit)
             self._iteration.acknowledgements.append(self._acknowledge)
 
@@ -289,15 +287,15 @@ class Shell(ABC, Generic[C]):
         """What the clients were given is on the disk of the front by now, and what is kept for others on that of the
         roles. Publications are not taken in here, so that nothing is acknowledged that was not committed.
         """
-        if self._stopped or self.fault is not None or self._clients.failed:
+        safe = self._clients.safe
+        if safe is None or self._stopped or self.fault is not None:
             self._enlisted = False
             return
-        uncommitted = self._clients.uncommitted
-        if not uncommitted:
+        if safe:
             self.core.acknowledge()
         self._enlisted = False
-        self._leave()
-        if uncommitted or self.core.owes:
+        self._clients.leave()
+        if not safe or self.core.owes:
             self._owing()
 
     def _tick(self) -> None:

@@ -149,8 +149,22 @@ class State:
     """One per core."""
 
     __slots__ = (
-        "_posts", "_promises", "agenda", "answer_s", "clients", "clock", "config", "counters", "disk", "hybrid_clock",
-        "local", "overlay", "owing", "seq", "tracing", "waiting_bytes",
+        "agenda",
+        "answer_s",
+        "clients",
+        "clock",
+        "config",
+        "counters",
+        "disk",
+        "hybrid_clock",
+        "local",
+        "overlay",
+        "owing",
+        "posts",
+        "promised",
+        "seq",
+        "tracing",
+        "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -181,8 +195,10 @@ class State:
         self.disk = disk
         self.answer_s = 0.0
         """How long answers take, of late."""
-        self._promises: list[tuple[Peer, Control]] = []
-        self._posts: dict[Peer, list[bytes]] = {}
+        self.promised: list[tuple[Peer, Control]] = []
+        """Messages that wait for the disk."""
+        self.posts: dict[Peer, list[bytes]] = {}
+        """Messages that wait for the end of the iteration."""
 
     @property
     def me(self) -> Peer:
@@ -193,18 +209,13 @@ class State:
         if peer.id == self.overlay.me.id:
             self.local.append((self.overlay.me, message))
         else:
-            if not self._posts:
+            if not self.posts:
                 self.owing()
-            self._posts.setdefault(peer, []).append(encode_control(message))
-
-    @property
-    def owes(self) -> bool:
-        """Whether something waits for the end of the iteration, or for the disk."""
-        return bool(self._posts or self._promises) or self.disk.pending
+            self.posts.setdefault(peer, []).append(encode_control(message))
 
     def flush(self) -> None:
         """The turn has ended. What finds no room is said again in time, like what gets lost."""
-        posts, self._posts = self._posts, {}
+        posts, self.posts = self.posts, {}
         for peer, messages in posts.items():
             for payload in put_together(messages):
                 self.overlay.send(peer, payload)
@@ -226,13 +237,13 @@ class State:
         """As `send`, of what says that something is safe here: not before the disk has all that it was told."""
         if self.disk.pending:
             self.owing()
-            self._promises.append((peer, message))
+            self.promised.append((peer, message))
         else:
             self.send(peer, message)
 
     def keep_promises(self) -> None:
         """The disk has it all."""
-        promises, self._promises = self._promises, []
+        promises, self.promised = self.promised, []
         for peer, message in promises:
             self.send(peer, message)
 

@@ -437,7 +437,8 @@ class FakeCore:
         self._called("tick", now)
 
     def take_outbox(self) -> list[tuple[Peer, Message]]:
-        taken, self.outbox = self.outbox, []
+        taken = self.outbox[:]
+        self.outbox.clear()
         return taken
 
     def statistics(self) -> SimpleNamespace:

@@ -53,16 +53,16 @@ def test_promises_wait_for_the_disk(state: State) -> None:
     state.promise(other, Taken("a"))
     state.flush()
     assert len(sent) == 1, "nothing is written, so that nothing is waited for"
-    assert not state.owes
+    assert not state.promised
     disk = state.disk = Slow()
     state.promise(other, Taken("b"))
     state.promise(state.me, Taken("c"))
     disk.pending = False
-    assert state.owes
+    assert state.promised
     assert (len(sent), len(state.local)) == (1, 0)
     state.keep_promises()
     state.flush()
-    assert not state.owes
+    assert not state.promised
     assert (len(sent), len(state.local)) == (2, 1)
 
 
@@ -72,10 +72,10 @@ def test_what_is_said_in_one_turn_goes_together(state: State) -> None:
     state.overlay.send = lambda peer, payload: sent.append((peer, payload)) or True  # type: ignore[method-assign]
     for peer, topic in ((one, "a"), (two, "b"), (one, "c")):
         state.send(peer, Taken(topic))
-    assert state.owes
+    assert state.posts
     assert sent == []
     state.flush()
-    assert not state.owes
+    assert not state.posts
     told = [(peer, [decode(part) for part in taken_apart(payload)]) for peer, payload in sent]
     assert told == [(one, [Taken("a"), Taken("c")]), (two, [Taken("b")])]
 
