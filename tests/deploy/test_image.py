@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from peer.config import PeerConfig
-from peer.errors import ConfigError
-from peer.status import DEFAULT_PEER
+from ringmq.peer.cli.status import DEFAULT_PEER
+from ringmq.peer.errors import ConfigError
+from ringmq.peer.settings.load import PeerConfig
 from tests.deploy.command_lines import parameters, peer_config
 from tests.mqtt_front.real_clients.missing import cannot
 
