@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
-    "logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "tests", ".ci",
-    "docs", "deploy",
+    "logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "src", "tests",
+    ".ci", "docs", "deploy",
 )  # fmt: skip
 TEXTS = {".py", ".md", ".toml", ".sh", ".txt", ".yml", ".yaml", ""}
 

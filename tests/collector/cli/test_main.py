@@ -19,7 +19,7 @@ def _odd(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = {
         "far": "tests.collector.missing.package:far",
         "ingest": module.COMMANDS["ingest"],
-        "near": "collector.missing:near",
+        "near": "ringmq.collector.missing:near",
     }
     monkeypatch.setattr(module, "COMMANDS", commands)
 
@@ -45,7 +45,7 @@ def test_what_is_missing_is_said_in_one_line() -> None:
     assert str(caught.value) == f"collect far is not available: {what}; {module.REMEDY}"
     with pytest.raises(CollectorError) as caught:
         run("near")
-    assert str(caught.value) == "collect near is not available: No module named 'collector.missing'"
+    assert str(caught.value) == "collect near is not available: No module named 'ringmq.collector.missing'"
 
 
 def test_a_name_that_there_is_not_is_wrong_usage() -> None:

@@ -13,16 +13,9 @@ from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.codec import encode
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping, Probe
+from ringmq.overlay.links import handshake
 from ringmq.overlay.links.frames import HEADER_BYTES, Kind, frame
-from ringmq.overlay.links.handshake import (
-    HARMLESS,
-    MAX_HELLO_BYTES,
-    Hello,
-    Reason,
-    decode_goodbye,
-    encode_goodbye,
-    encode_hello,
-)
+from ringmq.overlay.links.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, encode_goodbye, encode_hello
 from ringmq.overlay.links.link import LARGE_BYTES, WRITE_BYTES, Link, Phase
 from ringmq.peer.iteration import Iteration
 
@@ -55,7 +48,7 @@ class Ends:
         return [message.payload for _, message in self.board.messages if isinstance(message, Parcel)]
 
     def goodbyes(self) -> list[Reason]:
-        return [decode_goodbye(body)[0] for kind, body in self.wire.frames() if kind == Kind.GOODBYE]
+        return [handshake.decode_goodbye(body)[0] for kind, body in self.wire.frames() if kind == Kind.GOODBYE]
 
 
 @pytest.fixture

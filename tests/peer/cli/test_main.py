@@ -139,7 +139,7 @@ def test_only_the_command_asked_for_is_loaded() -> None:
         try:
             command.main(["status", "--help"])
         finally:
-            heavy = {"kademlia", "uvloop", "structlog", "ringmq.peer.process", "experiments"} & set(sys.modules)
+            heavy = {"kademlia", "uvloop", "structlog", "ringmq.peer.process", "ringmq.experiments"} & set(sys.modules)
             print("loaded:", sorted(heavy))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)

@@ -297,7 +297,7 @@ def test_it_starts_quickly() -> None:
     nothing_s = min(cpu_s("-c", "pass") for _ in range(3))
     status_s = min(cpu_s("-m", "ringmq", "status", "--help") for _ in range(3))
     print(f"\nringmq status --help: {status_s / nothing_s:.1f} times the start of Python ({nothing_s:.3f} s)")
-    assert status_s < 8 * nothing_s, "measured 3.5; what it imports must not grow unnoticed"
+    assert status_s < 16 * nothing_s, "measured 11; what it imports must not grow unnoticed"
 
 
 def cpu_s(*arguments: str) -> float:
