@@ -14,24 +14,24 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mqtt_front.acl import ALL_RIGHTS, Rights
-from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
-from mqtt_front.counters import FrontCounters
-from mqtt_front.encoded import Encoded
-from mqtt_front.iteration import Clock, StillClock
-from mqtt_front.journal import NO_JOURNAL, Journal
-from mqtt_front.message import Message
-from mqtt_front.packets import Subscription, Will
-from mqtt_front.plans import Plans
-from mqtt_front.ports import Alone, Done, Ports
-from mqtt_front.properties import encode_properties
-from mqtt_front.reasons import Reason
-from mqtt_front.receivers import Receiver, SharedGroup
-from mqtt_front.retained import Retained
-from mqtt_front.router import Router, RouterLimits
-from mqtt_front.session import Line, Session
-from mqtt_front.topics import is_of_the_server, parse_shared
-from mqtt_front.work import Work
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
+from ringmq.mqtt_front.cluster import Alone, Done, Ports
+from ringmq.mqtt_front.codec.packets import Subscription, Will
+from ringmq.mqtt_front.codec.properties import encode_properties
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.connection.budget import Work
+from ringmq.mqtt_front.connection.delivery_plans import Plans
+from ringmq.mqtt_front.connection.encoded import Encoded
+from ringmq.mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.iteration import Clock, StillClock
+from ringmq.mqtt_front.matching.receivers import Receiver, SharedGroup
+from ringmq.mqtt_front.matching.router import Router, RouterLimits
+from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
+from ringmq.mqtt_front.sessions.retained import Retained
+from ringmq.mqtt_front.sessions.session import Line, Session
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each session."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from mqtt_front.broker import Broker
-from mqtt_front.message import Message
+from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.message import Message
 
 PREFIX: Final = "$SYS/broker/"
 

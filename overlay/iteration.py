@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from overlay.agenda import Agenda
-from overlay.alarm import Alarm
+from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.timer import Alarm
 
 
 class IterationOwner(Protocol):

@@ -13,21 +13,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from overlay.alarm import SOONEST_S, Alarm
-from overlay.config import Address, OverlayConfig, is_wildcard, show
-from overlay.discovery import Discovery
-from overlay.errors import OverlayError
-from overlay.handshake import Hello
-from overlay.ids import Id
-from overlay.iteration import IterationOwner
-from overlay.links import Links
-from overlay.messages import Message, Peer
-from overlay.notices import Notices
-from overlay.questions import ask_status, introduce
-from overlay.ring import Application, Ring
-from overlay.seeds import Seeds
-from overlay.status import describe, describe_links
-from overlay.timing import Timing
+from ringmq.overlay.bootstrap.discovery import Discovery
+from ringmq.overlay.bootstrap.seeds import Seeds
+from ringmq.overlay.config import Address, OverlayConfig, is_wildcard, show
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Message, Peer
+from ringmq.overlay.core.ring import Application, Ring
+from ringmq.overlay.core.timing import Timing
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.iteration import IterationOwner
+from ringmq.overlay.links.handshake import Hello
+from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.table import Links
+from ringmq.overlay.queries import ask_status, introduce
+from ringmq.overlay.status import describe, describe_links
+from ringmq.overlay.timer import SOONEST_S, Alarm
 
 __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
 

@@ -20,8 +20,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from overlay.agenda import Agenda
-from overlay.alarm import Alarm
+from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.timer import Alarm
 
 Call = Callable[[], object]
 

@@ -19,32 +19,32 @@ from typing import Any, Final
 import click
 import structlog
 
-from logger.config import DELIVERIES
-from logger.lines import LEVELS, configure
-from mqtt_front.config import FrontConfig
-from mqtt_front.message import Message
-from mqtt_front.ports import Done
-from overlay.config import Address, OverlayConfig, show
-from overlay.hops import next_hop
-from overlay.leafset import LeafSet
-from overlay.node import Node
-from overlay.timing import PRESETS
-from peer.clients import Clients, ClientsError
-from peer.config import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
-from peer.errors import DataFolderError
-from peer.identity import DataFolder, passing_id
-from peer.iteration import Iteration
-from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
-from peer.memory import GivingBack
-from peer.pubsub.config import MAX_SHADOWS
-from peer.pubsub.shell import RingPorts
-from peer.pubsub.status import describe, describe_topic
-from peer.pubsub.store import RetainedStore, StoreError
-from peer.recording import Recording
-from peer.sampling import Sampling
-from peer.scribe.config import PRESETS as TREES
-from peer.scribe.config import SCRIBE
-from peer.scribe.shell import ScribePorts
+from ringmq.logger.config import DELIVERIES
+from ringmq.logger.log_setup import LEVELS, configure
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.message import Message
+from ringmq.overlay.config import Address, OverlayConfig, show
+from ringmq.overlay.core.leaf_set import LeafSet
+from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.timing import PRESETS
+from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
+from ringmq.peer.engines.coordinated.status import describe, describe_topic
+from ringmq.peer.engines.scribe.config import PRESETS as TREES
+from ringmq.peer.engines.scribe.config import SCRIBE
+from ringmq.peer.engines.scribe.shell.adapter import ScribePorts
+from ringmq.peer.errors import DataFolderError
+from ringmq.peer.identity.data_folder import DataFolder, passing_id
+from ringmq.peer.iteration import Iteration
+from ringmq.peer.messaging.config import MAX_SHADOWS
+from ringmq.peer.messaging.shell.adapter import RingPorts
+from ringmq.peer.mqtt_service import Clients, ClientsError
+from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
+from ringmq.peer.resources.memory import GivingBack
+from ringmq.peer.settings.load import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
+from ringmq.peer.telemetry.recording import Recording
+from ringmq.peer.telemetry.sampling import Sampling
 
 try:
     from uvloop import new_event_loop

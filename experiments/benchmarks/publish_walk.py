@@ -2,7 +2,7 @@
 
 Both peers run in this process with real sockets. A publication with a property takes the general path. The figures are
 counts of calls, which do not depend on the machine: how much code a reader has to follow, and how much of it is
-bookkeeping. Run it with `python -m experiments.benchmarks.publish_walk`.
+bookkeeping. Run it with `python -m ringmq.experiments.benchmarks.publish_walk`.
 
 While calls are traced, the clock of the event loop stands still, so no timer comes due: heartbeats, renewals and sweeps
 happen before or after. The loop first runs until nothing is left to do, so every traced call is a consequence of the
@@ -30,15 +30,15 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from mqtt_front.front import Front
-from mqtt_front.listening import Listen
-from overlay.config import Address, OverlayConfig
-from overlay.ids import Id
-from overlay.node import Node
-from overlay.timing import LOCAL
-from peer.iteration import Iteration
-from peer.pubsub.config import LOCAL as ROLES
-from peer.pubsub.shell import RingPorts
+from ringmq.mqtt_front.server.listeners import Listen
+from ringmq.mqtt_front.server.server import Front
+from ringmq.overlay.config import Address, OverlayConfig
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.timing import LOCAL
+from ringmq.overlay.node import Node
+from ringmq.peer.iteration import Iteration
+from ringmq.peer.messaging.config import LOCAL as ROLES
+from ringmq.peer.messaging.shell.adapter import RingPorts
 
 GOAL_SHARE: Final = 0.15
 """The goal for bookkeeping among the calls. It is shown, not enforced yet."""

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.simulator.clients import SimulatedClients
-from experiments.simulator.network import Weather
-from experiments.simulator.pubsub_checks import PubSubChecks, Sent
-from experiments.simulator.scribe_checks import ScribeChecks
-from experiments.simulator.world import Node, SimulatedRing, World
-from overlay.ids import ID_BITS, Id
-from overlay.leafset import HALF
-from overlay.messages import Peer
-from overlay.timing import Timing
-from peer.pubsub.config import PubSubConfig
-from peer.pubsub.core import PubSub
-from peer.pubsub.state import Clients, Overlay
-from peer.scribe.config import TreeConfig
-from peer.scribe.core import Scribe
+from ringmq.experiments.simulator.clients import SimulatedClients
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks, Sent
+from ringmq.experiments.simulator.scribe_checks import ScribeChecks
+from ringmq.experiments.simulator.world import Node, SimulatedRing, World
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.leaf_set import HALF
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timing import Timing
+from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.peer.engines.scribe.config import TreeConfig
+from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.context import Clients, Overlay
 
 
 class PubSubRing(SimulatedRing):

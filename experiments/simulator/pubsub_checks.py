@@ -16,19 +16,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.clients import Subscription
-from mqtt_front.reasons import Reason
-from mqtt_front.topics import matches
-from overlay.ids import Id, nearness
-from overlay.messages import Peer
-from peer.pubsub.core import PubSub
-from peer.pubsub.holdings import Holdings
-from peer.pubsub.messages import Kind
-from peer.pubsub.places import key_of_place, place_of
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.clients import Subscription
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.matching.topics import matches
+from ringmq.overlay.core.ids import Id, nearness
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.peer.engines.coordinated.messages import Kind
+from ringmq.peer.messaging.partitions import key_of_place, place_of
+from ringmq.peer.replication.replicas import Holdings
 
 if TYPE_CHECKING:
-    from experiments.simulator.pubsub import PubSubNode, PubSubWorld
+    from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 
 SHOWN: Final = 5
 

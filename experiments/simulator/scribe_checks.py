@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.clients import Subscription
-from experiments.simulator.pubsub_checks import PubSubChecks
-from overlay.ids import Id, nearness
-from peer.pubsub.places import is_wild, key_of_place, place_of
-from peer.scribe.core import Scribe
-from peer.scribe.tree import Tree
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.clients import Subscription
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.overlay.core.ids import Id, nearness
+from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.tree import Tree
+from ringmq.peer.messaging.partitions import is_wild, key_of_place, place_of
 
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.5

@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from mqtt_front.access import Access
-from mqtt_front.client_protocol import ClientProtocol
-from mqtt_front.codec import decode, encode
-from mqtt_front.config import FrontConfig
-from mqtt_front.connection import Connection
-from mqtt_front.front import Front
-from mqtt_front.listening import Listen
-from mqtt_front.packets import (
+from ringmq.mqtt_front.access.access import Access
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -27,12 +23,16 @@ from mqtt_front.packets import (
     Subscription,
     Version,
 )
-from mqtt_front.reasons import Reason
-from mqtt_front.session import Session
-from mqtt_front.stream import PacketReader
-from mqtt_front.waiting import Waiting
-from mqtt_front.websocket import WebSocket
-from peer.iteration import Iteration
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.server.client_socket import ClientProtocol
+from ringmq.mqtt_front.server.listeners import Listen
+from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.websocket import WebSocket
+from ringmq.mqtt_front.sessions.queue import Waiting
+from ringmq.mqtt_front.sessions.session import Session
+from ringmq.peer.iteration import Iteration
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqtt_front.access import Decision
-from mqtt_front.acl import ALL_RIGHTS, Rights
-from mqtt_front.broker import MOST_STALE
-from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
-from mqtt_front.message import Message
-from mqtt_front.packets import (
+from ringmq.mqtt_front.access.access import Decision
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
+from ringmq.mqtt_front.access.passwords import Cost, Entry
+from ringmq.mqtt_front.broker import MOST_STALE
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Properties,
     Puback,
@@ -24,8 +23,9 @@ from mqtt_front.packets import (
     Version,
     Will,
 )
-from mqtt_front.passwords import Cost, Entry
-from mqtt_front.reasons import Reason
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.message import Message
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, SlowPorts, World

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mqtt_front.config import FrontConfig
-from mqtt_front.packets import Puback, Publish
+from ringmq.mqtt_front.codec.packets import Puback, Publish
+from ringmq.mqtt_front.config import FrontConfig
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import QuickPorts, World

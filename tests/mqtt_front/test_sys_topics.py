@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mqtt_front.acl import NO_RIGHTS
-from mqtt_front.config import FrontConfig
-from mqtt_front.front import Front
-from mqtt_front.packets import Subscription
-from mqtt_front.sys_topics import PREFIX, SysTopics
-from peer.iteration import Iteration
+from ringmq.mqtt_front.access.acl import NO_RIGHTS
+from ringmq.mqtt_front.codec.packets import Subscription
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.sys_topics import PREFIX, SysTopics
+from ringmq.peer.iteration import Iteration
 
 World = Any
 Client = Any

@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from overlay.config import OverlayConfig
-from overlay.frames import FrameReader, Kind, frame
-from overlay.handshake import Hello, Reason, decode_goodbye, encode_hello
-from overlay.ids import Id
-from overlay.link import Link
-from overlay.links import Links
-from overlay.messages import Message, Parcel, Peer
-from overlay.node import Node
-from overlay.notices import Notices
-from overlay.timing import LOCAL, Timing
-from peer.iteration import Iteration
+from ringmq.overlay.config import OverlayConfig
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Message, Parcel, Peer
+from ringmq.overlay.core.timing import LOCAL, Timing
+from ringmq.overlay.links.frames import FrameReader, Kind, frame
+from ringmq.overlay.links.handshake import Hello, Reason, decode_goodbye, encode_hello
+from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.link import Link
+from ringmq.overlay.links.table import Links
+from ringmq.overlay.node import Node
+from ringmq.peer.iteration import Iteration
 
 PATIENCE_S = 20.0
 QUICK = dataclasses.replace(LOCAL, join_s=0.1, reunion_s=0.02)

@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
-from overlay.config import show
-from overlay.errors import OverlayError
-from overlay.handshake import Hello
-from overlay.ids import Id
-from overlay.messages import Heartbeat, Parcel, Peer, Ping
-from overlay.node import Node, ask_status
-from overlay.ring import Ring
-from overlay.timing import LOCAL, Timing
+from ringmq.overlay.config import show
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping
+from ringmq.overlay.core.ring import Ring
+from ringmq.overlay.core.timing import LOCAL, Timing
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.links.handshake import Hello
+from ringmq.overlay.node import Node, ask_status
 
 # -- the core's time and messages
 

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from mqtt_front.message import Message
-from overlay.frames import Kind, frame
-from overlay.messages import Ping
-from overlay.wire import encode
-from peer.iteration import FAILED, Iteration
-from peer.pubsub.messages import Held, List, Reign
-from peer.pubsub.wire import MANY, decode, encode_control, taken_apart
-from tests.peer.pubsub.test_shell import Client, PeerHere, lasting, until
+from ringmq.mqtt_front.message import Message
+from ringmq.overlay.core.codec import encode
+from ringmq.overlay.core.messages import Ping
+from ringmq.overlay.links.frames import Kind, frame
+from ringmq.peer.engines.coordinated.messages import Held, List, Reign
+from ringmq.peer.iteration import FAILED, Iteration
+from ringmq.peer.messaging.publication import MANY, decode, encode_control, taken_apart
+from tests.peer.messaging.shell.test_adapter import Client, PeerHere, lasting, until
 
 LOOPS = pytest.mark.parametrize(
     "loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]

@@ -8,8 +8,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from experiments.benchmarks import publish_walk
-from experiments.benchmarks.publish_walk import (
+from ringmq.experiments.benchmarks import publish_walk
+from ringmq.experiments.benchmarks.publish_walk import (
     BOOKKEEPING,
     GENERAL_PATH,
     NEAR,

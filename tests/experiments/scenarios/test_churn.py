@@ -4,9 +4,9 @@ from statistics import median
 
 import pytest
 
-from experiments.scenarios.churn import Churn, churn
-from experiments.simulator.world import InvariantBrokenError
-from overlay.custody import Custody
+from ringmq.experiments.scenarios.churn import Churn, churn
+from ringmq.experiments.simulator.world import InvariantBrokenError
+from ringmq.overlay.core.forwarding import Custody
 
 MINUTES = 1 / 60
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from experiments.scenarios.fail import detours, fail_at_once
-from experiments.simulator import filled
-from experiments.simulator.world import InvariantBrokenError
-from overlay.custody import Custody
-from overlay.liveness import Liveness
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.fail import detours, fail_at_once
+from ringmq.experiments.simulator import filled
+from ringmq.experiments.simulator.world import InvariantBrokenError
+from ringmq.overlay.core.failure_detector import Liveness
+from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.timing import LAN
 
 
 @pytest.mark.parametrize(("nodes", "fraction"), [(60, 0.5), (200, 0.3)])
@@ -41,7 +41,7 @@ def test_a_core_that_gives_to_the_next_without_a_verdict_is_caught(monkeypatch: 
 
 
 def test_a_core_that_finds_no_deaths_never_is_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.scenarios.fail.PATIENCE_S", 10.0)
+    monkeypatch.setattr("ringmq.experiments.scenarios.fail.PATIENCE_S", 10.0)
     monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
     figures = fail_at_once(20, 1, 0.3, "lan")
     assert figures.one_ring_after_s is None

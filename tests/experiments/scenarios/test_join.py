@@ -2,11 +2,11 @@
 
 import pytest
 
-from experiments.scenarios.join import join_at_once, join_storm
-from experiments.simulator.world import InvariantBrokenError
-from overlay.liveness import Liveness
-from overlay.membership import Membership
-from overlay.messages import Grant, Peer
+from ringmq.experiments.scenarios.join import join_at_once, join_storm
+from ringmq.experiments.simulator.world import InvariantBrokenError
+from ringmq.overlay.core.failure_detector import Liveness
+from ringmq.overlay.core.membership import Membership
+from ringmq.overlay.core.messages import Grant, Peer
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 100])

@@ -4,12 +4,12 @@ from math import inf
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.scenarios.workload import Lookups
-from experiments.simulator.network import Weather
-from experiments.simulator.world import World
-from overlay.custody import Custody
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.scenarios.workload import Lookups
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.timing import LAN
 
 PATIENCE_S = LAN.receipt_s * LAN.receipt_tries
 

@@ -6,14 +6,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from mqtt_front.reasons import Reason
-from overlay.timing import LAN
-from peer.pubsub.config import LAN as ROLES
-from peer.pubsub.messages import Kind, Record
-from peer.pubsub.places import place_of
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.overlay.core.timing import LAN
+from ringmq.peer.engines.coordinated.messages import Kind, Record
+from ringmq.peer.messaging.config import LAN as ROLES
+from ringmq.peer.messaging.partitions import place_of
 
 
 class Story:

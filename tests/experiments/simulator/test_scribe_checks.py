@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.simulator import scribe_checks
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from experiments.simulator.pubsub_checks import PubSubChecks
-from experiments.simulator.scribe_checks import ScribeChecks
-from mqtt_front.reasons import Reason
-from overlay.timing import LAN
-from peer.pubsub.config import LAN as ROLES
-from peer.scribe.config import LAN as TREES
-from peer.scribe.core import Scribe
-from peer.scribe.tree import Tree
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.simulator import scribe_checks
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.experiments.simulator.scribe_checks import ScribeChecks
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.overlay.core.timing import LAN
+from ringmq.peer.engines.scribe.config import LAN as TREES
+from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.tree import Tree
+from ringmq.peer.messaging.config import LAN as ROLES
 
 
 class Story:

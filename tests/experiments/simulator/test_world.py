@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from experiments.scenarios.building import join_somewhere, joined_ring, settled_ring
-from experiments.simulator.network import Weather
-from experiments.simulator.world import InvariantBrokenError, Node, World
-from overlay.custody import Custody
-from overlay.ids import ID_BITS, Id
-from overlay.liveness import Liveness
-from overlay.membership import Membership
-from overlay.messages import Grant, Peer, ProbeAck, Route
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import join_somewhere, joined_ring, settled_ring
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.world import InvariantBrokenError, Node, World
+from ringmq.overlay.core.failure_detector import Liveness
+from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.membership import Membership
+from ringmq.overlay.core.messages import Grant, Peer, ProbeAck, Route
+from ringmq.overlay.core.timing import LAN
 
 ROOT = Path(__file__).resolve().parents[3]
 ROUGH = Weather(jitter=0.5, loss=0.02, burst_loss=0.02, duplication=0.02, resets=True)
 
 EVENTFUL = """
-from experiments.scenarios.building import join_somewhere, settled_ring
-from experiments.simulator.network import Weather
-from experiments.simulator.world import World
-from overlay.ids import Id
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import join_somewhere, settled_ring
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.timing import LAN
 
 def eventful(seed):
     world = World(seed, LAN, Weather(jitter=.5, loss=.02, burst_loss=.02, duplication=.02, resets=True), strict=False)

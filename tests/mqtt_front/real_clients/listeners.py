@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 import trustme
 
-from mqtt_front.front import Front
-from mqtt_front.listening import Listen
-from mqtt_front.tls import server_context
-from peer.iteration import Iteration
+from ringmq.mqtt_front.server.listeners import Listen
+from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.tls import server_context
+from ringmq.peer.iteration import Iteration
 
 try:
     from uvloop import new_event_loop
