@@ -29,7 +29,7 @@ def test_peers_talk() -> None:
     world.unsubscribe(one, "a/+")
     world.run(200.0)
     world.told.quiet(lossless=True)
-    assert not any(len(node.core.holdings) for node in world.all_nodes())
+    assert not any(len(node.core.replicas) for node in world.all_nodes())
 
 
 def test_somebody_is_told_of_each_suback() -> None:
