@@ -1,1 +1,1 @@
-"""Takes in what `logger` emits, and the Spark jobs that reduce it."""
+"""Owns collection and reduction of what peers record; must not know the parts of a peer."""

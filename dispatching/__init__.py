@@ -1,4 +1,1 @@
-"""Pure planning: given the subscribers of a topic and a fan-out, who sends to whom.
-
-Knows ids and numbers, no topics, links or clocks. `algorithms` names what there is to choose from.
-"""
+"""Owns pure plans of who sends a message to whom; must not know topics, links or clocks."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from dispatching.errors import DispatchingError
+from ringmq.dispatching.errors import DispatchingError
 
 UNBOUNDED: Final = sys.maxsize
 """The fan-out of a peer that may send to everybody."""

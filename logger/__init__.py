@@ -1,1 +1,1 @@
-"""What is recorded, and in which form: log lines, samples of a peer, and what became of messages."""
+"""Owns the form of what is recorded and logged; must not know the ring, MQTT or the parts of a peer."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final, Protocol
 
-from experiments.benchmarks.goals import Verdict
-from experiments.benchmarks.median_interval import Estimate, estimate
-from experiments.benchmarks.patterns import Pattern
-from experiments.benchmarks.rounds import Slice
+from ringmq.experiments.benchmarks.goals import Verdict
+from ringmq.experiments.benchmarks.median_interval import Estimate, estimate
+from ringmq.experiments.load.patterns import Pattern
+from ringmq.experiments.load.rounds import Slice
 
 THIS: Final = "this"
 OTHER: Final = "other"

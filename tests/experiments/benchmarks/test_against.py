@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from experiments.benchmarks import against
-from experiments.benchmarks.against import OTHER, THIS, Comparison, Cost, Schedule, compare, verdicts
-from experiments.benchmarks.patterns import Pattern
-from experiments.benchmarks.rounds import Slice
+from ringmq.experiments.benchmarks import against
+from ringmq.experiments.benchmarks.against import OTHER, THIS, Comparison, Cost, Schedule, compare, verdicts
+from ringmq.experiments.load.patterns import Pattern
+from ringmq.experiments.load.rounds import Slice
 
 PATTERN = Pattern("pairs", topics=10, publishers=1, subscribers=3, qos=0)
 

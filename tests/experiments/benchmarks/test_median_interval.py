@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from experiments.benchmarks.median_interval import estimate
+from ringmq.experiments.benchmarks.median_interval import estimate
 
 
 @pytest.mark.parametrize(

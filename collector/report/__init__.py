@@ -1,0 +1,1 @@
+"""Owns how reduced tables are shown and plotted; must not know Spark."""
