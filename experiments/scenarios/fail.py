@@ -104,8 +104,8 @@ def detours(nodes: int, seed: int, fraction: float, lookups: int, progress: Prog
     """Lookups between live peers; who meets a dead one goes around it, as after a hop's timeout."""
     ring = FilledRing(nodes, seed)
     random = Random(seed)
-    dead = frozenset(random.sample(ring.points, int(nodes * fraction)))
-    live = [place for place, point in enumerate(ring.points) if point not in dead]
+    dead = frozenset(random.sample(ring.ids, int(nodes * fraction)))
+    live = [position for position, peer_id in enumerate(ring.ids) if peer_id not in dead]
     before = after = wrong = 0
     for number in range(lookups):
         key, start = Id(random.getrandbits(ID_BITS)), random.choice(live)

@@ -61,7 +61,7 @@ def _figures(tables: str, nodes: int, leaf_set: int, counts: Counter[int], wrong
 def hops_as_in_pastry(nodes: int, seed: int, lookups: int, progress: Progress = silent) -> HopFigures:
     """Messages from a random peer to the id of another, over tables of one entry a slot and small leaf sets."""
     ring = FilledRing(nodes, seed, PASTRY_HALF, entries=1)
-    return _walks(PASTRY, ring, seed, lookups, lambda random: random.choice(ring.points), progress)
+    return _walks(PASTRY, ring, seed, lookups, lambda random: random.choice(ring.ids), progress)
 
 
 def hops_filled(nodes: int, seed: int, half: int, lookups: int, progress: Progress = silent) -> HopFigures:

@@ -143,8 +143,8 @@ def test_storm_that_breaks_an_invariant_is_reported_with_its_notes(monkeypatch: 
     [
         ("hops", "hops_filled", {"wrong": 3}, "3 lookups ended at a wrong peer"),
         ("hops", "hops_as_in_pastry", {"wrong": 2}, "2 lookups ended at a wrong peer"),
-        ("join", "join_at_once", {"one_ring_after_s": None}, "no single ring"),
-        ("join", "join_at_once", {"faults": 1}, "no single ring"),
+        ("join", "join_at_once", {"one_ring_after_s": None}, "not form a single ring"),
+        ("join", "join_at_once", {"faults": 1}, "not form a single ring"),
         ("fail", "fail_at_once", {"one_ring_after_s": None}, "one ring again"),
         ("fail", "fail_at_once", {"lookups.lost": 4}, "4 lookups were lost"),
         ("fail", "detours", {"wrong": 5}, "5 lookups ended at a wrong peer"),

@@ -41,7 +41,7 @@ def test_a_settled_ring_is_exact_and_stays_so(nodes: int) -> None:
     world = World(1, LAN)
     settled_ring(world, nodes, told.append)
     assert told[0] == 0.0
-    assert list(world.nodes) == FilledRing(nodes, 1).points
+    assert list(world.nodes) == FilledRing(nodes, 1).ids
     assert world.checks.whole()
     assert world.checks.faults(world.half) == []
     versions = [node.ring.version for node in world.live()]

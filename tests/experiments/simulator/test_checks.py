@@ -47,7 +47,7 @@ class Scene:
         self.checks = Checks(strict, GRACE_S)
         points = POINTS[:count]
         self.rings = [ring_of(point, *(other for other in points if other != point)) for point in points]
-        with self.checks.looking_away():
+        with self.checks.suspended():
             for ring in self.rings:
                 self.checks.started(ring)
                 self.checks.step(ring, 0.0)
@@ -186,9 +186,9 @@ def test_where_breaks_are_counted_nothing_is_raised() -> None:
     assert len(scene.checks.told) == TOLD
 
 
-def test_looking_away_forgets_and_ends() -> None:
+def test_suspended_forgets_and_ends() -> None:
     scene = Scene()
-    with scene.checks.looking_away():
+    with scene.checks.suspended():
         scene.checks.delivered(scene.rings[2], POINTS[3])
     assert not scene.checks.breaks
     assert scene.checks.told == []
