@@ -39,7 +39,7 @@ def joined_ring(world: World, nodes: int, progress: Progress = silent) -> None:
         for _ in range(min(nodes - count, max(1, int(count * GROWTH)))):
             join_somewhere(world, world.add())
         if not world.run(world.now + 60, world.checks.whole, world.timing.heartbeat_s):
-            raise AssertionError(f"{len(world.nodes)} peers did not become one ring\n{world.story()}")
+            raise AssertionError(f"{len(world.nodes)} peers did not become one ring\n{world.trace()}")
         progress(len(world.nodes) / nodes)
 
 

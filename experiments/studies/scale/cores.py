@@ -48,8 +48,8 @@ class CountingNode(CopiesNode):
 
     __slots__ = ("came", "came_bytes")
 
-    def forget(self) -> None:
-        super().forget()
+    def reset_counts(self) -> None:
+        super().reset_counts()
         self.came = self.came_bytes = 0
 
     def receive(self, sender: Peer, payload: bytes) -> None:
@@ -94,9 +94,9 @@ def _publish(world: CountingWorld, publisher: int, load: MulticastLoad, topic: s
     members = world.members()
     body = PLAIN_HEAD + bytes(load.payload_bytes)
     receivers = len(load.subscribers) - (publisher in load.subscribers)
-    world.bring(members[publisher], topic, body, receivers)
+    world.publish_and_wait(members[publisher], topic, body, receivers)
     began_at = world.now
-    world.bring(members[publisher], topic, body, receivers)
+    world.publish_and_wait(members[publisher], topic, body, receivers)
     if publisher in load.subscribers:
         tally.give(publisher, 0.0)
     for position, node in enumerate(members):
@@ -104,5 +104,5 @@ def _publish(world: CountingWorld, publisher: int, load: MulticastLoad, topic: s
         copies = node.copies + node.came
         tally.copies[position] += copies
         tally.bytes[position] += node.copy_bytes + node.came_bytes + HEADER_BYTES * copies
-        for at in node.clients.heard:
+        for at in node.clients.arrived_at:
             tally.give(position, at - began_at)

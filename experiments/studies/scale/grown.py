@@ -48,5 +48,5 @@ def grown_ring(ids: Sequence[Id], links: LinkModel, seed: int) -> GrownRing:
         for peer_id in ids[max(1, start) : start + AT_ONCE]:
             world.join(world.add(peer_id), founder)
         if not world.run(world.now + GROW_S, world.checks.whole, LOOK_S):
-            raise AssertionError(f"{len(world.nodes)} peers did not become one ring\n{world.story()}")
+            raise AssertionError(f"{len(world.nodes)} peers did not become one ring\n{world.trace()}")
     return GrownRing(world)
