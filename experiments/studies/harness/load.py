@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
-from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.client import Client, connected_client
 from ringmq.experiments.load.raw_clients import Address
 from ringmq.experiments.studies.harness.plan import Plan
 from ringmq.experiments.studies.harness.traffic import Arrivals, Traffic
@@ -50,10 +50,12 @@ class TrialLoad:
                 arrivals = Arrivals(position)
                 self.traffic.arrivals.append(arrivals)
                 recorder = _ArrivalRecorder(self, arrivals)
-                client = await stack.enter_async_context(talking(self._addresses[position], f"sub-{number}", recorder))
-                await client.subscribed(*plan.topics)
+                client = await stack.enter_async_context(
+                    connected_client(self._addresses[position], f"sub-{number}", recorder)
+                )
+                await client.subscribe_and_wait(*plan.topics)
             for number, position in enumerate(plan.publishers):
-                client = await stack.enter_async_context(talking(self._addresses[position], f"pub-{number}"))
+                client = await stack.enter_async_context(connected_client(self._addresses[position], f"pub-{number}"))
                 self._publishers.append(client)
             self._stack = stack.pop_all()
         return self
