@@ -27,7 +27,7 @@ from ringmq.peer.certificates import Certificates
 from ringmq.peer.cli.passwd import read_rules
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.settings.load import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
+from ringmq.peer.settings.model import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 
 log = structlog.get_logger()
 

@@ -42,7 +42,8 @@ from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
-from ringmq.peer.settings.load import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
+from ringmq.peer.settings.load import load
+from ringmq.peer.settings.model import DISPATCHES, FANOUT, FRONTS, PeerConfig
 from ringmq.peer.telemetry.recording import Recording
 from ringmq.peer.telemetry.sampling import Sampling
 

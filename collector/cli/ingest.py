@@ -19,8 +19,8 @@ import click
 from ringmq.collector.cli.addresses import Address, parse_address, parse_addresses
 from ringmq.collector.cli.ingest_progress import Teller, summary
 from ringmq.collector.cli.options import read_local_data
+from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.errors import SettingError
-from ringmq.collector.folder_lock import FolderLock
 from ringmq.collector.ingest.ingest import Ingest, Progress, Until
 from ringmq.collector.ingest.intake import FILTER
 from ringmq.collector.ingest.spool import Spool
@@ -74,7 +74,7 @@ def ingest(
 def run_ingest(data: Path, addresses: Sequence[Address], access: Access, until: Until) -> Progress:
     """Ingest until then, or until SIGINT or SIGTERM, and say how it goes on stderr. Raises CollectorError."""
     teller = Teller(sys.stderr, sys.stdout)
-    with FolderLock(data, "ingest"):
+    with lock_folder(data, "ingest"):
         spool = Spool(data)
         inbox: Inbox = SimpleQueue()
         listeners = [

@@ -20,7 +20,8 @@ from ringmq.peer.errors import ConfigError, PeerError
 from ringmq.peer.identity.data_folder import check_folder
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.mqtt_service import MqttService
-from ringmq.peer.settings.load import TABLES, PeerConfig, load
+from ringmq.peer.settings.load import TABLES, load
+from ringmq.peer.settings.model import PeerConfig
 from ringmq.peer.settings.reference import as_toml, reference
 
 WRONG_SETTINGS: Final = 2

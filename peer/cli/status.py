@@ -41,7 +41,7 @@ def status(peer: str, topic: str | None, as_json: bool) -> None:
     try:
         address = parse_address(peer)
     except ValueError as error:
-        raise ConfigError(f"--peer: {peer!r} is not HOST:PORT, such as {DEFAULT_PEER}") from error
+        raise ConfigError(f"--peer must be HOST:PORT, such as {DEFAULT_PEER}, got {peer!r}") from error
     if topic is None:
         answer = asyncio.run(ask_status(address))
         lines = lines_of(answer)

@@ -25,7 +25,7 @@ from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.replication.replica import Role
-from ringmq.peer.settings.load import PeerConfig
+from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
 """Of a sample, those with the most bytes: some 40 kB, so that it stays below a batch."""

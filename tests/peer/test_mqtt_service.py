@@ -19,7 +19,7 @@ from ringmq.overlay.config import Address
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.mqtt_service import ClientsError, MqttService, is_loopback
-from ringmq.peer.settings.load import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
+from ringmq.peer.settings.model import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from tests.mqtt_front.server.test_tls import Files
 
 HOST = "127.0.0.1"
