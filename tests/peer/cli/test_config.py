@@ -269,17 +269,17 @@ def test_the_example(ringmq: Run) -> None:
 
 def test_a_file_in_which_all_is_default(ringmq: Run) -> None:
     process = ringmq("config", "check", str(COMMITTED))
-    said = f"{COMMITTED}: nothing is wrong, and every setting has its default\n"
+    said = f"{COMMITTED}: no errors, every setting has its default\n"
     assert (process.popen.returncode, process.out, process.err) == (0, said, "")
 
 
 def test_a_file_in_which_something_is_not(ringmq: Run, tmp_path: Path) -> None:
     file = write(tmp_path, "ring = 'hall 7'\n")
     process = ringmq("config", "check", str(file))
-    said = f'{file}: nothing is wrong, 1 setting is not the default\nring = "hall 7"\n'
+    said = f'{file}: no errors, 1 setting is not the default\nring = "hall 7"\n'
     assert (process.popen.returncode, process.out, process.err) == (0, said, "")
     file = write(tmp_path, "ring = 'hall 7'\nmqtt = '127.0.0.1:0'\n")
-    assert "nothing is wrong, 2 settings are not the default\n" in ringmq("config", "check", str(file)).out
+    assert "no errors, 2 settings are not the default\n" in ringmq("config", "check", str(file)).out
 
 
 def test_several_faults_are_several_lines(ringmq: Run, tmp_path: Path) -> None:

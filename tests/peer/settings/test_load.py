@@ -435,15 +435,15 @@ def test_a_fanout_wants_a_tree(tmp_path: Path, text: str) -> None:
 
 FILTER = "an unshared MQTT filter, such as video/#"
 NAMES = f"one of {', '.join(ALGORITHMS)}"
-LISTED = "is no list of tables, such as [[topics]] and lines below it"
+LISTED = "topics must be a list of tables, such as [[topics]] and lines below it, got"
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("topics = 7", f"topics: 7 {LISTED}"),
-        ("topics = ['a/#']", f"topics: ['a/#'] {LISTED}"),
-        ("[topics]\nfilter = 'a'", f"topics: {{'filter': 'a'}} {LISTED}"),
+        ("topics = 7", f"{LISTED} 7"),
+        ("topics = ['a/#']", f"{LISTED} ['a/#']"),
+        ("[topics]\nfilter = 'a'", f"{LISTED} {{'filter': 'a'}}"),
         ("topic = []", "unknown setting topic: did you mean topics?"),
         ("[[topics]]\ndispatch = 'guided'", f"topics 1: filter: missing, must be {FILTER}"),
         ("[[topics]]\nfilter = 'a'", f"topics 1: dispatch: missing, must be {NAMES}"),
