@@ -1,6 +1,6 @@
-"""A web server with one page, `/metrics`, for Prometheus: one request a connection, and a bound on everything.
+"""HTTP server with one page, `/metrics`, for Prometheus: one request per connection, and a limit on everything.
 
-Knows HTTP/1.1 (RFC 9112) as far as that takes, and not what the page says: a function makes it for each request.
+Knows the part of HTTP/1.1 (RFC 9112) that this takes. A function makes the page for each request.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ringmq.logger.prometheus import CONTENT_TYPE
 
 PATH: Final = "/metrics"
 MAX_REQUEST_BYTES: Final = 8192
-"""Prometheus sends some 300; a browser with its cookies more."""
+"""Prometheus sends some 300 bytes; a browser with its cookies more."""
 MAX_CONNECTIONS: Final = 16
-"""Scrapers are few. One more is closed at once."""
+"""Scrapers are few. Connections above the limit are closed at once."""
 DEADLINE_S: Final = 10.0
-"""From the connection to its end: a scraper that is slower gives up by itself."""
+"""Maximum duration of a connection. A scraper that is slower has given up by itself."""
 
 _METHODS: Final = ("GET", "HEAD")
 _VERSIONS: Final = ("HTTP/1.1", "HTTP/1.0")
@@ -34,25 +34,26 @@ Page = Callable[[], str]
 
 
 def answer(request: bytes, page: Page) -> bytes:
-    """What a request gets, which is given without the empty line at its end."""
+    """Response to a request. `request` is without the empty line at its end."""
     first, *headers = request.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     target, _, version = rest.partition(" ")
     if version not in _VERSIONS or not method or not _TOKEN_CHARS.issuperset(method):
-        return _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+        return _refusal(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request")
     names = [line.partition(":")[0].lower() for line in headers if ":" in line]
     if len(names) < len(headers) or not all(name and _TOKEN_CHARS.issuperset(name) for name in names):
-        return _refusal(HTTPStatus.BAD_REQUEST, "a header cannot be read")
+        return _refusal(HTTPStatus.BAD_REQUEST, "malformed header")
+    # RFC 9112 §3.2: a server must answer an HTTP/1.1 request without or with several Host headers with 400.
     if version == "HTTP/1.1" and names.count("host") != 1:
-        return _refusal(HTTPStatus.BAD_REQUEST, "there is to be one Host")
+        return _refusal(HTTPStatus.BAD_REQUEST, "expected exactly one Host header")
     try:
         path = urlsplit(target).path
     except ValueError:
-        return _refusal(HTTPStatus.BAD_REQUEST, "the target cannot be read")
+        return _refusal(HTTPStatus.BAD_REQUEST, "malformed request target")
     if path != PATH:
-        return _refusal(HTTPStatus.NOT_FOUND, f"there is only {PATH}")
+        return _refusal(HTTPStatus.NOT_FOUND, f"the only page is {PATH}")
     if method not in _METHODS:
-        return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this can only be read", f"Allow: {', '.join(_METHODS)}")
+        return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this page is read-only", f"Allow: {', '.join(_METHODS)}")
     return _response(HTTPStatus.OK, CONTENT_TYPE, page().encode(), with_body=method == "GET")
 
 
@@ -73,7 +74,7 @@ def _response(status: HTTPStatus, kind: str, body: bytes, header: str = "", with
 
 
 class MetricsServer:
-    """`listen`, then `close`. `page` makes the text; what it raises goes to the event loop's handler."""
+    """The server. `listen`, then `close`. Exceptions of `page` go to the event loop's exception handler."""
 
     def __init__(self, page: Page, max_connections: int = MAX_CONNECTIONS, deadline_s: float = DEADLINE_S) -> None:
         self.page = page
@@ -81,11 +82,11 @@ class MetricsServer:
         self.max_connections = max_connections
         self.connections: set[_Scraper] = set()
         self.refused = 0
-        """Connections beyond the bound."""
+        """Connections above the limit."""
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Returns where it really listens: the port is never 0. Raises LoggerError with one clear line."""
+        """Listen and return the address with its real port. Raises LoggerError with one line."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(lambda: _Scraper(self), host, port)
@@ -95,7 +96,7 @@ class MetricsServer:
         return str(found_host), int(found_port)
 
     async def close(self) -> None:
-        """End all connections and give the port back."""
+        """Close all connections and the port."""
         if self._server is not None:
             self._server.close()
             for scraper in list(self.connections):
@@ -104,7 +105,7 @@ class MetricsServer:
 
 
 class _Scraper(asyncio.Protocol):
-    """One connection."""
+    """One connection of a scraper."""
 
     def __init__(self, server: MetricsServer) -> None:
         self._server = server
@@ -114,7 +115,7 @@ class _Scraper(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
+        self._transport = cast("asyncio.Transport", transport)  # transports of uvloop are not subclasses
         if len(self._server.connections) >= self._server.max_connections:
             self._server.refused += 1
             self._transport.abort()
@@ -125,16 +126,18 @@ class _Scraper(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._answered:
             return
+        # The end may be split over two reads, so the search begins before the new bytes.
         searched = max(0, len(self._buffer) - len(_END) + 1)
         self._buffer += data
         end = self._buffer.find(_END, searched)
         if (len(self._buffer) if end < 0 else end) > MAX_REQUEST_BYTES:
-            self._answer(_refusal(HTTPStatus.BAD_REQUEST, f"more than {MAX_REQUEST_BYTES} bytes"))
+            self._answer(_refusal(HTTPStatus.BAD_REQUEST, f"request exceeds {MAX_REQUEST_BYTES} bytes"))
         elif end >= 0:
             self._answer(answer(bytes(self._buffer[:end]), self._server.page))
 
     def _answer(self, response: bytes) -> None:
-        """The other side closes first, or at the deadline: closing at once would lose the answer if more comes in."""
+        # The scraper closes the connection, or the deadline does: if the server closed it while more bytes come in, TCP
+        # would send a reset, and the scraper could lose the answer.
         assert self._transport is not None
         self._answered = True
         self._buffer.clear()
@@ -152,10 +155,10 @@ class _Scraper(asyncio.Protocol):
 
 
 def _reason(error: OSError | OverflowError | UnicodeError) -> str:
-    """Without the address, which the texts of some errors say once more."""
+    """Text of an error without the address, which some errors repeat."""
     if isinstance(error, UnicodeError):
-        return "this cannot be the name of a host"
-    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
+        return "not a valid host name"
+    if isinstance(error, socket.gaierror):  # its numbers are not errno values
         return error.strerror or "no such host"
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error)
