@@ -1,4 +1,4 @@
-"""Pure planning: given the subscribers of a topic and a fan-out, who sends to whom.
+"""Pure planning: which subscriber sends a message to which others, given the subscribers of a topic and a fan-out.
 
-Knows ids and numbers, no topics, links or clocks. `algorithms` names what there is to choose from.
+Knows ids and numbers, no topics, links or clocks. `algorithms` lists the algorithms by name.
 """

@@ -1,4 +1,4 @@
-"""What no dispatching can do better, for tests and for plots to compare with."""
+"""Lower bounds on the depth of any dispatching tree, for tests and for plots to compare with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from dispatching.plan import require_fanout
 
 
 def least_depth(count: int, fanout: int) -> int:
-    """The hops to the last of `count` subscribers if nobody sends more than `fanout`, at best: every level full.
+    """The least possible number of hops to the last of `count` subscribers if no peer sends more than `fanout`.
 
-    For a fan-out F above 1 this is ⌈log_F((count + 1)(F - 1) + 1)⌉ - 1, without the logarithm's rounding. Raises
-    DispatchingError for a fan-out below 1.
+    The tree that attains it has every level full. For a fan-out F above 1 the depth is
+    ⌈log_F((count + 1)(F - 1) + 1)⌉ - 1, computed here without the logarithm's rounding. Raises DispatchingError for a
+    fan-out below 1.
     """
     require_fanout(fanout)
     if fanout == 1:
+        # The tree is a chain, and the loop below would take one step per subscriber.
         return count
     depth, level, reached = 0, 1, 0
     while reached < count:
