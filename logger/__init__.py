@@ -1,1 +1,1 @@
-"""What is recorded, and in which form: log lines, samples of a peer, and what became of messages."""
+"""Everything that a peer records, and its form: log lines, samples of the peer, and deliveries of messages."""

@@ -77,7 +77,7 @@ BAD: dict[bytes, str] = {
     GOOD.replace(b"hall", b"h\xffll"): "utf-8",
     encode(delivery(1, OTHER)): f"a record of peer {OTHER}, which is not the one of the topic",
     b"[" * 100_000: "array",
-    b"7" * (MAX_LINE_BYTES + 1): f"{MAX_LINE_BYTES + 1} bytes are more than a record has",
+    b"7" * (MAX_LINE_BYTES + 1): f"a record must have at most {MAX_LINE_BYTES} bytes, got {MAX_LINE_BYTES + 1}",
 }
 
 
