@@ -1,1 +1,1 @@
-"""Takes in what `logger` emits, and the Spark jobs that reduce it."""
+"""The ingest of the records that `logger` emits, and the Spark jobs that reduce them to tables."""
