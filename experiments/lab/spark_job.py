@@ -8,13 +8,13 @@ from collector import reduce as reducing
 from collector.errors import CollectorError
 from collector.options import MASTER
 from collector.spark import session
-from collector.stream import How, run
+from collector.stream import StreamSettings, run
 
 
 def main(data: str) -> None:
     """Into the tables of a data folder. Raises CollectorError."""
     with session(MASTER, {}) as spark:
-        run(spark, data, How(once=True), lambda _: None)
+        run(spark, data, StreamSettings(once=True), lambda _: None)
         reducing.reduce(spark, data, lambda _: None)
 
 

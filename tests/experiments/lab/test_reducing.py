@@ -74,7 +74,7 @@ def test_spark_that_breaks_down_is_asked_once_more(
 
 def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(
-        ExperimentError, match=r"^data: nothing has landed in .*/none: run ringmq collect ingest first$"
+        ExperimentError, match=r"^data: there are no landed records in .*/none: run ringmq collect ingest first$"
     ):
         tables(tmp_path / "none")
 
