@@ -1,1 +1,1 @@
-"""The tables that records are reduced to: their heads, which need no Spark, and the jobs that fill them."""
+"""The tables that records are reduced to: their columns, which need no Spark, and the jobs that compute their rows."""
