@@ -41,8 +41,8 @@ def test_unavailable_commands_are_listed_as_such(capsys: pytest.CaptureFixture[s
 def test_unavailable_command_fails_with_one_line() -> None:
     with pytest.raises(CollectorError) as caught:
         run("far", "--any", "option", "--help")
-    what = "No module named 'tests.collector.missing'"
-    assert str(caught.value) == f"collect far is not available: {what}; {module.REMEDY}"
+    error = "No module named 'tests.collector.missing'"
+    assert str(caught.value) == f"collect far is not available: {error}; {module.REMEDY}"
     with pytest.raises(CollectorError) as caught:
         run("near")
     assert str(caught.value) == "collect near is not available: No module named 'collector.missing'"

@@ -82,9 +82,9 @@ class Site:
 
     def lands(self, numbers: list[int]) -> None:
         """Wait until exactly these records are landed."""
-        wanted = sorted(numbers)
-        self._eventually(lambda: len(self.numbers) >= len(wanted), WITHIN_S)
-        assert sorted(self.numbers) == wanted
+        expected = sorted(numbers)
+        self._eventually(lambda: len(self.numbers) >= len(expected), WITHIN_S)
+        assert sorted(self.numbers) == expected
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def state(data: Path) -> dict[str, Any]:
 
 def test_records_are_landed_until_a_signal(site: Site) -> None:
     port = site.peer()
-    wanted: list[int] = []
+    expected: list[int] = []
     for peer, number in ((PEER, signal.SIGTERM), (OTHER, signal.SIGINT)):
         ingest = site.listening()
         with Publisher(port, peer) as publisher:
@@ -110,8 +110,8 @@ def test_records_are_landed_until_a_signal(site: Site) -> None:
         assert ingest.says("ingested: ")
         # Messages that were not landed are queued at the peer.
         ingest = site.listening()
-        wanted += range(30 * BATCH)
-        site.lands(wanted)
+        expected += range(30 * BATCH)
+        site.lands(expected)
         assert ingest.end() == 0
 
 

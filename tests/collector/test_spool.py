@@ -267,7 +267,7 @@ ADVICE = "restore it, or remove it: records that peers send again are then lande
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (b"", "truncated"),
         (b"\x00\xff", "malformed"),
@@ -281,7 +281,7 @@ ADVICE = "restore it, or remove it: records that peers send again are then lande
         (STATE | {"sources": [[PEER, 5, 0, 0, 9, [[3, 2]]]]}, f"the numbers seen of peer {PEER} are no sequence"),
     ],
 )
-def test_damaged_state_raises_one_line_and_changes_nothing(tmp_path: Path, content: Any, why: str) -> None:
+def test_damaged_state_raises_one_line_and_changes_nothing(tmp_path: Path, content: Any, reason: str) -> None:
     file = tmp_path / "ingest.json"
     waiting = _left_in_the_spool(tmp_path)
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -290,7 +290,7 @@ def test_damaged_state_raises_one_line_and_changes_nothing(tmp_path: Path, conte
         Spool(tmp_path)
     text = str(caught.value)
     assert text.startswith(f"data: {file} is damaged (")
-    assert why in text
+    assert reason in text
     assert text.endswith(f"): {ADVICE}")
     assert (file.read_bytes(), waiting.read_bytes()) == (raw, b"{}\n")
 

@@ -67,8 +67,8 @@ def test_percentile_is_close_to_the_exact_percentile(seconds: list[float], share
 @given(latencies, st.floats(0, 1, exclude_min=True))
 def test_documented_formula_gives_the_same_percentile(seconds: list[float], share: float) -> None:
     rows = sorted((int(bucket), count) for bucket, count in Counter(map(bucket_of, seconds)).items())
-    wanted = share * sum(count for _, count in rows)
-    first = next(bucket for index, (bucket, _) in enumerate(rows) if sum(n for _, n in rows[: index + 1]) >= wanted)
+    expected = share * sum(count for _, count in rows)
+    first = next(bucket for index, (bucket, _) in enumerate(rows) if sum(n for _, n in rows[: index + 1]) >= expected)
     assert percentile(Counter(map(bucket_of, seconds)), share) == pytest.approx(1.1 ** (first - 0.5) / 1e6)
 
 

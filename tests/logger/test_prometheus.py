@@ -134,5 +134,5 @@ def test_every_line_ends_with_a_line_feed(make_sample: MakeSample) -> None:
 def test_document_lists_every_name(make_sample: MakeSample) -> None:
     rows = re.findall(r"^\| `(ringmq_\w+)` \|([^|]*)\| (\w+)", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     families = list(text_string_to_metric_families(exposition(make_sample(), {"a": 1})))
-    wanted = {sample.name: (family.type, set(sample.labels)) for family in families for sample in family.samples}
-    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, labels, kind in rows} == wanted
+    expected = {sample.name: (family.type, set(sample.labels)) for family in families for sample in family.samples}
+    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, labels, kind in rows} == expected

@@ -315,8 +315,8 @@ def test_topics_beyond_the_limit_share_a_series_until_the_interval_ends() -> Non
     counts = {
         (record.topic, record.hops): record.count for record in taken_records(recorder) if isinstance(record, Latencies)
     }
-    wanted = {(f"t/{number}", 1 + number % 2): 1 for number in range(MAX_SERIES)}
-    assert counts == wanted | {("t/0", 1): 2, ("", 1): 5, ("", 2): 5}
+    expected = {(f"t/{number}", 1 + number % 2): 1 for number in range(MAX_SERIES)}
+    assert counts == expected | {("t/0", 1): 2, ("", 1): 5, ("", 2): 5}
     deliver(recorder, topic="t/1005")
     recorder.end_interval(T0_NS / 1e9 + 2)
     assert [record.topic for record in taken_records(recorder) if isinstance(record, Latencies)] == ["t/1005"]

@@ -244,10 +244,10 @@ def documented(heading: str) -> list[tuple[str, str]]:
 )
 def test_document_lists_every_member(heading: str, struct: type[msgspec.Struct], inherited: tuple[str, ...]) -> None:
     own = [field for field in msgspec.structs.fields(struct) if field.name not in inherited]
-    wanted = [(field.name, _word(field.type)) for field in own]
+    expected = [(field.name, _word(field.type)) for field in own]
     if struct is Common:
-        wanted = [("kind", "text"), *wanted]
-    assert documented(heading) == wanted
+        expected = [("kind", "text"), *expected]
+    assert documented(heading) == expected
 
 
 def _word(kind: object) -> str:

@@ -25,13 +25,13 @@ def test_one_start_has_its_totals_and_rates(spark: SparkSession) -> None:
     ]
     (row,) = rows(by_peer(stored(spark, samples)))
     assert row["dispatching"] == "guided 3"
-    wanted = {
+    expected = {
         "starts": 1, "tot_msg": 300, "published": 150, "client_in_bytes": 600, "client_out_bytes": 3000,
         "ring_in_bytes": 300, "ring_out_bytes": 900, "in_bytes": 900, "out_bytes": 3900, "dropped": 3,
         "run_time": 6, "cpu_time": 1.5, "memory_usage": 5, "memory_peak": 9, "tot_sub": 4, "tot_topic": 7,
         "msg_rate": 40, "in_byte_speed": 120, "out_byte_speed": 520, "cpu_share": 0.25,
     }  # fmt: skip
-    assert {name: row[name] for name in wanted} == wanted
+    assert {name: row[name] for name in expected} == expected
 
 
 def test_counters_of_several_starts_are_added(spark: SparkSession) -> None:
