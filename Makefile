@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-CODE := overlay peer dispatching mqtt_front logger collector experiments
+CODE := src overlay peer dispatching mqtt_front logger collector experiments
 # Two: what the smallest machine that is meant to run this has.
 WORKERS ?= 2
 PEERS ?= 12
@@ -74,5 +74,5 @@ python:
 	exit 1
 
 clean:
-	rm -rf $(VENV) build dist ringmq.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist src/ringmq.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find $(CODE) tests -name __pycache__ -type d -prune -exec rm -rf {} +

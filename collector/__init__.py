@@ -1,1 +1,1 @@
-"""The ingest of the records that `logger` emits, and the Spark jobs that reduce them to tables."""
+"""Owns the collection and reduction of the records of peers; must not know the parts of a peer."""

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
-from collector.disk import Disk
-from collector.errors import CollectorError
-from collector.places import local_path
+from ringmq.collector.data_folder import local_path
+from ringmq.collector.errors import CollectorError
+from ringmq.collector.ingest.durable_files import Disk
 
 
 class FolderLock:

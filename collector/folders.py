@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from collector.errors import CollectorError
+from ringmq.collector.errors import CollectorError
 
 
 class Folders:

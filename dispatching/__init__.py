@@ -1,4 +1,1 @@
-"""Pure planning: which subscriber sends a message to which others, given the subscribers of a topic and a fan-out.
-
-Knows ids and numbers, no topics, links or clocks. `algorithms` lists the algorithms by name.
-"""
+"""Owns the pure plans by which peers pass a message on to its subscribers; must not know topics, links or clocks."""

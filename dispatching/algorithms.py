@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from dispatching import direct, guided
-from dispatching.errors import DispatchingError
-from dispatching.plan import UNBOUNDED, Hop, S, T, require_fanout
+from ringmq.dispatching import direct, guided
+from ringmq.dispatching.errors import DispatchingError
+from ringmq.dispatching.plan import UNBOUNDED, Hop, S, T, require_fanout
 
 
 class Dispatching(Protocol):

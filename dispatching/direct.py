@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dispatching.plan import Hop, S, T
+from ringmq.dispatching.plan import Hop, S, T
 
 
 def first_hops(origin: int, subscribers: Sequence[S], fanout: int, tree_offset: int) -> tuple[Hop[S], ...]:

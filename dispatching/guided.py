@@ -21,8 +21,8 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from dispatching.plan import Hop, S, T, require_fanout
-from overlay.ids import ID_BITS
+from ringmq.dispatching.plan import Hop, S, T, require_fanout
+from ringmq.overlay.core.ids import ID_BITS
 
 
 def first_hops(origin: int, subscribers: Sequence[S], fanout: int, tree_offset: int) -> tuple[Hop[S], ...]:

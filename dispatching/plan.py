@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from dispatching.errors import DispatchingError
+from ringmq.dispatching.errors import DispatchingError
 
 # An integer instead of None: `min(count, fanout)` and the range check of the setting need no special case.
 UNBOUNDED: Final = sys.maxsize

@@ -1,1 +1,1 @@
-"""Start rings, drive load, break things, compare: whatever runs many peers at once."""
+"""Owns rings on one machine, load, benchmarks, studies and the simulator; nothing else may import it."""

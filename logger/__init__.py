@@ -1,1 +1,1 @@
-"""Everything that a peer records, and its form: log lines, samples of the peer, and deliveries of messages."""
+"""Owns the form of records and log lines; must not know the ring, MQTT or the parts of a peer."""

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from logger.records import Run
+from ringmq.logger.records import Run
 
 DELIVERIES: Final = ("each", "histogram", "off")
 LEAST_INTERVAL_S: Final = 0.1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from logger.records import LinkTraffic, Sample, Traffic
+from ringmq.logger.records import LinkTraffic, Sample, Traffic
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -14,9 +14,9 @@ from math import inf
 from random import Random
 from typing import Final
 
-from logger.config import RecordConfig
-from logger.histogram import bucket_of
-from logger.records import LOG_TOPICS, MAX_LINE_BYTES, Delivery, Latencies, Record, Sample, encode
+from ringmq.logger.config import RecordConfig
+from ringmq.logger.histogram import bucket_of
+from ringmq.logger.records import LOG_TOPICS, MAX_LINE_BYTES, Delivery, Latencies, Record, Sample, encode
 
 MAX_BATCH_BYTES: Final = 64_000
 """Some 150 records, below the amount that sockets and clients take at once. A longer record is a batch of its own."""

@@ -6,8 +6,8 @@ from typing import Final
 
 import structlog
 
-from logger.lines import LEVELS
-from logger.records import Sample
+from ringmq.logger.log_setup import LEVELS
+from ringmq.logger.records import Sample
 
 _MIB: Final = 1 << 20
 _log = structlog.get_logger()

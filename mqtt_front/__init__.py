@@ -1,1 +1,1 @@
-"""MQTT bytes to messages and back, for the clients of this peer. Knows nothing of rings."""
+"""Owns the MQTT service for the clients of one peer; must not know rings."""

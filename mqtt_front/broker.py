@@ -1,6 +1,6 @@
 """The front's core: its sessions, and what happens between a message that comes in and the clients it goes to.
 
-Knows clients by their sessions and connections, and the rest of the world by `Ports`; no socket, no clock, no ring.
+Knows clients by their sessions and connections, and the rest of the world by `Cluster`; no socket, no clock, no ring.
 `now` is set by the shell before each call. Connections put bytes into their outboxes and themselves on `dirty`.
 """
 
@@ -14,23 +14,24 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from mqtt_front.acl import ALL_RIGHTS, Rights
-from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
-from mqtt_front.counters import FrontCounters
-from mqtt_front.encoded import Encoded
-from mqtt_front.journal import NO_JOURNAL, Journal
-from mqtt_front.message import Message
-from mqtt_front.packets import Subscription, Will
-from mqtt_front.plans import Plans
-from mqtt_front.ports import Alone, Done, Ports
-from mqtt_front.properties import encode_properties
-from mqtt_front.reasons import Reason
-from mqtt_front.receivers import Receiver, SharedGroup
-from mqtt_front.retained import Retained
-from mqtt_front.router import Router, RouterLimits
-from mqtt_front.session import Line, Session
-from mqtt_front.topics import is_of_the_server, parse_shared
-from mqtt_front.work import Work
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
+from ringmq.mqtt_front.cluster import Cluster, Done, Standalone
+from ringmq.mqtt_front.codec.packets import Subscription, Will
+from ringmq.mqtt_front.codec.properties import encode_properties
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.connection.budget import Work
+from ringmq.mqtt_front.connection.delivery_plans import Plans
+from ringmq.mqtt_front.connection.encoded import Encoded
+from ringmq.mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.iteration import Clock, StillClock
+from ringmq.mqtt_front.matching.receivers import Receiver, SharedGroup
+from ringmq.mqtt_front.matching.router import Router, RouterLimits
+from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
+from ringmq.mqtt_front.sessions.retained import Retained
+from ringmq.mqtt_front.sessions.session import Session, SessionConnection
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each session."""
@@ -39,23 +40,29 @@ MOST_STALE: Final = 1000
 class Broker:
     """One per front. The connections call it; it calls the sessions, the router and the ports."""
 
-    def __init__(self, config: FrontConfig, ports: Ports | None = None, journal: Journal | None = None) -> None:
+    def __init__(
+        self,
+        config: FrontConfig,
+        cluster: Cluster | None = None,
+        journal: Journal | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self.config = config
-        self.ports: Ports = ports or Alone()
+        self.cluster: Cluster = cluster or Standalone()
         self.journal: Journal = journal or NO_JOURNAL
-        self.now = 0.0
+        self.clock: Clock = clock or StillClock()
         self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
         self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
-        self.dirty: list[Line] = []
+        self.dirty: list[SessionConnection] = []
         """Connections with something in their outboxes; the shell empties it at the end of a turn."""
         self.turn = 0
         """Counts the turns of the event loop; by the shell."""
         self.work = Work()
         self.encoded: Encoded | None = None
         """Of the message that is being given out."""
-        self.alone = ports is None
+        self.alone = cluster is None
         """Whether nobody is to be told of what is published."""
         self._plans = Plans(self.router)
         self.plan = self._plans.of
@@ -149,8 +156,8 @@ class Broker:
             session.will = None
         if session.will is not None:
             delay_s = session.will.properties.will_delay_s or 0
-            session.will_at = self.now + min(delay_s, session.expiry_s)
-            if session.will_at <= self.now:
+            session.will_at = self.clock.now + min(delay_s, session.expiry_s)
+            if session.will_at <= self.clock.now:
                 self._publish_will(session)
             else:
                 self._wake_at(session.will_at, session)
@@ -158,7 +165,7 @@ class Broker:
             self.end(session)
             return
         if session.expiry_s != NEVER_EXPIRES_S:
-            session.expires_at = self.now + session.expiry_s
+            session.expires_at = self.clock.now + session.expiry_s
             self._wake_at(session.expires_at, session)
         session.journal.session(session)
 
@@ -181,15 +188,15 @@ class Broker:
 
     def tick(self) -> None:
         """Do what is due: wills that waited, sessions and retained messages that have expired."""
-        for topic in self.retained.expire(self.now):
+        for topic in self.retained.expire(self.clock.now):
             self.journal.unretained(topic)
-        while self._due and self._due[0][0] <= self.now:
+        while self._due and self._due[0][0] <= self.clock.now:
             session = self.sessions.get(heappop(self._due)[2])
             if session is None or session.line is not None:
                 continue
-            if session.will_at is not None and session.will_at <= self.now:
+            if session.will_at is not None and session.will_at <= self.clock.now:
                 self._publish_will(session)
-            if session.expires_at is not None and session.expires_at <= self.now:
+            if session.expires_at is not None and session.expires_at <= self.clock.now:
                 self.counters.expired_sessions += 1
                 self.end(session)
 
@@ -201,7 +208,7 @@ class Broker:
         if not session.rights.may_write(will.topic):
             self.counters.unauthorized += 1
             return
-        self.publish(message_of_will(will, session.client_id, self.now), None)
+        self.publish(message_of_will(will, session.client_id, self.clock.now), None)
 
     # Subscriptions
 
@@ -231,7 +238,7 @@ class Broker:
             for one in waiting:
                 one()
 
-        self.ports.filter_added(topic_filter, told)
+        self.cluster.filter_added(topic_filter, told)
 
     def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
         """Who waits for a filter that is not in force everywhere as yet: add to it. None if it is."""
@@ -239,7 +246,7 @@ class Broker:
 
     def _withdraw(self, topic_filter: str) -> None:
         if _concerns_others(topic_filter):
-            self.ports.filter_removed(topic_filter)
+            self.cluster.filter_removed(topic_filter)
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
         removed = self.router.unsubscribe(session, topic_filter)
@@ -253,10 +260,10 @@ class Broker:
 
     def publish(self, message: Message, done: Done | None) -> None:
         """A client, or the server itself, publishes."""
-        if message.retain and not self.ports.keeps_retained:
+        if message.retain and not self.cluster.keeps_retained:
             self._retain(message)
-        give = self.distribute_plain if self.ports.serves_groups else self.distribute
-        self.ports.published(message, give(message), done)
+        give = self.distribute_plain if self.cluster.serves_groups else self.distribute
+        self.cluster.published(message, give(message), done)
 
     def _retain(self, message: Message) -> None:
         if self.retained.set(message):
@@ -304,8 +311,8 @@ class Broker:
 
     def deliver(self, session: Session, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
         """Give a session a message, once what has expired makes room. False: it had to be dropped."""
-        if session.queue.expiry <= self.now:
-            session.drop_expired(self.now)
+        if session.queue.expiry <= self.clock.now:
+            session.drop_expired(self.clock.now)
         return session.deliver(message, qos, retain, ids)
 
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:

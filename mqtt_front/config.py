@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from mqtt_front.fields import MAX_VARINT
+from ringmq.mqtt_front.codec.fields import MAX_VARINT
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF
 """A session expiry that never comes (5.0 §3.1.2.11.2)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from logger.recorder import is_of_the_log
+from ringmq.logger.recorder import is_of_the_log
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqtt_front.reasons import Reason
+from ringmq.mqtt_front.codec.reasons import Reason
 
 
 class FrontError(Exception):

@@ -1,7 +1,7 @@
 """`$SYS`: what a front tells of itself to the clients that subscribe to it, by the names that Mosquitto gave them.
 
 Owns the names, how often and which values are told anew. Its messages go to clients of this front alone: they are kept
-for later subscribers as retained ones are, but never reach the ports or the journal. The time is `broker.now`.
+for later subscribers as retained ones are, but never reach the ports or the journal. The time is `broker.clock.now`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from mqtt_front.broker import Broker
-from mqtt_front.message import Message
+from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.message import Message
 
 PREFIX: Final = "$SYS/broker/"
 
@@ -30,9 +30,9 @@ class SysTopics:
 
     def refresh(self, broker: Broker) -> None:
         """Tell the values that have changed, if it is time. The clients' outboxes are to be flushed after it."""
-        if broker.now < self._due:
+        if broker.clock.now < self._due:
             return
-        self._due = broker.now + self._interval_s
+        self._due = broker.clock.now + self._interval_s
         for name, value in self.readings(broker).items():
             payload = str(value).encode()
             if self._told.get(name) != payload:
@@ -59,7 +59,7 @@ class SysTopics:
         retained = len(broker.retained) - len(self._kept)
         return {
             "version": self._software,
-            "uptime": f"{int(broker.now - self._started_at)} seconds",
+            "uptime": f"{int(broker.clock.now - self._started_at)} seconds",
             "clients/total": total,
             "clients/connected": connected,
             "clients/disconnected": total - connected,

@@ -1,1 +1,1 @@
-"""Who the peers are, and getting bytes to a peer or to the owner of a key."""
+"""Owns the ring of peers and delivery of bytes to the owner of a key; must not know topics or MQTT."""

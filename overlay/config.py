@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from overlay.errors import OverlayError
-from overlay.handshake import MAX_RING_CHARS
-from overlay.ids import Id
-from overlay.messages import MAX_HOST
-from overlay.timing import LAN, Timing
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import MAX_HOST
+from ringmq.overlay.core.timing import LAN, Timing
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.links.handshake import MAX_RING_CHARS
 
 Address = tuple[str, int]
 

@@ -9,28 +9,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from overlay.alarm import SOONEST_S, Alarm
-from overlay.config import Address, OverlayConfig, is_wildcard, show
-from overlay.discovery import Discovery
-from overlay.errors import OverlayError
-from overlay.handshake import Hello
-from overlay.ids import Id
-from overlay.links import Links
-from overlay.messages import Message, Peer
-from overlay.notices import Notices
-from overlay.questions import ask_status, introduce
-from overlay.ring import Application, Ring
-from overlay.seeds import Seeds
-from overlay.status import describe, describe_links
-from overlay.timing import Timing
+from ringmq.overlay.bootstrap.discovery import Discovery
+from ringmq.overlay.bootstrap.seeds import Seeds
+from ringmq.overlay.config import Address, OverlayConfig, is_wildcard, show
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Message, Peer
+from ringmq.overlay.core.ring import Application, Ring
+from ringmq.overlay.core.timing import Timing
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.iteration import IterationOwner
+from ringmq.overlay.links.handshake import Hello
+from ringmq.overlay.links.incidents import Incidents
+from ringmq.overlay.links.table import LinkTable
+from ringmq.overlay.queries import ask_status, introduce
+from ringmq.overlay.status import describe, describe_links
+from ringmq.overlay.timer import SOONEST_S, Timer
 
 __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
 
 Core = Callable[[Peer, Timing, Application], Ring]
+
+
+class NodeApplication(Application, Protocol):
+    """The layer above a node: what a ring core tells it, and what only a node with sockets can tell."""
+
+    def started(self, me: Peer) -> None:
+        """This peer has its address. Called once, before all else."""
+
+    def read_done(self) -> None:
+        """All that came in one read of a link has been handed over: what follows from it may be sent now."""
 
 
 class Node:
@@ -42,17 +53,21 @@ class Node:
 
     ring: Ring
     address: Address
+    _outbox: list[tuple[Peer, Message]]
 
-    def __init__(self, config: OverlayConfig, application: Application, core: Core = Ring) -> None:
+    def __init__(
+        self, config: OverlayConfig, application: NodeApplication, iteration: IterationOwner, core: Core = Ring
+    ) -> None:
         self._config = config
         self._application = application
         self._core = core
         self._loop = asyncio.get_running_loop()
-        self._notices = Notices()
-        self._links = Links(config, self, self._notices)
+        self._incidents = Incidents()
+        self._iteration = iteration
+        self._links = LinkTable(config, self, self._incidents, iteration)
         self._seeds: Seeds | None = None
         self._discovery: Discovery | None = None
-        self._alarm = Alarm(self._tick)
+        self._timer = Timer(self._tick)
         self._inside = False
         """In a call of the core, so that what the application does there is sent afterwards."""
         self._draining = False
@@ -61,8 +76,6 @@ class Node:
         self._activated = asyncio.Event()
         self.more_status: Callable[[str], dict[str, Any]] = lambda about: {}
         """What the layers above have to add to `status`, or to say about something that the asker named."""
-        self.after_read: Callable[[], None] = lambda: None
-        """Called when all is with the application that came in one go: what follows from it may be sent now."""
 
     # -- life
 
@@ -72,11 +85,14 @@ class Node:
             port = await self._links.bind()
             me = Peer(self._config.id, self._config.advertised_host, port, self._config.boot)
             self.address = (me.host, me.port)
+            self._application.started(me)
             self.ring = self._core(me, self._config.timing, self._application)
+            self._outbox = self.ring.outbox
+            self._iteration.loop_timers.append((self.ring.timers, self._timer))
             await self._links.serve(me)
-            self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._notices)
+            self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._incidents)
             if self._config.discovery:
-                self._discovery = Discovery(self._config, self, self._notices)
+                self._discovery = Discovery(self._config, self, self._incidents)
                 await self._discovery.start(port, self._seeds.others)
             self._seeds.start()
         except BaseException:
@@ -93,8 +109,8 @@ class Node:
         if self._discovery is not None:
             await self._discovery.stop()
         if hasattr(self, "ring"):
-            self._tell(self.ring.leave, self._loop.time())
-        self._alarm.stop()
+            self._tell(self.ring.leave, self._iteration.begin())
+        self._timer.stop()
         await self._links.close()
 
     async def wait_active(self, timeout_s: float) -> None:
@@ -126,10 +142,10 @@ class Node:
             raise OverlayError(
                 f"a payload of {len(payload)} bytes, where {self._config.max_frame_bytes - 1} are allowed"
             )
-        if peer.id != self.ring.me.id:
+        if peer.id != self._config.id:
             return self._links.send_parcel(peer, payload)
         self._application.receive(self.ring.me, payload)
-        self.after_read()
+        self._application.read_done()
         return True
 
     def room(self, peer: Id) -> int:
@@ -138,7 +154,7 @@ class Node:
 
     def route(self, key: Id, payload: bytes) -> bool:
         """Send bytes to the owner of a key. False: too many such messages are on their way, try later."""
-        taken = self.ring.route(key, payload, self._loop.time())
+        taken = self.ring.route(key, payload, self._iteration.begin())
         self.settled()
         return taken
 
@@ -149,7 +165,7 @@ class Node:
     @property
     def counters(self) -> dict[str, int]:
         """Of the shell; those of the core are in `ring.statistics()`."""
-        return dict(self._notices.counters)
+        return dict(self._incidents.counters)
 
     def pause_reading(self) -> None:
         """Take nothing in from other peers. Longer than silence_s, and this peer is taken for dead."""
@@ -174,36 +190,36 @@ class Node:
     def received(self, sender: Peer, message: Message) -> None:
         self._inside = True
         try:
-            self.ring.receive(sender, message, self._loop.time())
+            self.ring.receive(sender, message, self._iteration.now)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         self._inside = False
-        self._drain()
 
     def parcel(self, sender: Peer, payload: bytes) -> None:
         self._inside = True
         try:
-            self.ring.parcel(sender, payload, self._loop.time())
+            self.ring.parcel(sender, payload, self._iteration.now)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         self._inside = False
 
     def read(self) -> None:
         """All that one read of a link brought was handed over."""
         try:
-            self.after_read()
+            self._application.read_done()
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
-        self.settled()
+            self._incidents.failed("core_errors")
+        if (self._outbox or self._links.active is not self.ring.active) and not self._inside:
+            self._drain()
 
     def settled(self) -> None:
-        """Send what the core wants sent, and see when it wants to be called next."""
+        """Send what the core wants sent. When it wants to be called next is seen at the end of the iteration."""
+        self._iteration.begin()
         if not self._inside:
             self._drain()
-            self._rearm()
 
     def lost(self, peer: Peer, refused: bool) -> None:
-        self._tell(self.ring.link_lost, peer, self._loop.time(), refused)
+        self._tell(self.ring.link_lost, peer, self._iteration.begin(), refused)
 
     def unsent(self, parcel: bytes) -> None:
         self._tell(self._application.unsent, parcel)
@@ -223,9 +239,9 @@ class Node:
         if not hello.active:
             return
         if self.ring.active:
-            self._tell(self.ring.meet, hello.peer, self._loop.time())
+            self._tell(self.ring.meet, hello.peer, self._iteration.begin())
         else:
-            self._tell(self.ring.join, hello.peer, self._loop.time())
+            self._tell(self.ring.join, hello.peer, self._iteration.begin())
 
     def linked(self, peer: Id) -> bool:
         return self._links.get(peer) is not None
@@ -235,17 +251,18 @@ class Node:
         return peer == self.ring.me.id or self.linked(peer) or peer in self.ring.leaves or peer in self.ring.table
 
     def found(self) -> None:
-        self._tell(self.ring.found, self._loop.time())
+        self._tell(self.ring.found, self._iteration.begin())
 
     # -- the core
 
     def _tell(self, call: Callable[..., object], *arguments: object) -> None:
         """Call the core for something that happened outside: no caller could handle what it raises."""
+        self._iteration.begin()
         outer, self._inside = self._inside, True
         try:
             call(*arguments)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         self._inside = outer
         self.settled()
 
@@ -261,7 +278,7 @@ class Node:
                 for peer, message in outbox:
                     links.send(peer, message)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("send_errors")
+            self._incidents.failed("send_errors")
         finally:
             self._draining = False
         if links.active is not ring.active or links.me is not ring.me:
@@ -269,14 +286,7 @@ class Node:
         if ring.active is not self._activated.is_set():
             (self._activated.set if ring.active else self._activated.clear)()
 
-    def _rearm(self) -> None:
-        deadline = self.ring.deadline()
-        if deadline < self._alarm.at:
-            self._alarm.set(deadline)
-
     def _tick(self) -> None:
-        now = self._loop.time()
-        if self.ring.deadline() <= now + SOONEST_S:
+        now = self._iteration.begin()
+        if self.ring.timers.next_at <= now + SOONEST_S:
             self._tell(self.ring.tick, now)
-        else:
-            self._rearm()

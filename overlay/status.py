@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any, Final
 
-from overlay.config import OverlayConfig, show
-from overlay.link import Link
-from overlay.messages import Peer
-from overlay.ring import Ring
+from ringmq.overlay.config import OverlayConfig, show
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.ring import Ring
+from ringmq.overlay.links.link import Link
 
 MAX_LINKS_SHOWN: Final = 1024
 """Some 250 bytes each, 500 with long names, so that they take half of MAX_STATUS_BYTES. The rest is for what the layers

@@ -1,1 +1,1 @@
-"""One peer as a process: configuration, identity, command line and the wiring of the other rooms."""
+"""Owns one peer as a process and the wiring of its parts; must not know experiments or the collector."""

@@ -1,6 +1,6 @@
 """The certificates of a peer's listeners, which can be renewed while clients are served.
 
-Reads the files when it is told to. What they must hold is for `mqtt_front.tls` to know.
+Reads the files when it is told to. What they must hold is for `mqtt_front.server.tls` to know.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import ssl
 from pathlib import Path
 from typing import Self
 
-from mqtt_front.tls import server_context
+from ringmq.mqtt_front.server.tls import server_context
 
 
 class Certificates(ssl.SSLContext):

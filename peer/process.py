@@ -19,31 +19,32 @@ from typing import Any, Final
 import click
 import structlog
 
-from logger.config import DELIVERIES
-from logger.lines import LEVELS, configure
-from mqtt_front.config import FrontConfig
-from mqtt_front.message import Message
-from mqtt_front.ports import Done
-from overlay.config import Address, OverlayConfig, show
-from overlay.hops import next_hop
-from overlay.leafset import LeafSet
-from overlay.node import Node
-from overlay.timing import PRESETS
-from peer.clients import Clients, ClientsError
-from peer.config import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
-from peer.errors import DataFolderError
-from peer.identity import DataFolder, passing_id
-from peer.limits import Exhaustion, allow_files, collect_garbage_seldom
-from peer.memory import GivingBack
-from peer.pubsub.config import MAX_SHADOWS
-from peer.pubsub.shell import RingPorts
-from peer.pubsub.status import describe, describe_topic
-from peer.pubsub.store import RetainedStore, StoreError
-from peer.recording import Recording
-from peer.sampling import Sampling
-from peer.scribe.config import PRESETS as TREES
-from peer.scribe.config import SCRIBE
-from peer.scribe.shell import ScribePorts
+from ringmq.logger.config import DELIVERIES
+from ringmq.logger.log_setup import LEVELS, configure
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.message import Message
+from ringmq.overlay.config import Address, OverlayConfig, show
+from ringmq.overlay.core.leaf_set import LeafSet
+from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.timing import PRESETS
+from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
+from ringmq.peer.engines.coordinated.status import describe, describe_topic
+from ringmq.peer.engines.scribe.config import PRESETS as TREES
+from ringmq.peer.engines.scribe.config import SCRIBE
+from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
+from ringmq.peer.errors import DataFolderError
+from ringmq.peer.identity.data_folder import DataFolder, passing_id
+from ringmq.peer.iteration import Iteration
+from ringmq.peer.messaging.config import MAX_SHADOWS
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
+from ringmq.peer.mqtt_service import ClientsError, MqttService
+from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
+from ringmq.peer.resources.memory import GivingBack
+from ringmq.peer.settings.load import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
+from ringmq.peer.telemetry.recording import Recording
+from ringmq.peer.telemetry.sampling import Sampling
 
 try:
     from uvloop import new_event_loop
@@ -71,9 +72,9 @@ class PeerProcess:
     def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
         self.config = config
         self.folder = folder
-        self._ports: RingPorts | ScribePorts | None = None
+        self._ports: CoordinatedAdapter | ScribeAdapter | None = None
         self._node: Node | None = None
-        self._clients: Clients | None = None
+        self._clients: MqttService | None = None
         self._recording: Recording | None = None
         self._giving_back = GivingBack()
         self._stop = asyncio.Event()
@@ -109,22 +110,23 @@ class PeerProcess:
 
     async def _start(self) -> None:
         """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
-        ports: RingPorts | ScribePorts
+        ports: CoordinatedAdapter | ScribeAdapter
+        iteration = Iteration()
         if self.config.dispatch == SCRIBE:
-            ports = ScribePorts(self.config.roles, TREES[self.config.timing], self._activity_changed)
+            ports = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            ports = RingPorts(self.config.roles, self._activity_changed, store)
+            ports = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store)
         ports.on_fault = self._stop.set
         self._ports = ports
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
             ports.record(recording.recorder.chooses, recording.recorder)
-        self._node = node = Node(overlay, ports, ports.ring)
+        self._node = node = Node(overlay, ports, iteration)
         clients = None
         if self.config.listeners:
-            self._clients = clients = Clients(self.config, ports, self._stop.set)
+            self._clients = clients = MqttService(self.config, ports, iteration, self._stop.set)
             ports.attach(node, clients.prepare())
             clients.restore()
         else:
@@ -140,13 +142,13 @@ class PeerProcess:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
 
-    def _more_status(self, ports: RingPorts | ScribePorts, node: Node, about: str) -> dict[str, Any]:
+    def _more_status(self, ports: CoordinatedAdapter | ScribeAdapter, node: Node, about: str) -> dict[str, Any]:
         """What a status says beside the overlay; or what is known about a topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
             clients["recording"] = self._recording.status()
-        if isinstance(ports, ScribePorts):
+        if isinstance(ports, ScribeAdapter):
             return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
         if about:
             towards = partial(next_hop, node.ring.leaves, node.ring.table)

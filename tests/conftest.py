@@ -50,7 +50,7 @@ class Process:
         self._out, self._err = folder / "out", folder / "err"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.popen = subprocess.Popen(
-                [sys.executable, "-P", "-m", "peer.command", *arguments],
+                [sys.executable, "-P", "-m", "ringmq", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
-from peer import command
-from peer.config import load
-from peer.errors import ConfigError
+from ringmq.peer.cli import main
+from ringmq.peer.errors import ConfigError
+from ringmq.peer.settings.load import load
 from tests.mqtt_front.real_clients.missing import cannot
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -195,7 +195,7 @@ def test_programs_are_known() -> None:
 
 def context_of(words: list[str]) -> click.Context:
     """As the command line makes it of these words, without running anything. Raises UsageError."""
-    found: click.Command = command.ringmq
+    found: click.Command = main.ringmq
     name, rest = "ringmq", words
     while isinstance(found, click.Group) and rest:
         name, *rest = rest
@@ -280,7 +280,7 @@ def test_what_ends_by_itself(
     for text, small in SMALL.items():
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"secret\n")))
         with pytest.raises(SystemExit) as ended:
-            command.main([*shlex.split(text)[1:], *shlex.split(small)])
+            main.main([*shlex.split(text)[1:], *shlex.split(small)])
         shown = capsys.readouterr()
         assert ended.value.code == 0, f"{text}: {shown.err}"
         assert shown.out, text

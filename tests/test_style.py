@@ -12,8 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = (
-    "logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "tests", ".ci",
-    "docs", "deploy",
+    "logger", "overlay", "dispatching", "mqtt_front", "peer", "collector", "experiments", "src", "tests",
+    ".ci", "docs", "deploy",
 )  # fmt: skip
 TEXTS = {".py", ".md", ".toml", ".sh", ".txt", ".yml", ".yaml", ""}
 
@@ -124,7 +124,7 @@ def test_no_test_sleeps(file: str) -> None:
 
 
 def test_the_files_are_found() -> None:
-    assert {"overlay/ids.py", "tests/test_style.py", "pyproject.toml", "Makefile", ".ci/run"} <= set(ALL)
+    assert {"overlay/core/ids.py", "tests/test_style.py", "pyproject.toml", "Makefile", ".ci/run"} <= set(ALL)
 
 
 @pytest.mark.parametrize(

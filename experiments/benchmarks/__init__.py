@@ -1,1 +1,1 @@
-"""What puts load on MQTT servers and compares them, each alone on one core."""
+"""Owns the benchmarks of `ringmq bench` and their verdicts; must not know the command line."""

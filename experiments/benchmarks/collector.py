@@ -19,14 +19,14 @@ from typing import Final
 
 import msgspec
 
-from collector.spool import STATE_FILE, State
-from experiments.benchmarks.clients import Address, BenchError, connected
-from experiments.benchmarks.goals import Verdict
-from experiments.benchmarks.made_records import batches
-from experiments.benchmarks.servers import cores, pinned, running
-from logger.records import LOG_TOPICS
-from mqtt_front.codec import encode_publish
-from mqtt_front.packets import Version
+from ringmq.collector.ingest.spool import STATE_FILE, State
+from ringmq.experiments.benchmarks.goals import Verdict
+from ringmq.experiments.benchmarks.synthetic_records import batches
+from ringmq.experiments.load.raw_clients import Address, BenchError, connected
+from ringmq.experiments.processes.servers import cores, pinned, running
+from ringmq.logger.records import LOG_TOPICS
+from ringmq.mqtt_front.codec.codec import encode_publish
+from ringmq.mqtt_front.codec.packets import Version
 
 AHEAD: Final = 30_000
 """Records that are published and not landed, at most: as many as the peer keeps for the collector."""
@@ -71,7 +71,7 @@ class Watched:
     def __init__(self, *arguments: str) -> None:
         self._began = time.monotonic()
         self._name = arguments[0]
-        command = [sys.executable, "-P", "-m", "peer.command", "collect", *arguments]
+        command = [sys.executable, "-P", "-m", "ringmq", "collect", *arguments]
         self.process = subprocess.Popen(  # noqa: S603  # our own command line
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

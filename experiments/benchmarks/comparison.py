@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final, Protocol
 
-from experiments.benchmarks.figures import Figures
-from experiments.benchmarks.limit import Search, search
-from experiments.benchmarks.patterns import Pattern
+from ringmq.experiments.benchmarks.figures import Figures
+from ringmq.experiments.benchmarks.limit import Search, search
+from ringmq.experiments.load.patterns import Pattern
 
 START_HZ: Final = 10_000.0
 """The rate of all publishers that the first search begins with."""

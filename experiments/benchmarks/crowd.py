@@ -11,12 +11,12 @@ from statistics import median
 from time import perf_counter
 from typing import Final
 
-from experiments.benchmarks.clients import BenchError, connected, subscribe
-from experiments.benchmarks.patterns import PAYLOAD_BYTES
-from experiments.benchmarks.servers import Server
-from experiments.benchmarks.usage import Usage, memory_bytes
-from mqtt_front.codec import encode_publish
-from mqtt_front.packets import Version
+from ringmq.experiments.load.patterns import PAYLOAD_BYTES
+from ringmq.experiments.load.raw_clients import BenchError, connected, subscribe
+from ringmq.experiments.processes.servers import Server
+from ringmq.experiments.processes.usage import Usage, memory_bytes
+from ringmq.mqtt_front.codec.codec import encode_publish
+from ringmq.mqtt_front.codec.packets import Version
 
 NEWCOMERS: Final = 500
 """Clients that connect while the others idle."""

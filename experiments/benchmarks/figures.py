@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.benchmarks.limit import keeps_up
+from ringmq.experiments.benchmarks.limit import keeps_up
 
 
 @dataclass(frozen=True, slots=True)

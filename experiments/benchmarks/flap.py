@@ -17,11 +17,11 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.peers import Ring, RingPeer, status_of
-from experiments.benchmarks.talking import Client, talking
-from experiments.benchmarks.tally import Faults, Inbox, Say, spread_ms
-from experiments.benchmarks.usage import memory_bytes
+from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.load.tally import Faults, Inbox, Say, spread_ms
+from ringmq.experiments.processes.peers import Ring, RingPeer, status_of
+from ringmq.experiments.processes.usage import memory_bytes
 
 LOOK_S: Final = 0.5
 """Between two looks at the memory."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from experiments.benchmarks.comparison import Result
-from experiments.benchmarks.crowd import FilterFigures, IdleFigures
+from ringmq.experiments.benchmarks.comparison import Result
+from ringmq.experiments.benchmarks.crowd import FilterFigures, IdleFigures
 
 EGRESS_RATIOS: Final = {"qos0-1to10": 2.0, "qos0-1to1": 1.0, "qos1-1to1": 0.7}
 """Of a front, against Mosquitto's egress at its limit."""

@@ -15,14 +15,14 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from dispatching.algorithms import Choice
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.peers import Ring
-from experiments.benchmarks.talking import Client, Heard, deaf, talking
-from experiments.benchmarks.tally import Faults, spread_ms
-from experiments.benchmarks.traffic import Receiver, Sent, Traffic, judge
-from experiments.benchmarks.victims import TOPICS, Cast, Kind, cast
-from peer.pubsub.config import DIRECT
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.benchmarks.victims import TOPICS, Cast, Kind, cast
+from ringmq.experiments.load.client import Client, Heard, deaf, talking
+from ringmq.experiments.load.numbered_traffic import Receiver, Sent, Traffic, judge
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.load.tally import Faults, spread_ms
+from ringmq.experiments.processes.peers import Ring
+from ringmq.peer.messaging.config import DIRECT
 
 BEFORE_S: Final = 1.0
 """Traffic before the kill: every publisher holds its lists by then."""

@@ -14,10 +14,10 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from experiments.benchmarks.clients import Address, BenchError
-from experiments.benchmarks.talking import Client, talking
-from experiments.benchmarks.tally import SAY_EACH, Faults, Inbox, Say, silent, spread_ms
-from mqtt_front.topics import has_wildcard
+from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.raw_clients import Address, BenchError
+from ringmq.experiments.load.tally import SAY_EACH, Faults, Inbox, Say, silent, spread_ms
+from ringmq.mqtt_front.matching.topics import has_wildcard
 
 KNOWN_TOPICS: Final = 40
 """Published to all the time, so that most peers hold their lists. All others are new to everybody."""

@@ -11,9 +11,9 @@ from typing import Final
 
 import click
 
-from experiments.benchmarks.comparison import Result
-from experiments.benchmarks.figures import Figures
-from experiments.benchmarks.goals import Verdict
+from ringmq.experiments.benchmarks.comparison import Result
+from ringmq.experiments.benchmarks.figures import Figures
+from ringmq.experiments.benchmarks.goals import Verdict
 
 MUCH_WAITING: Final = 0.1
 """From here on the share that other processes had of the cores is worth a warning."""

@@ -14,10 +14,10 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from experiments.benchmarks.clients import ANSWER_S, Address, BenchError
-from experiments.benchmarks.talking import Client, talking
-from experiments.benchmarks.tally import SAY_EACH, Faults, Inbox, Say, silent, spread_ms
-from mqtt_front.packets import Publish
+from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.raw_clients import ANSWER_S, Address, BenchError
+from ringmq.experiments.load.tally import SAY_EACH, Faults, Inbox, Say, silent, spread_ms
+from ringmq.mqtt_front.codec.packets import Publish
 
 SUBSCRIBERS: Final = 5
 """Of each message."""

@@ -15,13 +15,13 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.peers import Ring, RingPeer, status_of
-from experiments.benchmarks.talking import Client, talking
-from experiments.benchmarks.tally import Faults, Inbox, Say
-from experiments.benchmarks.usage import memory_bytes
-from overlay.ids import nearness
-from peer.pubsub.places import key_of_place
+from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.load.tally import Faults, Inbox, Say
+from ringmq.experiments.processes.peers import Ring, RingPeer, status_of
+from ringmq.experiments.processes.usage import memory_bytes
+from ringmq.overlay.core.ids import nearness
+from ringmq.peer.messaging.partitions import key_of_place
 
 AT_ONCE: Final = 500
 """Filters in one SUBSCRIBE."""

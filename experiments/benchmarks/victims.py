@@ -8,11 +8,11 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from dispatching.algorithms import Choice, algorithm
-from dispatching.plan import Hop
-from experiments.benchmarks.clients import BenchError
-from overlay.ids import Id, key_of, nearness
-from peer.pubsub.places import key_of_place
+from ringmq.dispatching.algorithms import Choice, algorithm
+from ringmq.dispatching.plan import Hop
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.overlay.core.ids import Id, key_of, nearness
+from ringmq.peer.messaging.partitions import key_of_place
 
 TOPICS: Final = 5
 """Of each run. The first is the one whose peers are killed."""

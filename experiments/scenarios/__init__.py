@@ -1,1 +1,1 @@
-"""What is done to simulated rings, and the figures that come of it."""
+"""Owns what is done to simulated rings, and its figures; must not know real processes."""

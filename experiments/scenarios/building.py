@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from experiments.simulator.filled import FilledRing
-from experiments.simulator.world import Node, World
+from ringmq.experiments.simulator.filled import FilledRing
+from ringmq.experiments.simulator.world import Node, World
 
 Progress = Callable[[float], None]
 """Told how much of the work is done, from 0 to 1."""

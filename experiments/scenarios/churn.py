@@ -13,12 +13,12 @@ from itertools import count
 from math import log
 from typing import Final
 
-from experiments.scenarios.building import Progress, join_somewhere, settled_ring, silent
-from experiments.scenarios.detection import Detection, DetectionFigures
-from experiments.scenarios.workload import LookupFigures, Lookups
-from experiments.simulator.network import DELAYS_S, Weather
-from experiments.simulator.world import Node, World
-from overlay.timing import PRESETS
+from ringmq.experiments.scenarios.building import Progress, join_somewhere, settled_ring, silent
+from ringmq.experiments.scenarios.detection import Detection, DetectionFigures
+from ringmq.experiments.scenarios.workload import LookupFigures, Lookups
+from ringmq.experiments.simulator.network import DELAYS_S, Weather
+from ringmq.experiments.simulator.world import Node, World
+from ringmq.overlay.core.timing import PRESETS
 
 SHAPE: Final = 0.5
 """Weibull's k; fits to measured BitTorrent sessions gave .34 to .59."""

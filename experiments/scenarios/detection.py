@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.simulator.world import Node, World
-from overlay.ids import Id
+from ringmq.experiments.simulator.world import Node, World
+from ringmq.overlay.core.ids import Id
 
 
 @dataclass(frozen=True, slots=True)

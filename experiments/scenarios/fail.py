@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from experiments.scenarios.building import Progress, settled_ring, silent
-from experiments.scenarios.workload import LookupFigures, Lookups
-from experiments.simulator.filled import FilledRing
-from experiments.simulator.network import DELAYS_S, Weather
-from experiments.simulator.world import World
-from overlay.ids import ID_BITS, Id
-from overlay.timing import PRESETS
+from ringmq.experiments.scenarios.building import Progress, settled_ring, silent
+from ringmq.experiments.scenarios.workload import LookupFigures, Lookups
+from ringmq.experiments.simulator.filled import FilledRing
+from ringmq.experiments.simulator.network import DELAYS_S, Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.timing import PRESETS
 
 BEFORE_S: Final = 2.0
 """How long the ring runs before the crash."""

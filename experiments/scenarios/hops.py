@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from experiments.scenarios.building import Progress, joined_ring, silent
-from experiments.simulator.filled import FilledRing
-from experiments.simulator.network import DELAYS_S, Weather
-from experiments.simulator.world import World
-from overlay.hops import next_hop
-from overlay.ids import ID_BITS, Id
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import Progress, joined_ring, silent
+from ringmq.experiments.simulator.filled import FilledRing
+from ringmq.experiments.simulator.network import DELAYS_S, Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.timing import LAN
 
 FIGURE_5: Final = (0.0, 0.0006, 0.0156, 0.1643, 0.6449, 0.1745)
 """Shares of messages with 0, 1, … hops between two random nodes of 10^5: b = 4, leaf set 16, one entry a slot

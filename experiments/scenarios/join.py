@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from experiments.scenarios.building import Progress, join_somewhere, silent
-from experiments.simulator.network import DELAYS_S, Weather
-from experiments.simulator.world import Node, World
-from overlay.timing import LAN, Timing
+from ringmq.experiments.scenarios.building import Progress, join_somewhere, silent
+from ringmq.experiments.simulator.network import DELAYS_S, Weather
+from ringmq.experiments.simulator.world import Node, World
+from ringmq.overlay.core.timing import LAN, Timing
 
 PATIENCE_S: Final = 60.0
 """Virtual time after which a ring that is not one is taken for broken."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from heapq import heappush, heapreplace
 
-from dispatching.plan import UNBOUNDED
+from ringmq.dispatching.plan import UNBOUNDED
 
 
 def least_time_s(count: int, gap_s: float, delay_s: float, fanout: int = UNBOUNDED) -> float:

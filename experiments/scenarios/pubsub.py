@@ -12,18 +12,18 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
-from dispatching.algorithms import Choice
-from experiments.scenarios.building import Progress, join_somewhere, settled_ring, silent
-from experiments.scenarios.pubsub_figures import PubSubFigures
-from experiments.simulator.network import DELAYS_S, Weather
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from mqtt_front.topics import matches
-from overlay.ids import ID_BITS, SPACE, Id, nearness
-from overlay.timing import PRESETS as TIMINGS
-from peer.pubsub.config import PRESETS
-from peer.pubsub.places import inner_of, key_of_place, place_of
-from peer.scribe.config import PRESETS as TREES
-from peer.scribe.config import SCRIBE
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.building import Progress, join_somewhere, settled_ring, silent
+from ringmq.experiments.scenarios.pubsub_figures import PubSubFigures
+from ringmq.experiments.simulator.network import DELAYS_S, Weather
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.mqtt_front.matching.topics import matches
+from ringmq.overlay.core.ids import ID_BITS, SPACE, Id, nearness
+from ringmq.overlay.core.timing import PRESETS as TIMINGS
+from ringmq.peer.engines.scribe.config import PRESETS as TREES
+from ringmq.peer.engines.scribe.config import SCRIBE
+from ringmq.peer.messaging.config import PRESETS
+from ringmq.peer.messaging.partitions import inner_of, key_of_place, place_of
 
 TOPICS: Final = ("a", "a/b", "a/b/c", "a/b/d", "x", "x/y", "x/y/z", "m/1", "m/2", "m/3", "n", "/lead")
 FILTERS: Final = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from experiments.scenarios.building import Progress, settled_ring, silent
-from experiments.scenarios.workload import LookupFigures, Lookups
-from experiments.simulator.network import DELAYS_S, Weather
-from experiments.simulator.world import World
-from overlay.ids import Id
-from overlay.timing import PRESETS
+from ringmq.experiments.scenarios.building import Progress, settled_ring, silent
+from ringmq.experiments.scenarios.workload import LookupFigures, Lookups
+from ringmq.experiments.simulator.network import DELAYS_S, Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.timing import PRESETS
 
 PATIENCE_S: Final = 120.0
 """After so long two halves that are not one ring are given up."""

@@ -17,15 +17,15 @@ from math import inf
 from random import Random
 from typing import Final
 
-from dispatching.algorithms import Choice
-from experiments.scenarios.building import Progress, settled_ring, silent
-from experiments.scenarios.spread_figures import SpreadFigures, Tally, named
-from experiments.simulator.copies import CopiesWorld
-from experiments.simulator.network import Weather
-from overlay.timing import WAN
-from peer.pubsub.config import WAN as ROLES
-from peer.scribe.config import SCRIBE
-from peer.scribe.config import WAN as TREES
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.building import Progress, settled_ring, silent
+from ringmq.experiments.scenarios.spread_figures import SpreadFigures, Tally, named
+from ringmq.experiments.simulator.copies import CopiesWorld
+from ringmq.experiments.simulator.network import Weather
+from ringmq.overlay.core.timing import WAN
+from ringmq.peer.engines.scribe.config import SCRIBE
+from ringmq.peer.engines.scribe.config import WAN as TREES
+from ringmq.peer.messaging.config import WAN as ROLES
 
 CHOICES: Final = (
     Choice("direct"),

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
-from dispatching.algorithms import Choice
-from dispatching.bounds import least_depth
-from dispatching.plan import UNBOUNDED
-from experiments.scenarios.postal import least_time_s
-from experiments.simulator.copies import CopiesNode
-from overlay.ids import Id
+from ringmq.dispatching.algorithms import Choice
+from ringmq.dispatching.plan import UNBOUNDED
+from ringmq.experiments.scenarios.broadcast_bounds import least_depth
+from ringmq.experiments.scenarios.postal import least_time_s
+from ringmq.experiments.simulator.copies import CopiesNode
+from ringmq.overlay.core.ids import Id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

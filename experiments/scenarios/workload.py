@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import inf
 
-from experiments.simulator.world import Node, World
-from overlay.ids import ID_BITS, Id
-from overlay.messages import Route
+from ringmq.experiments.simulator.world import Node, World
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.messages import Route
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Many ring cores on one virtual clock: the same code as in a peer, on a network that obeys a seed."""
+"""Owns many ring cores on one virtual clock and a seeded network; must not know scenarios."""

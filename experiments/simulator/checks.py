@@ -21,9 +21,9 @@ from typing import Final
 
 from sortedcontainers import SortedDict
 
-from overlay.ids import SPACE, Id, clockwise, nearness
-from overlay.leafset import LeafSet
-from overlay.ring import Ring
+from ringmq.overlay.core.ids import SPACE, Id, clockwise, nearness
+from ringmq.overlay.core.leaf_set import LeafSet
+from ringmq.overlay.core.ring import Ring
 
 TOLD: Final = 20
 """Breaks kept as text; all are counted."""

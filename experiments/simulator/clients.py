@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mqtt_front.topics import matches
-from overlay.messages import Peer
-from peer.pubsub.places import inner_of, is_shared
-from peer.pubsub.wire import Publication
+from ringmq.mqtt_front.matching.topics import matches
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.messaging.partitions import inner_of, is_shared
+from ringmq.peer.messaging.publication import Publication
 
 if TYPE_CHECKING:
-    from experiments.simulator.pubsub_checks import PubSubChecks, Sent
+    from ringmq.experiments.simulator.pubsub_checks import PubSubChecks, Sent
 
 
 class Subscription:

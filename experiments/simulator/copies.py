@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.clients import SimulatedClients
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from overlay.messages import Peer
-from peer.pubsub.wire import PUBLICATION, Publication
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.clients import SimulatedClients
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.messaging.publication import PUBLICATION, Publication
 
 AT_ONCE: Final = 250
 """Peers that subscribe at the same moment. For each that comes a coordinator looks at all that wait."""

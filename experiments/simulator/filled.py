@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator
 from random import Random
 from typing import Final
 
-from overlay.hops import next_hop
-from overlay.ids import BASE, DIGIT_BITS, DIGITS, ID_BITS, Id, digit, nearness
-from overlay.leafset import HALF, LeafSet
-from overlay.messages import MAX_HOPS, Peer
-from overlay.table import RoutingTable
+from ringmq.overlay.core.ids import BASE, DIGIT_BITS, DIGITS, ID_BITS, Id, digit, nearness
+from ringmq.overlay.core.leaf_set import HALF, LeafSet
+from ringmq.overlay.core.messages import MAX_HOPS, Peer
+from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import RoutingTable
 
 KEPT_VIEWS: Final = 120_000
 """Tables kept for the next message that comes by; about 10 kB each."""

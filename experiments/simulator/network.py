@@ -7,7 +7,7 @@ from math import exp, inf
 from random import Random
 from typing import Final
 
-from overlay.ids import Id
+from ringmq.overlay.core.ids import Id
 
 DELAYS_S: Final[dict[str, tuple[float, float]]] = {
     "local": (0.00005, 0.0005),

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.simulator.clients import SimulatedClients
-from experiments.simulator.network import Weather
-from experiments.simulator.pubsub_checks import PubSubChecks, Sent
-from experiments.simulator.scribe_checks import ScribeChecks
-from experiments.simulator.world import Node, SimulatedRing, World
-from overlay.ids import ID_BITS, Id
-from overlay.leafset import HALF
-from overlay.messages import Peer
-from overlay.timing import Timing
-from peer.pubsub.config import PubSubConfig
-from peer.pubsub.core import PubSub
-from peer.pubsub.state import Clients, Overlay
-from peer.scribe.config import TreeConfig
-from peer.scribe.core import Scribe
+from ringmq.experiments.simulator.clients import SimulatedClients
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks, Sent
+from ringmq.experiments.simulator.scribe_checks import ScribeChecks
+from ringmq.experiments.simulator.world import Node, SimulatedRing, World
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.leaf_set import HALF
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timing import Timing
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.scribe.config import TreeConfig
+from ringmq.peer.engines.scribe.engine import ScribeEngine
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.context import LocalClients, Overlay
 
 
 class PubSubRing(SimulatedRing):
-    """A ring whose peer's roles have deadlines of their own, and hear of lost links."""
+    """A ring whose peer's roles have deadlines of their own."""
 
     __slots__ = ()
     node: PubSubNode
@@ -35,16 +35,8 @@ class PubSubRing(SimulatedRing):
     def tick(self, now: float) -> None:
         super().tick(now)
         core = self.node.core
-        core.now = now
         while core.deadline() <= now:
             core.tick()
-
-    def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
-        super().link_lost(peer, now, refused)
-        core = self.node.core
-        if isinstance(core, Scribe):
-            core.now = now
-            core.lost(peer)
 
 
 class PubSubNode(Node):
@@ -57,7 +49,6 @@ class PubSubNode(Node):
         super().__init__(world, number, peer, half)
         self.clients = world.clients_for(peer)
         self.core = world.core_for(self, self.clients)
-        self.core.now = world.now
         self.ring = PubSubRing(peer, world.timing, self, half)
         self.ring.node = self
 
@@ -100,21 +91,21 @@ class PubSubNode(Node):
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         core = self.core
-        if not isinstance(core, Scribe):
+        if not isinstance(core, ScribeEngine):
             return True
-        core.now = self.world.now
         return core.forward(key, payload, next_hop)
 
     def receive(self, sender: Peer, payload: bytes) -> None:
-        self.core.now = self.world.now
         self.core.receive(sender, payload)
 
+    def link_lost(self, peer: Peer) -> None:
+        if isinstance(self.core, ScribeEngine):
+            self.core.lost(peer)
+
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        self.core.now = self.world.now
         self.core.owners_changed(key, owners)
 
     def activity_changed(self, active: bool) -> None:
-        self.core.now = self.world.now
         self.core.activity_changed(active)
 
 
@@ -144,14 +135,14 @@ class PubSubWorld(World):
     def clients_for(self, peer: Peer) -> SimulatedClients:
         return SimulatedClients(peer, self.told)
 
-    def core_for(self, overlay: Overlay, clients: Clients) -> PubSub | Scribe:
+    def core_for(self, overlay: Overlay, clients: LocalClients) -> CoordinatedEngine | ScribeEngine:
         if self.trees is None:
-            return PubSub(overlay, clients, self.config)
-        return Scribe(overlay, clients, self.config, self.trees)
+            return CoordinatedEngine(overlay, clients, self.config, clock=self)
+        return ScribeEngine(overlay, clients, self.config, self.trees, clock=self)
 
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a filter."""
-        return self.trees is None or Scribe.serves(topic_filter)
+        return self.trees is None or ScribeEngine.serves(topic_filter)
 
     def add(self, point: Id | None = None) -> PubSubNode:
         number = next(self._numbers)
@@ -201,4 +192,3 @@ class PubSubWorld(World):
     def _at(self, node: PubSubNode) -> None:
         assert node.alive, "the dead do nothing"
         assert not node.paused, "those who are stopped do nothing"
-        node.core.now = self.now

@@ -16,19 +16,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.clients import Subscription
-from mqtt_front.reasons import Reason
-from mqtt_front.topics import matches
-from overlay.ids import Id, nearness
-from overlay.messages import Peer
-from peer.pubsub.core import PubSub
-from peer.pubsub.holdings import Holdings
-from peer.pubsub.messages import Kind
-from peer.pubsub.places import key_of_place, place_of
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.clients import Subscription
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.matching.topics import matches
+from ringmq.overlay.core.ids import Id, nearness
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.coordinated.messages import Kind
+from ringmq.peer.messaging.partitions import key_of_place, place_of
+from ringmq.peer.replication.replicas import ReplicaTable
 
 if TYPE_CHECKING:
-    from experiments.simulator.pubsub import PubSubNode, PubSubWorld
+    from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 
 SHOWN: Final = 5
 
@@ -111,8 +111,8 @@ class PubSubChecks:
         key = (Kind.ENTRY, subscription.filter, subscription.peer.id)
         count = 0
         for node in world.all_nodes():
-            holding = holdings_of(node).get(place) if node.alive else None
-            record = holding.book.get(key) if holding is not None else None
+            replica = holdings_of(node).get(place) if node.alive else None
+            record = replica.book.get(key) if replica is not None else None
             count += record is not None and not record.gone
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
         wanted = min(world.config.shadows + 1, len(world.nodes)) - died
@@ -244,7 +244,7 @@ class PubSubChecks:
         for node in live.values():
             for name in node.clients.filters:
                 wanted[place_of(name)].add((name, node.peer.id))
-        held = {holding.place for node in live.values() for holding in holdings_of(node)}
+        held = {replica.place for node in live.values() for replica in holdings_of(node)}
         for place in sorted(held | set(wanted)):
             key = key_of_place(place)
             nearest = sorted(live, key=lambda point: nearness(key, point))[: world.config.shadows + 1]
@@ -287,9 +287,9 @@ def _was_retained(sent: Sent, subscription: Subscription, lossless: bool) -> boo
     return sent.done_at is not None and sent.done_at <= subscription.since
 
 
-def holdings_of(node: PubSubNode) -> Holdings:
-    assert isinstance(node.core, PubSub), "Scribe holds no lists"
-    return node.core.holdings
+def holdings_of(node: PubSubNode) -> ReplicaTable:
+    assert isinstance(node.core, CoordinatedEngine), "Scribe holds no lists"
+    return node.core.replicas
 
 
 def named(subscriptions: list[Subscription]) -> str:

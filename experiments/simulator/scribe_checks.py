@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final
 
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.clients import Subscription
-from experiments.simulator.pubsub_checks import PubSubChecks
-from overlay.ids import Id, nearness
-from peer.pubsub.places import is_wild, key_of_place, place_of
-from peer.scribe.core import Scribe
-from peer.scribe.tree import Tree
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.clients import Subscription
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.overlay.core.ids import Id, nearness
+from ringmq.peer.engines.scribe.engine import ScribeEngine
+from ringmq.peer.engines.scribe.tree import Tree
+from ringmq.peer.messaging.partitions import is_wild, key_of_place, place_of
 
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.5
@@ -46,7 +46,7 @@ class ScribeChecks(PubSubChecks):
         trees: dict[str, dict[Id, Tree]] = defaultdict(dict)
         subscribers: dict[str, set[Id]] = defaultdict(set)
         for point, node in live.items():
-            assert isinstance(node.core, Scribe), "the others have no trees"
+            assert isinstance(node.core, ScribeEngine), "the others have no trees"
             for tree in node.core.trees:
                 trees[tree.place][point] = tree
             for name in node.clients.filters:

@@ -18,13 +18,13 @@ from math import inf
 from random import Random
 from typing import Final
 
-from experiments.simulator.checks import Checks, InvariantBrokenError
-from experiments.simulator.network import Network, Weather
-from overlay.ids import ID_BITS, Id
-from overlay.leafset import HALF
-from overlay.messages import Message, Parcel, Peer, Route
-from overlay.ring import Ring
-from overlay.timing import Timing
+from ringmq.experiments.simulator.checks import Checks, InvariantBrokenError
+from ringmq.experiments.simulator.network import Network, Weather
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.leaf_set import HALF
+from ringmq.overlay.core.messages import Message, Parcel, Peer, Route
+from ringmq.overlay.core.ring import Ring
+from ringmq.overlay.core.timing import Timing
 
 LAST_EVENTS: Final = 60
 """Events shown with a failure."""
@@ -97,6 +97,7 @@ class Node:
         self.undelivered += 1
 
     def unsent(self, payload: bytes) -> None: ...
+    def link_lost(self, peer: Peer) -> None: ...
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
     def activity_changed(self, active: bool) -> None: ...
 

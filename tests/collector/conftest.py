@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from collector.options import MASTER
-from collector.spark import session
-from experiments.lab.reducing import JAVA
+from ringmq.collector.cli.options import MASTER
+from ringmq.collector.spark.session import session
+from ringmq.experiments.studies.harness.spark_reduce import JAVA
 
 QUICK = JAVA
 """Most tests end before better compilation would pay off, as the jobs of experiments do."""

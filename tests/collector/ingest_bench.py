@@ -11,7 +11,7 @@ from typing import Any, Self
 from paho.mqtt.client import Client, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
-from logger.records import LOG_TOPICS, Delivery, encode
+from ringmq.logger.records import LOG_TOPICS, Delivery, encode
 
 HOST = "127.0.0.1"
 PEER, OTHER = "a" * 32, "b" * 32

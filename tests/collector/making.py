@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
-from collector.schema import STORED
-from collector.tables.facts import LETTER, Facts
-from logger.records import Delivery, Latencies, Record, Sample, Traffic, encode
+from ringmq.collector.jobs.schema import STORED
+from ringmq.collector.jobs.tables.facts import LETTER, Facts
+from ringmq.logger.records import Delivery, Latencies, Record, Sample, Traffic, encode
 
 PEERS = [f"{number:032x}" for number in range(16)]
 AT = 1_700_000_000.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from collector.errors import MAX_CHARS, short
+from ringmq.collector.errors import MAX_CHARS, short
 
 
 @pytest.mark.parametrize(

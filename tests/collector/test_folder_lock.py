@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from collector.errors import CollectorError
-from collector.folder_lock import FolderLock, hold
+from ringmq.collector.errors import CollectorError
+from ringmq.collector.folder_lock import FolderLock, hold
 
 
 def test_two_processes_of_a_kind_cannot_share_a_folder(tmp_path: Path) -> None:

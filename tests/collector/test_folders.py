@@ -8,9 +8,9 @@ from unittest.mock import MagicMock
 import pytest
 from pyspark.sql import SparkSession
 
-from collector.errors import CollectorError
-from collector.folders import Folders
-from collector.spark import plain_errors
+from ringmq.collector.errors import CollectorError
+from ringmq.collector.folders import Folders
+from ringmq.collector.spark.session import plain_errors
 
 
 @pytest.mark.parametrize("prefix", ["", "file:"])

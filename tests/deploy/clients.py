@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 
 import pytest
 
-from mqtt_front.codec import decode, encode
-from mqtt_front.packets import (
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -27,7 +28,6 @@ from mqtt_front.packets import (
     Subscription,
     Version,
 )
-from mqtt_front.stream import PacketReader
 from tests.deploy.hosts import Host
 
 Result = TypeVar("Result")

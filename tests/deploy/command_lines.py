@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from peer.command import ringmq
-from peer.config import PeerConfig, load
+from ringmq.peer.cli.main import ringmq
+from ringmq.peer.settings.load import PeerConfig, load
 
 
 def parameters(command: Sequence[str]) -> dict[str, object]:

@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from overlay.errors import OverlayError
-from overlay.questions import ask_status
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.queries import ask_status
 from tests.deploy import switch
 
 Result = TypeVar("Result")
@@ -145,7 +145,7 @@ class Host:
         with (self.folder / "log").open("ab") as log:
             self.peer = self.inside(
                 lambda: subprocess.Popen(
-                    [sys.executable, "-P", "-m", "peer.command", "peer", *options],
+                    [sys.executable, "-P", "-m", "ringmq", "peer", *options],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

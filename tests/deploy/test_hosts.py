@@ -18,10 +18,10 @@ from pathlib import Path
 
 import pytest
 
-from overlay.ids import Id, distance
-from peer.pubsub.config import LAN
-from peer.pubsub.places import key_of_place
-from peer.pubsub.subscriber import RENEWALS
+from ringmq.overlay.core.ids import Id, distance
+from ringmq.peer.engines.coordinated.subscriber import RENEWALS
+from ringmq.peer.messaging.config import LAN
+from ringmq.peer.messaging.partitions import key_of_place
 from tests.conftest import Eventually, Usage
 from tests.deploy.clients import Publisher, Retainer, Sent, Subscriber, Traffic
 from tests.deploy.hosts import DELAY_S, JITTER_S, LOSS, Host, Network, lacking, lacks_ip

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import yaml
 
-from peer.config import PeerConfig
-from peer.errors import ConfigError
-from peer.status import DEFAULT_PEER
+from ringmq.peer.cli.status import DEFAULT_PEER
+from ringmq.peer.errors import ConfigError
+from ringmq.peer.settings.load import PeerConfig
 from tests.deploy.command_lines import parameters, peer_config
 from tests.mqtt_front.real_clients.missing import cannot
 
@@ -65,9 +65,8 @@ def test_what_is_copied_is_there_and_is_not_ignored() -> None:
 
 
 def test_all_that_is_installed_is_copied() -> None:
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    [rooms] = re.findall(r"^include = \[(.*)\]$", project, re.MULTILINE)
-    assert {room.strip(' "*') for room in rooms.split(",")} <= set(sources())
+    rooms = {link.name for link in (ROOT / "src" / "ringmq").iterdir() if link.is_symlink()}
+    assert {"src", "overlay"} <= {"src", *rooms} <= set(sources())
 
 
 def test_a_container_must_be_told_where_others_reach_it() -> None:
@@ -110,8 +109,10 @@ def test_it_can_be_installed_as_in_the_image(tmp_path: Path, eventually: Callabl
     source, home = tmp_path / "source", tmp_path / "ringmq"
     source.mkdir()
     for name in sources():
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, source / name)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, source / name, symlinks=True)
+        else:
+            shutil.copy(ROOT / name, source / name)
     command = of("RUN")[0].replace("/ringmq", str(home)).replace("python ", f"{sys.executable} ", 1)
     done = subprocess.run(command, shell=True, cwd=source, capture_output=True, text=True, timeout=280, check=False)
     if any(text in done.stderr for text in UNREACHED):

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from mqtt_front.config import FrontConfig
-from peer.process import OWN_FILES, STOP_S
-from peer.recording import STOP_S as RECORDING_STOP_S
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.peer.process import OWN_FILES, STOP_S
+from ringmq.peer.telemetry.recording import STOP_S as RECORDING_STOP_S
 from tests.deploy.command_lines import peer_config
 from tests.mqtt_front.real_clients.missing import cannot
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from dispatching.algorithms import Dispatching
-from dispatching.plan import Hop, bypass
+from ringmq.dispatching.algorithms import Dispatching
+from ringmq.dispatching.plan import Hop, bypass
 
 
 class Entry(NamedTuple):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatching import guided
-from dispatching.algorithms import ALGORITHMS, Choice, Dispatching, algorithm, choose
-from dispatching.errors import DispatchingError
-from dispatching.plan import UNBOUNDED
-from overlay.ids import MASK
+from ringmq.dispatching import guided
+from ringmq.dispatching.algorithms import ALGORITHMS, Choice, Dispatching, algorithm, choose
+from ringmq.dispatching.errors import DispatchingError
+from ringmq.dispatching.plan import UNBOUNDED
+from ringmq.overlay.core.ids import MASK
 
 Spreading = Callable[..., Any]
 peer_ids = st.one_of(st.integers(0, 200), st.integers(MASK - 40, MASK), st.integers(0, MASK))

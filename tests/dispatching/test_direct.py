@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatching import direct
-from dispatching.plan import Hop
+from ringmq.dispatching import direct
+from ringmq.dispatching.plan import Hop
 
 rings = st.lists(st.integers(0, 60), unique=True).map(sorted)
 

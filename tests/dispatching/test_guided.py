@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dispatching import direct, guided
-from dispatching.bounds import least_depth
-from dispatching.errors import DispatchingError
-from dispatching.plan import UNBOUNDED
-from overlay.ids import ID_BITS, MASK, SPACE, clockwise, key_of
+from ringmq.dispatching import direct, guided
+from ringmq.dispatching.errors import DispatchingError
+from ringmq.dispatching.plan import UNBOUNDED
+from ringmq.experiments.scenarios.broadcast_bounds import least_depth
+from ringmq.overlay.core.ids import ID_BITS, MASK, SPACE, clockwise, key_of
 
 Spreading = Callable[..., Any]
 peer_ids = st.one_of(st.integers(0, 300), st.integers(MASK - 40, MASK), st.integers(0, MASK))

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dispatching.errors import DispatchingError
-from dispatching.plan import UNBOUNDED, Hop, bypass, require_fanout
+from ringmq.dispatching.errors import DispatchingError
+from ringmq.dispatching.plan import UNBOUNDED, Hop, bypass, require_fanout
 
 
 def test_bypass_moves_the_first_of_the_part_up() -> None:

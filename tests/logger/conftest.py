@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from logger.records import LinkTraffic, Sample, Traffic
+from ringmq.logger.records import LinkTraffic, Sample, Traffic
 
 MakeSample = Callable[..., Sample]
 

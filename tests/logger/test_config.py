@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logger.config import DELIVERIES, LEAST_INTERVAL_S, RANGES, RecordConfig, is_run
-from logger.files import KEPT, MAX_FILE_BYTES
+from ringmq.logger.config import DELIVERIES, LEAST_INTERVAL_S, RANGES, RecordConfig, is_run
+from ringmq.logger.record_files import KEPT, MAX_FILE_BYTES
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "records.md"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logger.histogram import FIRST_S, LAST, bounds_of, bucket_of, merged, number_of, percentile, value_of
+from ringmq.logger.histogram import FIRST_S, LAST, bounds_of, bucket_of, merged, number_of, percentile, value_of
 
 DAY_S = 86_400.0
 ERROR = 0.05

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from logger.prometheus import exposition
-from logger.records import LinkTraffic, Sample, Traffic
+from ringmq.logger.prometheus import exposition
+from ringmq.logger.records import LinkTraffic, Sample, Traffic
 
 MakeSample = Callable[..., Sample]
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "records.md"

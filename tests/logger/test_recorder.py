@@ -11,16 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logger.config import RecordConfig
-from logger.histogram import bucket_of
-from logger.recorder import (
-    MAX_BATCH_BYTES,
-    MAX_SERIES,
-    MAX_WAITING_BYTES,
-    Recorder,
-    is_of_the_log,
-)
-from logger.records import MAX_LINE_BYTES, Delivery, Latencies, LinkTraffic, Record, Sample, decode
+from ringmq.logger.config import RecordConfig
+from ringmq.logger.histogram import bucket_of
+from ringmq.logger.recorder import MAX_BATCH_BYTES, MAX_SERIES, MAX_WAITING_BYTES, Recorder, is_of_the_log
+from ringmq.logger.records import MAX_LINE_BYTES, Delivery, Latencies, LinkTraffic, Record, Sample, decode
 
 ME, OTHER = "0" * 31 + "1", "0" * 31 + "2"
 T0_NS = 1_700_000_000_000_000_000

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import inspect
 
-from logger.records import (
+from ringmq.logger.records import (
     MAX_LINE_BYTES,
     MAX_REASON_CHARS,
     SCHEMA,

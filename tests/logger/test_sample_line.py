@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from logger.records import Sample
-from logger.sample_line import log_sample
+from ringmq.logger.records import Sample
+from ringmq.logger.sample_line import log_sample
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])

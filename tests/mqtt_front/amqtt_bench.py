@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from mqtt_front.access import Access
-from mqtt_front.amqtt_front import AmqttFront
-from mqtt_front.codec import decode, encode
-from mqtt_front.config import FrontConfig
-from mqtt_front.listening import Listen
-from mqtt_front.message import Message
-from mqtt_front.packets import (
+from ringmq.mqtt_front.access.access import Access
+from ringmq.mqtt_front.access.passwords import Cost, new_entry
+from ringmq.mqtt_front.amqtt.server import AmqttServer
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -27,10 +27,10 @@ from mqtt_front.packets import (
     Unsubscribe,
     Version,
 )
-from mqtt_front.passwords import Cost, new_entry
-from mqtt_front.ports import Done
-from mqtt_front.reasons import Reason
-from mqtt_front.stream import PacketReader
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.server.listeners import Listen
 
 V311 = Version.V311
 DEADLINE_S = 10.0
@@ -172,14 +172,14 @@ class Bench:
 
     def __init__(self) -> None:
         self.ears = Ears()
-        self.front: AmqttFront
+        self.front: AmqttServer
         self.address: tuple[str, int]
         self._clients: list[Client] = []
 
     async def start(
         self, access: Access | None = None, settings: str | None = None, anonymous: bool = True, **config: Any
-    ) -> AmqttFront:
-        self.front = AmqttFront(FrontConfig(**config), access, self.ears, settings)
+    ) -> AmqttServer:
+        self.front = AmqttServer(FrontConfig(**config), access, self.ears, settings)
         self.address = await self.front.listen(Listen(host="127.0.0.1", port=0, anonymous=anonymous))
         return self.front
 

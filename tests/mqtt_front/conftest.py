@@ -10,14 +10,13 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from mqtt_front.access import Decision
-from mqtt_front.acl import ALL_RIGHTS, Rights
-from mqtt_front.broker import Broker
-from mqtt_front.codec import decode, encode
-from mqtt_front.config import FrontConfig
-from mqtt_front.connection import Connection
-from mqtt_front.message import Message
-from mqtt_front.packets import (
+from ringmq.mqtt_front.access.access import Decision
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
+from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.cluster import Cluster, Done
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import (
     NO_PROPERTIES,
     Connack,
     Connect,
@@ -33,10 +32,11 @@ from mqtt_front.packets import (
     Version,
     Will,
 )
-from mqtt_front.ports import Done, Ports
-from mqtt_front.reasons import Reason
-from mqtt_front.session import Session
-from mqtt_front.stream import PacketReader
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.session import Session
 from tests.mqtt_front.front_bench import Bench
 
 P = TypeVar("P")
@@ -94,8 +94,8 @@ class QuickPorts(SlowPorts):
 class World:
     """A broker, its clock, who may connect, and the clients."""
 
-    def __init__(self, config: FrontConfig | None = None, ports: Ports | None = None, defer: bool = False) -> None:
-        self.broker = Broker(config or FrontConfig(), ports)
+    def __init__(self, config: FrontConfig | None = None, cluster: Cluster | None = None, defer: bool = False) -> None:
+        self.broker = Broker(config or FrontConfig(), cluster)
         self.rights: dict[str, Rights] = {}
         """By client id; who is not here may do everything."""
         self.refused: dict[str, Reason] = {}
@@ -128,10 +128,10 @@ class World:
 
     @property
     def now(self) -> float:
-        return self.broker.now
+        return self.broker.clock.now
 
     def pass_time(self, seconds: float) -> None:
-        self.broker.now += seconds
+        self.broker.clock.now += seconds
         self.broker.tick()
 
     def turn(self) -> None:

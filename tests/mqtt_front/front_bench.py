@@ -9,14 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from mqtt_front.access import Access
-from mqtt_front.client_protocol import ClientProtocol
-from mqtt_front.codec import decode, encode
-from mqtt_front.config import FrontConfig
-from mqtt_front.connection import Connection
-from mqtt_front.front import Front
-from mqtt_front.listening import Listen
-from mqtt_front.packets import (
+from ringmq.mqtt_front.access.access import Access
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -27,11 +23,16 @@ from mqtt_front.packets import (
     Subscription,
     Version,
 )
-from mqtt_front.reasons import Reason
-from mqtt_front.session import Session
-from mqtt_front.stream import PacketReader
-from mqtt_front.waiting import Waiting
-from mqtt_front.websocket import WebSocket
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.server.client_socket import ClientSocket
+from ringmq.mqtt_front.server.listeners import Listen
+from ringmq.mqtt_front.server.server import MqttServer
+from ringmq.mqtt_front.server.websocket import WebSocket
+from ringmq.mqtt_front.sessions.queue import MessageQueue
+from ringmq.mqtt_front.sessions.session import Session
+from ringmq.peer.iteration import Iteration
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts
@@ -63,7 +64,7 @@ def by_counts_alone() -> Iterator[Callable[[], list[object]]]:
 
 def _ours() -> list[object]:
     return [
-        one for one in gc.get_objects() if isinstance(one, (Session, Connection, ClientProtocol, WebSocket, Waiting))
+        one for one in gc.get_objects() if isinstance(one, (Session, Connection, ClientSocket, WebSocket, MessageQueue))
     ]
 
 
@@ -125,12 +126,18 @@ class Bench:
     def __init__(self) -> None:
         self.now = 0.0
         self.clients: list[Client] = []
-        self.front: Front
+        self.front: MqttServer
         self.address: tuple[str, int]
 
-    async def start(self, *, access: Access | None = None, ports: SlowPorts | None = None, **config: object) -> Front:
-        self.front = Front(FrontConfig(sys_interval_s=0, **config), access, ports)  # type: ignore[arg-type]
-        self.front.clock = lambda: self.now
+    async def start(
+        self, *, access: Access | None = None, cluster: SlowPorts | None = None, **config: object
+    ) -> MqttServer:
+        self.front = MqttServer(
+            Iteration(lambda: self.now),
+            FrontConfig(sys_interval_s=0, **config),  # type: ignore[arg-type]
+            access,
+            cluster,
+        )
         self.address = await self.front.listen(Listen(host="127.0.0.1", port=0))
         return self.front
 

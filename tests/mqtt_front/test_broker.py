@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from mqtt_front.access import Decision
-from mqtt_front.acl import ALL_RIGHTS, Rights
-from mqtt_front.broker import MOST_STALE
-from mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
-from mqtt_front.message import Message
-from mqtt_front.packets import (
+from ringmq.mqtt_front.access.access import Decision
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
+from ringmq.mqtt_front.access.passwords import Cost, Entry
+from ringmq.mqtt_front.broker import MOST_STALE
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Properties,
     Puback,
@@ -24,8 +23,9 @@ from mqtt_front.packets import (
     Version,
     Will,
 )
-from mqtt_front.passwords import Cost, Entry
-from mqtt_front.reasons import Reason
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.message import Message
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, SlowPorts, World
@@ -162,7 +162,7 @@ def test_the_publisher_is_told_whether_anybody_got_it(world: World, subscribed: 
 
 
 def test_the_layer_above_gets_each_message(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c")
     client.send_subscribe("t")
     client.publish("t", b"0")
@@ -175,7 +175,7 @@ def test_the_layer_above_gets_each_message(make_world: type[World], slow_ports: 
 
 
 def test_what_comes_from_elsewhere_goes_to_the_clients_here(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c")
     client.send_subscribe(Subscription("t", 2, no_local=True))
     assert world.broker.distribute(Message("t", b"x", 1)) == 1

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from mqtt_front.config import RANGES, FrontConfig
+from ringmq.mqtt_front.config import RANGES, FrontConfig
 
 
 def test_every_number_has_its_range() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.counters import FrontCounters
 
 
 def test_all_of_them_by_name() -> None:

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from experiments.ports import choose_ports
-from mqtt_front.codec import decode, encode
-from mqtt_front.packets import (
+from ringmq.experiments.processes.ports import choose_ports
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import (
     Connack,
     Connect,
     Packet,
@@ -31,7 +32,6 @@ from mqtt_front.packets import (
     Subscription,
     Version,
 )
-from mqtt_front.stream import PacketReader
 
 HOST = "127.0.0.1"
 WITHIN_S = 30.0

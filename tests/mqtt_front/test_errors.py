@@ -2,7 +2,8 @@
 
 import pytest
 
-from mqtt_front.errors import (
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.errors import (
     EncodeError,
     FrontError,
     MalformedPacketError,
@@ -10,7 +11,6 @@ from mqtt_front.errors import (
     ProtocolBreachError,
     UnsupportedVersionError,
 )
-from mqtt_front.reasons import Reason
 
 
 @pytest.mark.parametrize(

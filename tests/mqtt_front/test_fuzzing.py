@@ -9,16 +9,16 @@ import os
 import random
 from typing import TYPE_CHECKING
 
-from mqtt_front.codec import decode
-from mqtt_front.codec_in import read_publish
-from mqtt_front.config import FrontConfig
-from mqtt_front.errors import PacketError
-from mqtt_front.fields import write_varint
-from mqtt_front.packets import Connack, Disconnect, Kind, Version
-from mqtt_front.properties import split_publish_properties
-from mqtt_front.reasons import Reason
-from mqtt_front.stream import PacketReader
-from tests.mqtt_front.test_codec import mutated, samples
+from ringmq.mqtt_front.codec.codec import decode
+from ringmq.mqtt_front.codec.decode import read_publish
+from ringmq.mqtt_front.codec.fields import write_varint
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import Connack, Disconnect, Kind, Version
+from ringmq.mqtt_front.codec.properties import split_publish_properties
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.errors import PacketError
+from tests.mqtt_front.codec.test_codec import mutated, samples
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, World

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from mqtt_front.codec import encode
-from mqtt_front.listening import Listen
-from mqtt_front.message import Message
-from mqtt_front.packets import Connect, Publish, Subscribe, Subscription, Version
+from ringmq.mqtt_front.codec.codec import encode
+from ringmq.mqtt_front.codec.packets import Connect, Publish, Subscribe, Subscription, Version
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.server.listeners import Listen
 from tests.mqtt_front.front_bench import Bench, by_counts_alone, until
-from tests.mqtt_front.test_websocket import REQUEST, frame
+from tests.mqtt_front.server.test_websocket import REQUEST, frame
 
 V5 = Version.V5
 GREETING = encode(V5, Connect(V5, "c", True, 0))

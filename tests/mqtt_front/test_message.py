@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message
 
 
 def test_without_an_expiry_a_message_stays() -> None:

@@ -12,21 +12,23 @@ import dataclasses
 import math
 import selectors
 from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from overlay.config import OverlayConfig
-from overlay.frames import FrameReader, Kind, frame
-from overlay.handshake import Hello, Reason, decode_goodbye, encode_hello
-from overlay.ids import Id
-from overlay.link import Link
-from overlay.links import Links
-from overlay.messages import Message, Parcel, Peer
-from overlay.node import Node
-from overlay.notices import Notices
-from overlay.timing import LOCAL, Timing
+from ringmq.overlay.config import OverlayConfig
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Message, Parcel, Peer
+from ringmq.overlay.core.timing import LOCAL, Timing
+from ringmq.overlay.links.frames import FrameReader, Kind, frame
+from ringmq.overlay.links.handshake import Hello, Reason, decode_goodbye, encode_hello
+from ringmq.overlay.links.incidents import Incidents
+from ringmq.overlay.links.link import Link
+from ringmq.overlay.links.table import LinkTable
+from ringmq.overlay.node import Node
+from ringmq.peer.iteration import Iteration
 
 PATIENCE_S = 20.0
 QUICK = dataclasses.replace(LOCAL, join_s=0.1, reunion_s=0.02)
@@ -160,6 +162,10 @@ class Board:
         self.turns = 0
         self.on_ended: Callable[[Link, Reason, str], None] = lambda link, reason, detail: None
 
+    @cached_property
+    def iteration(self) -> Iteration:
+        return Iteration()
+
     def connected(self, link: Link) -> None:
         self.linked.append(link)
 
@@ -234,8 +240,8 @@ class Side:
     def __init__(self, config: OverlayConfig) -> None:
         self.config = config
         self.owner = Recorder()
-        self.notices = Notices()
-        self.links = Links(config, self.owner, self.notices)
+        self.incidents = Incidents()
+        self.links = LinkTable(config, self.owner, self.incidents, Iteration())
         self.me = self.links.me
 
     async def start(self) -> None:
@@ -383,7 +389,7 @@ class FakeCore:
         self.application = application
         self.calls: list[tuple[object, ...]] = []
         self.outbox: list[tuple[Peer, Message]] = []
-        self.due = math.inf
+        self.timers = SimpleNamespace(next_at=math.inf)
         self.leaves: set[Id] = set()
         self.table: set[Id] = set()
         self.then: Callable[[], None] = lambda: None
@@ -426,15 +432,13 @@ class FakeCore:
         self.outbox.append((peer, Parcel(payload)))
 
     def tick(self, now: float) -> None:
-        assert now >= self.due
-        self.due = math.inf
+        assert now >= self.timers.next_at
+        self.timers.next_at = math.inf
         self._called("tick", now)
 
-    def deadline(self) -> float:
-        return self.due
-
     def take_outbox(self) -> list[tuple[Peer, Message]]:
-        taken, self.outbox = self.outbox, []
+        taken = self.outbox[:]
+        self.outbox.clear()
         return taken
 
     def statistics(self) -> SimpleNamespace:
@@ -460,6 +464,9 @@ class App:
     def __init__(self) -> None:
         self.received: list[tuple[Peer, bytes]] = []
 
+    def started(self, me: Peer) -> None: ...
+    def read_done(self) -> None: ...
+
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.received.append((sender, payload))
 
@@ -484,7 +491,7 @@ async def start() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Node]]]:
         config = OverlayConfig(
             id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
         )
-        node = Node(dataclasses.replace(config, **changes), App(), core)
+        node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core)
         started.append(node)
         await node.start()
         return node

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from overlay.config import OverlayConfig, is_wildcard, show
-from overlay.errors import OverlayError
-from overlay.ids import Id
+from ringmq.overlay.config import OverlayConfig, is_wildcard, show
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.errors import OverlayError
 
 CONFIG = OverlayConfig(id=Id(1), boot=1, listen=("127.0.0.1", 0))
 OTHERS_CAN_DIAL = "a host that others can dial"

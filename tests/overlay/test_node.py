@@ -7,14 +7,14 @@ import dataclasses
 import pytest
 from structlog.testing import capture_logs
 
-from overlay.config import show
-from overlay.errors import OverlayError
-from overlay.handshake import Hello
-from overlay.ids import Id
-from overlay.messages import Heartbeat, Parcel, Peer, Ping
-from overlay.node import Node, ask_status
-from overlay.ring import Ring
-from overlay.timing import LOCAL, Timing
+from ringmq.overlay.config import show
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping
+from ringmq.overlay.core.ring import Ring
+from ringmq.overlay.core.timing import LOCAL, Timing
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.links.handshake import Hello
+from ringmq.overlay.node import Node, ask_status
 
 # -- the core's time and messages
 
@@ -23,11 +23,11 @@ async def test_one_timer_follows_the_deadline(start, until) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()
     for ahead in (0.05, 0.01):
-        node.ring.due = loop.time() + ahead
+        node.ring.timers.next_at = loop.time() + ahead
         node.settled()
     await until(lambda: node.ring.named("tick"))
     assert node.ring.named("tick")[0][1] < loop.time() + 0.03
-    node.ring.due = loop.time() - 5
+    node.ring.timers.next_at = loop.time() - 5
     node.settled()
     await until(lambda: len(node.ring.named("tick")) == 2)
 
@@ -36,7 +36,7 @@ async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start
     node = await start(1)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    node.ring.due = began - 5
+    node.ring.timers.next_at = began - 5
     while not node.ring.named("tick"):
         assert loop.time() < began + 10
         node.settled()
@@ -46,10 +46,10 @@ async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start
 async def test_a_deadline_that_stands_still_does_not_spin(start, until) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()
-    began = node.ring.due = loop.time()
+    began = node.ring.timers.next_at = loop.time()
 
     def stuck() -> None:
-        node.ring.due = began
+        node.ring.timers.next_at = began
 
     node.ring.then = stuck
     node.settled()
@@ -173,6 +173,7 @@ BRIEF = dataclasses.replace(LOCAL, join_s=0.05, found_s=0.5, reunion_s=0.1)
 class Quiet:
     """An application that has nothing to do."""
 
+    def link_lost(self, peer: Peer) -> None: ...
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
     def activity_changed(self, active: bool) -> None: ...
 

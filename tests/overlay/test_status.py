@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from overlay.config import OverlayConfig, show
-from overlay.errors import OverlayError
-from overlay.ids import SPACE, Id
-from overlay.messages import MAX_HOST, Peer
-from overlay.questions import MAX_ABOUT_BYTES, MAX_STATUS_BYTES, ask_status
-from overlay.status import MAX_LINKS_SHOWN, describe, round_trip_ms
+from ringmq.overlay.config import OverlayConfig, show
+from ringmq.overlay.core.ids import SPACE, Id
+from ringmq.overlay.core.messages import MAX_HOST, Peer
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.queries import MAX_ABOUT_BYTES, MAX_STATUS_BYTES, ask_status
+from ringmq.overlay.status import MAX_LINKS_SHOWN, describe, round_trip_ms
 
 ME, NEXT, LAST = Peer(Id(1), "::1", 7, 3), Peer(Id(2), "next", 8, 1), Peer(Id(3), "last", 9, 1)
 CONFIG = OverlayConfig(id=Id(1), boot=3, listen=("::1", 7), ring="home")

@@ -7,14 +7,14 @@ import select
 from collections.abc import Callable
 from typing import Any, Final
 
-from experiments.benchmarks.clients import connected
-from experiments.benchmarks.patterns import subscribe_packet
-from logger.records import Delivery, Record, Sample, decode
-from mqtt_front.codec import decode as decode_packet
-from mqtt_front.codec import encode_ack, encode_publish
-from mqtt_front.packets import Kind, Publish, Version
-from mqtt_front.stream import PacketReader
-from peer.addresses import parse_address
+from ringmq.experiments.load.patterns import subscribe_packet
+from ringmq.experiments.load.raw_clients import connected
+from ringmq.logger.records import Delivery, Record, Sample, decode
+from ringmq.mqtt_front.codec.codec import decode as decode_packet
+from ringmq.mqtt_front.codec.codec import encode_ack, encode_publish
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import Kind, Publish, Version
+from ringmq.peer.settings.addresses import parse_address
 from tests.conftest import wait_until
 
 Start = Callable[..., Any]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trustme
 
-from mqtt_front.tls import TlsError
-from peer.certificates import Certificates
-from tests.mqtt_front.test_tls import HOST, Files, shake_hands
+from ringmq.mqtt_front.server.tls import TlsError
+from ringmq.peer.certificates import Certificates
+from tests.mqtt_front.server.test_tls import HOST, Files, shake_hands
 
 
 @pytest.fixture

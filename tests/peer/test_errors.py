@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peer.errors import ConfigError, Faults, PeerError
+from ringmq.peer.errors import ConfigError, Faults, PeerError
 
 
 def test_an_error_says_the_first_line() -> None:

@@ -19,16 +19,16 @@ import click
 import pytest
 from structlog.testing import capture_logs
 
-import peer.process as process_module
-from experiments.ports import choose_ports
-from mqtt_front.config import FrontConfig
-from overlay.config import OverlayConfig
-from overlay.ids import SPACE, Id
-from overlay.leafset import LeafSet
-from overlay.messages import Peer
-from peer.config import FANOUT, RECORD_LINE, SETTINGS, PeerConfig
-from peer.identity import DataFolder
-from peer.process import OWN_FILES, PeerProcess, known_addresses, peer
+import ringmq.peer.process as process_module
+from ringmq.experiments.processes.ports import choose_ports
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.overlay.config import OverlayConfig
+from ringmq.overlay.core.ids import SPACE, Id
+from ringmq.overlay.core.leaf_set import LeafSet
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.identity.data_folder import DataFolder
+from ringmq.peer.process import OWN_FILES, PeerProcess, known_addresses, peer
+from ringmq.peer.settings.load import FANOUT, RECORD_LINE, SETTINGS, PeerConfig
 
 Start = Callable[..., Any]
 LISTEN = ("--overlay", "127.0.0.1:0", "--timing", "local", "--no-discovery")
@@ -325,7 +325,7 @@ def test_settings_of_a_file_and_of_the_line(start: Start, ringmq: Start, tmp_pat
 def test_it_ends_when_its_parent_is_gone() -> None:
     end, parents_end = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "peer.command", "peer", *LISTEN, "--parent-pipe", str(end)],
+        [sys.executable, "-P", "-m", "ringmq", "peer", *LISTEN, "--parent-pipe", str(end)],
         pass_fds=(end,),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from collector.errors import CollectorError
-from collector.java import find_java
-from experiments.benchmarks import collector
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.collector import Figures, slope, verdicts, watched
+from ringmq.collector.errors import CollectorError
+from ringmq.collector.spark.java import find_java
+from ringmq.experiments.benchmarks import collector
+from ringmq.experiments.benchmarks.collector import Figures, slope, verdicts, watched
+from ringmq.experiments.load.raw_clients import BenchError
 
 RECORDS = 3_000
 

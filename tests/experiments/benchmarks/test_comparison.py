@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from experiments.benchmarks.comparison import Method, Result, compare
-from experiments.benchmarks.figures import Figures
-from experiments.benchmarks.patterns import Pattern
+from ringmq.experiments.benchmarks.comparison import Method, Result, compare
+from ringmq.experiments.benchmarks.figures import Figures
+from ringmq.experiments.load.patterns import Pattern
 
 PATTERN = Pattern("pairs", topics=10, publishers=1, subscribers=1, qos=0)
 Make = Callable[..., Figures]

@@ -7,23 +7,23 @@ import resource
 
 import pytest
 
-from experiments.benchmarks import crowd
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.servers import Server, running
+from ringmq.experiments.benchmarks import crowd
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.processes.servers import Server, running
 
 
-def test_idle_clients(ringmq: Server) -> None:
-    figures = crowd.idle(ringmq, 200)
+def test_idle_clients(ringmq_server: Server) -> None:
+    figures = crowd.idle(ringmq_server, 200)
     assert figures.clients == 200
     assert figures.bytes_each < 1 << 20
     assert 0 < figures.connect_s < 10
 
 
-def test_filters(ringmq: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_filters(ringmq_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "MESSAGES", 200)
     monkeypatch.setattr(crowd, "ROUNDS", 2)
     with running("ringmq", min(os.sched_getaffinity(0))) as having:
-        figures = crowd.filters(ringmq, having, 2500)
+        figures = crowd.filters(ringmq_server, having, 2500)
     assert figures.filters == 2500
     for value in (figures.steady_ratio, figures.fresh_ratio, figures.steady_s, figures.fresh_s):
         assert 0 < value < 1000

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.benchmarks.figures import Figures
+from ringmq.experiments.benchmarks.figures import Figures
 
 Make = Callable[..., Figures]
 

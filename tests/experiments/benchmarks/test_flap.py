@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.benchmarks import flap
-from experiments.benchmarks.flap import Keep, Method, check
-from experiments.benchmarks.peers import Ring
+from ringmq.experiments.benchmarks import flap
+from ringmq.experiments.benchmarks.flap import Keep, Method, check
+from ringmq.experiments.processes.peers import Ring
 
 METHOD = Method(filters=3, retained=250, flaps_hz=50.0, flap_s=0.5, quiet_s=0.0, ratio=1000.0, seed=1)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from experiments.benchmarks.comparison import Result
-from experiments.benchmarks.crowd import FilterFigures, IdleFigures
-from experiments.benchmarks.figures import Figures
-from experiments.benchmarks.goals import Verdict, of_filters, of_idle, of_pattern, of_ring
+from ringmq.experiments.benchmarks.comparison import Result
+from ringmq.experiments.benchmarks.crowd import FilterFigures, IdleFigures
+from ringmq.experiments.benchmarks.figures import Figures
+from ringmq.experiments.benchmarks.goals import Verdict, of_filters, of_idle, of_pattern, of_ring
 
 Make = Callable[..., Figures]
 

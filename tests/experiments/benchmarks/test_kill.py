@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from dispatching.algorithms import Choice
-from experiments.benchmarks import kill
-from experiments.benchmarks.kill import NEWCOMERS, Figures, Method, check
-from experiments.benchmarks.peers import Ring, ring_of
-from experiments.benchmarks.traffic import Traffic
-from experiments.benchmarks.victims import LEAST_PEERS, Kind
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.benchmarks import kill
+from ringmq.experiments.benchmarks.kill import NEWCOMERS, Figures, Method, check
+from ringmq.experiments.benchmarks.victims import LEAST_PEERS, Kind
+from ringmq.experiments.load.numbered_traffic import Traffic
+from ringmq.experiments.processes.peers import Ring, ring_of
 
 GUIDED = Choice("guided", 2)
 METHOD = Method(rate_hz=200.0, served_s=60.0, seed=1, choice=GUIDED, shadows=2)
@@ -55,7 +55,7 @@ def test_losses_and_late_ones_are_told(eight: Ring, monkeypatch: pytest.MonkeyPa
         return one
 
     monkeypatch.setattr(Traffic, "send", forgetful)
-    monkeypatch.setattr("experiments.benchmarks.traffic.DELIVER_S", 0.5)
+    monkeypatch.setattr("ringmq.experiments.load.numbered_traffic.DELIVER_S", 0.5)
     figures = Figures()
     method = Method(rate_hz=200.0, served_s=0.0, seed=1, choice=GUIDED, shadows=2)
     asyncio.run(check(eight, Kind.COORDINATOR, 1, method, figures))

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from experiments.benchmarks.limit import keeps_up, search
+from ringmq.experiments.benchmarks.limit import keeps_up, search
 
 
 def found(start_s: float, limit_s: float, quick: bool) -> tuple[float, list[float]]:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from experiments.benchmarks import pairs
-from experiments.benchmarks.clients import Address
-from experiments.benchmarks.pairs import AFTER, Method, Pair, check, draw
-from experiments.benchmarks.peers import Ring
-from experiments.benchmarks.servers import running
-from experiments.benchmarks.talking import Client
-from mqtt_front.topics import has_wildcard, matches
+from ringmq.experiments.benchmarks import pairs
+from ringmq.experiments.benchmarks.pairs import AFTER, Method, Pair, check, draw
+from ringmq.experiments.load.client import Client
+from ringmq.experiments.load.raw_clients import Address
+from ringmq.experiments.processes.peers import Ring
+from ringmq.experiments.processes.servers import running
+from ringmq.mqtt_front.matching.topics import has_wildcard, matches
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ async def test_what_comes_twice_is_told(ring: Ring, monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_subscriber_without_an_answer_is_told(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.benchmarks.talking.Client.subscribe", lambda *_, **__: _never())
-    monkeypatch.setattr("experiments.benchmarks.talking.ANSWER_S", 0.5)
+    monkeypatch.setattr("ringmq.experiments.load.client.Client.subscribe", lambda *_, **__: _never())
+    monkeypatch.setattr("ringmq.experiments.load.client.ANSWER_S", 0.5)
     figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=2, at_once=2, seed=1))
     assert figures.faults.counts == {"missed": 0, "twice": 0, "unanswered": 2}
 

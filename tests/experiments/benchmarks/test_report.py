@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.benchmarks.comparison import Result
-from experiments.benchmarks.figures import Figures
-from experiments.benchmarks.goals import Verdict
-from experiments.benchmarks.report import Report, as_figures, line, one_table, table
+from ringmq.experiments.benchmarks.comparison import Result
+from ringmq.experiments.benchmarks.figures import Figures
+from ringmq.experiments.benchmarks.goals import Verdict
+from ringmq.experiments.benchmarks.report import Report, as_figures, line, one_table, table
 
 Make = Callable[..., Figures]
 

@@ -6,13 +6,13 @@ import os
 
 import pytest
 
-from experiments.benchmarks import retained
-from experiments.benchmarks.peers import Ring
-from experiments.benchmarks.retained import SUBSCRIBERS, Looks, Method, check, draw
-from experiments.benchmarks.servers import running
-from experiments.benchmarks.talking import Client
-from mqtt_front.packets import Publish
-from mqtt_front.topics import matches
+from ringmq.experiments.benchmarks import retained
+from ringmq.experiments.benchmarks.retained import SUBSCRIBERS, Looks, Method, check, draw
+from ringmq.experiments.load.client import Client
+from ringmq.experiments.processes.peers import Ring
+from ringmq.experiments.processes.servers import running
+from ringmq.mqtt_front.codec.packets import Publish
+from ringmq.mqtt_front.matching.topics import matches
 
 
 async def test_each_message_is_seen_once(ring: Ring) -> None:

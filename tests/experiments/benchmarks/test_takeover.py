@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from experiments.benchmarks import takeover
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.peers import RingPeer, ring_of
-from experiments.benchmarks.takeover import Figures, Method, check
+from ringmq.experiments.benchmarks import takeover
+from ringmq.experiments.benchmarks.takeover import Figures, Method, check
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.processes.peers import RingPeer, ring_of
 
 METHOD = Method(topics=30, subscribers=2, lease_bytes=10**9, taken_s=60.0, seed=1)
 

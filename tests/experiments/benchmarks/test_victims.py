@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dispatching.algorithms import Choice
-from experiments.benchmarks.clients import BenchError
-from experiments.benchmarks.victims import LEAST_PEERS, OTHER_SUBSCRIBERS, TOPICS, Kind, cast, passing_on
-from overlay.ids import Id, key_of, nearness
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.benchmarks.victims import LEAST_PEERS, OTHER_SUBSCRIBERS, TOPICS, Kind, cast, passing_on
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.overlay.core.ids import Id, key_of, nearness
 
 GUIDED = Choice("guided", 2)
 DIRECT = Choice("direct")

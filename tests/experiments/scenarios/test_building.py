@@ -2,11 +2,11 @@
 
 import pytest
 
-from experiments.scenarios.building import CONTACTS, join_somewhere, joined_ring, settled_ring, silent
-from experiments.simulator.filled import FilledRing
-from experiments.simulator.world import InvariantBrokenError, World
-from overlay.membership import Membership
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import CONTACTS, join_somewhere, joined_ring, settled_ring, silent
+from ringmq.experiments.simulator.filled import FilledRing
+from ringmq.experiments.simulator.world import InvariantBrokenError, World
+from ringmq.overlay.core.membership import Membership
+from ringmq.overlay.core.timing import LAN
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 3, 50])

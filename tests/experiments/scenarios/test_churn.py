@@ -4,9 +4,9 @@ from statistics import median
 
 import pytest
 
-from experiments.scenarios.churn import Churn, churn
-from experiments.simulator.world import InvariantBrokenError
-from overlay.custody import Custody
+from ringmq.experiments.scenarios.churn import Churn, churn
+from ringmq.experiments.simulator.world import InvariantBrokenError
+from ringmq.overlay.core.forwarding import Forwarding
 
 MINUTES = 1 / 60
 
@@ -60,6 +60,6 @@ def test_half_of_the_places_are_taken_by_the_same() -> None:
 
 
 def test_a_broken_core_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         churn(30, 1, "lan", MINUTES, 0.0, 60.0)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.scenarios.detection import Detection, percentile
-from experiments.simulator.network import Weather
-from experiments.simulator.world import World
-from overlay.liveness import Liveness
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.scenarios.detection import Detection, percentile
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.timing import LAN
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_resets_tell_at_once() -> None:
 
 
 def test_a_death_that_nobody_finds_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     world = ring()
     detection = Detection(world)
     node = world.live()[20]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from experiments.scenarios.fail import detours, fail_at_once
-from experiments.simulator import filled
-from experiments.simulator.world import InvariantBrokenError
-from overlay.custody import Custody
-from overlay.liveness import Liveness
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.fail import detours, fail_at_once
+from ringmq.experiments.simulator import filled
+from ringmq.experiments.simulator.world import InvariantBrokenError
+from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.forwarding import Forwarding
+from ringmq.overlay.core.timing import LAN
 
 
 @pytest.mark.parametrize(("nodes", "fraction"), [(60, 0.5), (200, 0.3)])
@@ -34,15 +34,15 @@ def test_without_deaths_nothing_happens() -> None:
 
 
 def test_a_core_that_gives_to_the_next_without_a_verdict_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
-    monkeypatch.setattr(Liveness, "heard", lambda self, peer: None)
+    monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
+    monkeypatch.setattr(FailureDetector, "heard", lambda self, peer: None)
     with pytest.raises(InvariantBrokenError):
         fail_at_once(60, 1, 0.3, "lan")
 
 
 def test_a_core_that_finds_no_deaths_never_is_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.scenarios.fail.PATIENCE_S", 10.0)
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr("ringmq.experiments.scenarios.fail.PATIENCE_S", 10.0)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     figures = fail_at_once(20, 1, 0.3, "lan")
     assert figures.one_ring_after_s is None
     assert figures.inexact_leaf_sets > 0

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from experiments.scenarios.hops import FIGURE_5, _figures, hops_as_in_pastry, hops_filled, hops_joined
-from experiments.simulator import filled
+from ringmq.experiments.scenarios.hops import FIGURE_5, _figures, hops_as_in_pastry, hops_filled, hops_joined
+from ringmq.experiments.simulator import filled
 
 
 def test_figure_5_is_a_distribution() -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from experiments.scenarios.join import join_at_once, join_storm
-from experiments.simulator.world import InvariantBrokenError
-from overlay.liveness import Liveness
-from overlay.membership import Membership
-from overlay.messages import Grant, Peer
+from ringmq.experiments.scenarios.join import join_at_once, join_storm
+from ringmq.experiments.simulator.world import InvariantBrokenError
+from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.membership import Membership
+from ringmq.overlay.core.messages import Grant, Peer
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 100])
@@ -56,7 +56,7 @@ def test_a_core_that_is_active_too_soon_is_caught(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_core_that_finds_no_deaths_is_seen_in_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     figures = join_storm(2, joins=5)
     assert not figures.one_ring
     assert figures.faults > 0

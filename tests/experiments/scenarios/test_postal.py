@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dispatching.plan import UNBOUNDED
-from experiments.scenarios.postal import least_time_s
+from ringmq.dispatching.plan import UNBOUNDED
+from ringmq.experiments.scenarios.postal import least_time_s
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 100])

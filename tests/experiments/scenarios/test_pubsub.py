@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dispatching.algorithms import Choice
-from experiments.scenarios import pubsub as scenario
-from experiments.scenarios.pubsub import TROUBLES, PubSubScene, pubsub
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.pubsub_checks import PubSubChecks
-from peer.scribe.config import SCRIBE
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios import pubsub as scenario
+from ringmq.experiments.scenarios.pubsub import TROUBLES, PubSubScene, pubsub
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.peer.engines.scribe.config import SCRIBE
 
 
 @pytest.mark.parametrize("trouble", [one.name for one in TROUBLES])

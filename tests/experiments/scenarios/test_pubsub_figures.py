@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from experiments.scenarios.pubsub import pubsub
-from experiments.scenarios.pubsub_figures import Total
+from ringmq.experiments.scenarios.pubsub import pubsub
+from ringmq.experiments.scenarios.pubsub_figures import Total
 
 
 def test_totals() -> None:

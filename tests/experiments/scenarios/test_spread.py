@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dispatching.algorithms import Choice
-from dispatching.bounds import least_depth
-from experiments.scenarios.postal import least_time_s
-from experiments.scenarios.spread import CHOICES, Setting, spread
-from experiments.scenarios.spread_figures import SpreadFigures
-from peer.scribe.config import SCRIBE
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.broadcast_bounds import least_depth
+from ringmq.experiments.scenarios.postal import least_time_s
+from ringmq.experiments.scenarios.spread import CHOICES, Setting, spread
+from ringmq.experiments.scenarios.spread_figures import SpreadFigures
+from ringmq.peer.engines.scribe.config import SCRIBE
 
 
 def play(nodes: int, subscribers: int, *choices: Choice, **more: float) -> dict[str, SpreadFigures]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dispatching.algorithms import Choice
-from experiments.scenarios.building import settled_ring
-from experiments.scenarios.postal import least_time_s
-from experiments.scenarios.spread_figures import COLUMNS, Tally, named, table
-from experiments.simulator.copies import CopiesNode, CopiesWorld
-from overlay.timing import WAN
-from peer.pubsub.config import WAN as ROLES
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.scenarios.postal import least_time_s
+from ringmq.experiments.scenarios.spread_figures import COLUMNS, Tally, named, table
+from ringmq.experiments.simulator.copies import CopiesNode, CopiesWorld
+from ringmq.overlay.core.timing import WAN
+from ringmq.peer.messaging.config import WAN as ROLES
 
 
 def nodes_of(*counted: tuple[int, int, int]) -> list[CopiesNode]:

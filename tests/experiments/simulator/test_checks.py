@@ -6,11 +6,11 @@ from random import Random
 
 import pytest
 
-from experiments.simulator.checks import TOLD, Checks, InvariantBrokenError
-from overlay.ids import SPACE, Id
-from overlay.messages import Dead, Peer
-from overlay.ring import Ring
-from overlay.timing import LAN
+from ringmq.experiments.simulator.checks import TOLD, Checks, InvariantBrokenError
+from ringmq.overlay.core.ids import SPACE, Id
+from ringmq.overlay.core.messages import Dead, Peer
+from ringmq.overlay.core.ring import Ring
+from ringmq.overlay.core.timing import LAN
 
 POINTS = [Id(1000 * number) for number in range(1, 9)]
 GRACE_S = 10.0
@@ -25,6 +25,7 @@ class Nobody:
 
     def receive(self, sender: Peer, payload: bytes) -> None: ...
     def undeliverable(self, key: Id, payload: bytes) -> None: ...
+    def link_lost(self, peer: Peer) -> None: ...
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
     def activity_changed(self, active: bool) -> None: ...
 

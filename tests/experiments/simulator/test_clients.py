@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from experiments.simulator.clients import SimulatedClients
-from experiments.simulator.pubsub import PubSubWorld
-from experiments.simulator.pubsub_checks import PubSubChecks
-from overlay.ids import Id
-from overlay.messages import Peer
-from overlay.timing import LAN
-from peer.pubsub.config import LAN as ROLES
-from peer.pubsub.wire import Publication
+from ringmq.experiments.simulator.clients import SimulatedClients
+from ringmq.experiments.simulator.pubsub import PubSubWorld
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timing import LAN
+from ringmq.peer.messaging.config import LAN as ROLES
+from ringmq.peer.messaging.publication import Publication
 
 PEER = Peer(Id(1), "h", 1, 0)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dispatching.algorithms import Choice
-from experiments.scenarios.building import settled_ring
-from experiments.simulator import copies
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.copies import CopiesNode, CopiesWorld
-from experiments.simulator.network import Weather
-from overlay.timing import WAN
-from peer.pubsub.config import PubSubConfig
-from peer.pubsub.wire import Publication
-from peer.scribe.config import WAN as TREES
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.simulator import copies
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.copies import CopiesNode, CopiesWorld
+from ringmq.experiments.simulator.network import Weather
+from ringmq.overlay.core.timing import WAN
+from ringmq.peer.engines.scribe.config import WAN as TREES
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.publication import Publication
 
 WEATHER = Weather(delay_s=(0.05, 0.05), gap_s=0.001)
 

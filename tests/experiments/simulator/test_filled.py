@@ -4,10 +4,10 @@ from collections import defaultdict
 
 import pytest
 
-from experiments.simulator import filled
-from experiments.simulator.filled import FilledRing, LostWayError
-from overlay.ids import ID_BITS, SPACE, Id, digit, shared_digits
-from overlay.messages import Peer
+from ringmq.experiments.simulator import filled
+from ringmq.experiments.simulator.filled import FilledRing, LostWayError
+from ringmq.overlay.core.ids import ID_BITS, SPACE, Id, digit, shared_digits
+from ringmq.overlay.core.messages import Peer
 
 
 def far(key: int, point: int) -> tuple[int, bool]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from experiments.simulator.network import DELAYS_S, Network, Weather
-from overlay.ids import MASK, Id
-from overlay.timing import PRESETS
+from ringmq.experiments.simulator.network import DELAYS_S, Network, Weather
+from ringmq.overlay.core.ids import MASK, Id
+from ringmq.overlay.core.timing import PRESETS
 
 ids = st.integers(0, MASK).map(Id)
 A, B = Id(1 << 100), Id(1 << 60 | 5)

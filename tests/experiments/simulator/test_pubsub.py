@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.simulator.network import Weather
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from mqtt_front.reasons import Reason
-from overlay.timing import LAN
-from peer.pubsub.config import LAN as ROLES
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.overlay.core.timing import LAN
+from ringmq.peer.messaging.config import LAN as ROLES
 
 
 def ring(nodes: int = 12, seed: int = 1, loss: float = 0.0) -> tuple[PubSubWorld, list[PubSubNode]]:
@@ -29,7 +29,7 @@ def test_peers_talk() -> None:
     world.unsubscribe(one, "a/+")
     world.run(200.0)
     world.told.quiet(lossless=True)
-    assert not any(len(node.core.holdings) for node in world.all_nodes())
+    assert not any(len(node.core.replicas) for node in world.all_nodes())
 
 
 def test_somebody_is_told_of_each_suback() -> None:

@@ -6,14 +6,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from mqtt_front.reasons import Reason
-from overlay.timing import LAN
-from peer.pubsub.config import LAN as ROLES
-from peer.pubsub.messages import Kind, Record
-from peer.pubsub.places import place_of
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.overlay.core.timing import LAN
+from ringmq.peer.engines.coordinated.messages import Kind, Record
+from ringmq.peer.messaging.config import LAN as ROLES
+from ringmq.peer.messaging.partitions import place_of
 
 
 class Story:
@@ -33,7 +33,7 @@ class Story:
 
     def holders(self) -> list[PubSubNode]:
         place = place_of(self.subscription.filter)
-        return [node for node in self.world.peers() if node.core.holdings.get(place) is not None]
+        return [node for node in self.world.peers() if node.core.replicas.get(place) is not None]
 
 
 @pytest.fixture
@@ -146,31 +146,31 @@ def test_what_is_held_is_not_what_is_wanted(story: Story) -> None:
 
 
 def test_a_shadow_that_differs(story: Story) -> None:
-    shadow = next(node for node in story.holders() if not node.core.holdings.open("a").coordinates)
+    shadow = next(node for node in story.holders() if not node.core.replicas.open("a").coordinates)
     record = Record(Kind.RETAINED, "a", None, (1, 1), False)
-    shadow.core.holdings.open("a").book.put(record)
+    shadow.core.replicas.open("a").book.put(record)
     with pytest.raises(InvariantBrokenError, match="shadow differs"):
         story.told.settled()
 
 
 def test_no_coordinator(story: Story) -> None:
-    coordinator = next(node for node in story.holders() if node.core.holdings.open("a").coordinates)
-    coordinator.core.holdings.open("a").end()
+    coordinator = next(node for node in story.holders() if node.core.replicas.open("a").coordinates)
+    coordinator.core.replicas.open("a").end()
     with pytest.raises(InvariantBrokenError, match="no coordinator"):
         story.told.settled()
 
 
 def test_held_by_others(story: Story) -> None:
     other = next(node for node in story.world.peers() if node not in story.holders())
-    other.core.holdings.open("a")
+    other.core.replicas.open("a")
     with pytest.raises(InvariantBrokenError, match="held by others"):
         story.told.settled()
 
 
 def test_suback_before_the_shadows_hold_it(story: Story) -> None:
     for node in story.holders()[:2]:
-        holding = node.core.holdings.open("a")
-        holding.book.forget((Kind.ENTRY, "a", story.one.peer.id))
+        replica = node.core.replicas.open("a")
+        replica.book.forget((Kind.ENTRY, "a", story.one.peer.id))
     with pytest.raises(InvariantBrokenError, match="held by 1"):
         story.told.acknowledged(story.subscription)
     for node in story.holders()[:2]:

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pytest
 
-from experiments.scenarios.building import settled_ring
-from experiments.simulator import scribe_checks
-from experiments.simulator.checks import InvariantBrokenError
-from experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from experiments.simulator.pubsub_checks import PubSubChecks
-from experiments.simulator.scribe_checks import ScribeChecks
-from mqtt_front.reasons import Reason
-from overlay.timing import LAN
-from peer.pubsub.config import LAN as ROLES
-from peer.scribe.config import LAN as TREES
-from peer.scribe.core import Scribe
-from peer.scribe.tree import Tree
+from ringmq.experiments.scenarios.building import settled_ring
+from ringmq.experiments.simulator import scribe_checks
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.experiments.simulator.scribe_checks import ScribeChecks
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.overlay.core.timing import LAN
+from ringmq.peer.engines.scribe.config import LAN as TREES
+from ringmq.peer.engines.scribe.engine import ScribeEngine
+from ringmq.peer.engines.scribe.tree import Tree
+from ringmq.peer.messaging.config import LAN as ROLES
 
 
 class Story:
@@ -47,7 +47,7 @@ def story(monkeypatch: pytest.MonkeyPatch) -> Story:
 
 def test_all_is_well(story: Story) -> None:
     assert isinstance(story.told, ScribeChecks)
-    assert all(isinstance(node.core, Scribe) for node in story.world.all_nodes())
+    assert all(isinstance(node.core, ScribeEngine) for node in story.world.all_nodes())
     sent = story.world.publish(story.publisher, "a", 1, retain=True)
     story.world.run(story.world.now + 2.0)
     assert sent.reason is Reason.SUCCESS
@@ -69,7 +69,7 @@ def another_root(member: PubSubNode, tree: Tree) -> None:
 
 
 def forgotten(member: PubSubNode, tree: Tree) -> None:
-    assert isinstance(member.core, Scribe)
+    assert isinstance(member.core, ScribeEngine)
     del member.core.trees._trees["a"]
 
 

@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from experiments.scenarios.building import join_somewhere, joined_ring, settled_ring
-from experiments.simulator.network import Weather
-from experiments.simulator.world import InvariantBrokenError, Node, World
-from overlay.custody import Custody
-from overlay.ids import ID_BITS, Id
-from overlay.liveness import Liveness
-from overlay.membership import Membership
-from overlay.messages import Grant, Peer, ProbeAck, Route
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import join_somewhere, joined_ring, settled_ring
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.world import InvariantBrokenError, Node, World
+from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.forwarding import Forwarding
+from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.membership import Membership
+from ringmq.overlay.core.messages import Grant, Peer, ProbeAck, Route
+from ringmq.overlay.core.timing import LAN
 
 ROOT = Path(__file__).resolve().parents[3]
 ROUGH = Weather(jitter=0.5, loss=0.02, burst_loss=0.02, duplication=0.02, resets=True)
 
 EVENTFUL = """
-from experiments.scenarios.building import join_somewhere, settled_ring
-from experiments.simulator.network import Weather
-from experiments.simulator.world import World
-from overlay.ids import Id
-from overlay.timing import LAN
+from ringmq.experiments.scenarios.building import join_somewhere, settled_ring
+from ringmq.experiments.simulator.network import Weather
+from ringmq.experiments.simulator.world import World
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.timing import LAN
 
 def eventful(seed):
     world = World(seed, LAN, Weather(jitter=.5, loss=.02, burst_loss=.02, duplication=.02, resets=True), strict=False)
@@ -174,20 +174,20 @@ def test_an_owner_that_is_active_without_its_neighbour(monkeypatch: pytest.Monke
 
 
 def test_a_peer_that_delivers_what_it_does_not_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(World(1, LAN))
 
 
 def test_a_peer_that_delivers_before_it_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
+    monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     with pytest.raises(InvariantBrokenError, match="delivered by an inactive peer"):
         grow_with_lookups(World(1, LAN))
 
 
 def test_a_peer_that_delivers_for_a_suspect_without_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner lives and is slow to acknowledge: its acknowledgement takes longer than a hop may."""
-    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
+    monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     world = World(1, LAN, Weather(delay_s=(0.16, 0.18)))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(world)
@@ -226,7 +226,7 @@ def test_a_live_peer_struck_off_for_good_is_a_lasting_asymmetry(monkeypatch: pyt
 
 
 def test_a_peer_that_never_finds_the_dead_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     world = World(1, LAN, strict=False)
     settled_ring(world, 20)
     world.crash(world.live()[0])
@@ -248,7 +248,7 @@ def story_of_a_stray() -> str:
 
 
 def test_a_failure_tells_its_seed_and_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     story = story_of_a_stray()
     assert story.startswith("seed 77, at 1.0")
     lines = story.splitlines()
@@ -259,7 +259,7 @@ def test_a_failure_tells_its_seed_and_what_came_before(monkeypatch: pytest.Monke
 
 
 def test_a_failure_tells_the_event_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     last = story_of_a_stray().splitlines()[-1]
     assert "peer 2 <- " in last
     assert ": Route(" in last
@@ -304,7 +304,7 @@ def test_who_sends_to_a_crashed_peer_is_told_by_a_reset() -> None:
     world._post(nodes[0])
     assert nodes[30].peer.id not in nodes[0].ring.leaves
     world.run(1.1)
-    assert nodes[0].ring.liveness.holds_for_dead(nodes[30].peer)
+    assert nodes[0].ring.failure_detector.holds_for_dead(nodes[30].peer)
 
 
 def test_a_paused_peer_gets_its_messages_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,7 +451,7 @@ def test_messages_are_counted_by_their_kind() -> None:
 
 
 def test_a_message_given_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     world, one, other = pair()
     world.network.split({other.peer.id: 1})
     assert world.route(one, other.peer.id, b"x")

@@ -1,0 +1,1 @@
+"""Owns the transfer of records from peers into files; must not know Spark."""

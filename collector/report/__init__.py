@@ -1,0 +1,1 @@
+"""Owns the display and the plots of reduced tables; must not know Spark."""

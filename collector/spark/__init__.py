@@ -1,0 +1,1 @@
+"""Owns Spark's session and its JVM; must not know the jobs."""

@@ -1,0 +1,295 @@
+"""`ringmq bench …`: RingMQ against other MQTT servers, each on one core, taking turns in one run.
+
+Ends with exit status 0 whether goals are reached or not, since that depends on the machine: what is missed is said. The
+commands that look for losses are in `experiments.cli.bench_ring`, and end otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+import click
+
+from ringmq.experiments.benchmarks import collector, crowd, goals
+from ringmq.experiments.benchmarks.comparison import Method, Result, compare
+from ringmq.experiments.benchmarks.report import Report
+from ringmq.experiments.cli import bench_ring
+from ringmq.experiments.load import reachability
+from ringmq.experiments.load.generator import Load
+from ringmq.experiments.load.patterns import PATTERNS, RING_PATTERNS
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.processes import sides
+from ringmq.experiments.processes.servers import COMMANDS, OTHERS, cores, pinned, running, why_not
+from ringmq.experiments.processes.signals import sigterm_interrupts
+
+DEFAULT: Final = Method()
+REFERENCE: Final = "mosquitto"
+RING_REFERENCE: Final = "bridged"
+"""Latency is compared at half of its limit."""
+
+
+@click.group()
+@click.pass_context
+def bench(ctx: click.Context) -> None:
+    """Compare RingMQ with other MQTT servers on this machine, and look for what a ring loses."""
+    ctx.with_resource(sigterm_interrupts())
+
+
+for check in bench_ring.COMMANDS:
+    bench.add_command(check)
+
+
+def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Reads a list of names with commas between them."""
+
+    def names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
+        found = value.split(",")
+        for name in found:
+            if name not in known:
+                raise click.BadParameter(f"no {what} {name!r}: there are {', '.join(known)}")
+        return found
+
+    return names
+
+
+def _measuring(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that say how long and how often is measured, and how that is shown."""
+    for option in (
+        click.option("--verbose", is_flag=True, help="Tell every measurement."),
+        click.option(
+            "--json", "as_json", is_flag=True, help="Print all figures as JSON, the tables on standard error."
+        ),
+        click.option("--quick", is_flag=True, help="Halve the last doubling instead of dividing it into 20."),
+        click.option(
+            "--repeats",
+            default=DEFAULT.repeats,
+            show_default=True,
+            type=click.IntRange(1, 100),
+            help="Searches for each limit.",
+        ),
+        click.option(
+            "--seconds",
+            default=DEFAULT.span_s,
+            show_default=True,
+            type=click.FloatRange(0.05, 600),
+            help="Of one measurement.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _method(seconds: float, repeats: int, quick: bool) -> Method:
+    return Method(span_s=seconds, warm_s=min(DEFAULT.warm_s, seconds), repeats=repeats, quick=quick)
+
+
+@bench.command()
+@click.option("--pattern", type=click.Choice([*PATTERNS, "all"]), help="[default: all, unless --idle or --filters]")
+@_measuring
+@click.option(
+    "--servers",
+    default=",".join(OTHERS),
+    show_default=True,
+    callback=_among(COMMANDS, "server"),
+    help="In this order; peer and unrecorded are whole peers, which record or do not.",
+)
+@click.option("--idle", type=click.IntRange(1), help="Memory and connect time with so many idle clients.")
+@click.option("--filters", type=click.IntRange(1), help="Publish cost with so many other filters.")
+def front(
+    pattern: str | None,
+    seconds: float,
+    repeats: int,
+    servers: list[str],
+    quick: bool,
+    idle: int | None,
+    filters: int | None,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """The front alone: throughput at the limit, loss, latency at half of the limit, what a crowd costs."""
+    report = Report(as_json, verbose)
+    method = _method(seconds, repeats, quick)
+    if pattern is None:
+        pattern = "" if idle or filters else "all"
+    chosen = [name for name in PATTERNS if pattern in (name, "all")]
+    try:
+        available = _available(servers, report, why_not)
+        server_core, load_core = cores()
+        with pinned(load_core):
+            if chosen:
+                _patterns(report, chosen, available, method, server_core)
+            if idle:
+                _idle(report, available, idle, server_core)
+            if filters:
+                _filters(report, filters, server_core)
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    report.end()
+
+
+@bench.command()
+@click.option("--pattern", default="all", show_default=True, type=click.Choice([*RING_PATTERNS, "all"]))
+@_measuring
+@click.option(
+    "--sides",
+    "chosen",
+    default=",".join(sides.SIDES),
+    show_default=True,
+    callback=_among(sides.SIDES, "side"),
+    help="In this order.",
+)
+def ring(
+    pattern: str, chosen: list[str], seconds: float, repeats: int, quick: bool, as_json: bool, verbose: bool
+) -> None:
+    """A ring of peers against Mosquittos joined by bridges, and one Mosquitto alone.
+
+    All servers of a side share one core, the load generator has another: five have no more processor than one.
+    Nothing is measured before messages have come from each server to each, once.
+
+    \b
+    ringmq     peers of one ring
+    bridged    Mosquittos in a star: each but the first has a bridge to it
+    nodelay    the same, with TCP_NODELAY: faster to deliver, slower at the limit
+    mosquitto  one, which all clients are at
+
+    \b
+    two-1to10  publishers at one server, subscribers at the other: 5 topics of 10 and 10
+    two-1to1   likewise, 50 topics of 1 and 1
+    one-A      one server with all clients, 5 topics of 10 and 10
+    five-B     of each of 5 topics two publishers and two subscribers at each server
+    five-C     each server has a topic of its own, 10 publishers and 10 subscribers
+    five-D     8 and 8 of a topic at one server, 1 and 1 at each of two others
+
+    A to D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
+    """
+    report = Report(as_json, verbose)
+    method = _method(seconds, repeats, quick)
+    results = {}
+    try:
+        available = _available(chosen, report, sides.why_not)
+        server_core, load_core = cores()
+        with pinned(load_core):
+            for name in [one for one in RING_PATTERNS if pattern in (one, "all")]:
+                results[name] = _ring_pattern(report, name, available, method, server_core)
+                report.judge(goals.of_ring(name, results[name]))
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    finally:
+        if results:
+            report.add_patterns(results)
+    report.end()
+
+
+def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
+    """Numbers with commas between them, also as 1e6."""
+    try:
+        sizes = sorted({int(float(one)) for one in value.split(",")})
+    except (ValueError, OverflowError):
+        raise click.BadParameter(f"{value!r} are not numbers with commas between them, such as 1e5,1e6") from None
+    if sizes[0] < 1000 or sizes[-1] > 1_000_000_000:
+        raise click.BadParameter("there are to be 1000 records at least, and 1e9 at most")
+    return sizes
+
+
+@bench.command(name="collector")
+@click.option(
+    "--records", "sizes", default="1e5,1e6", show_default=True, callback=_sizes, help="In turn; 1e7 takes 6 GB."
+)
+@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Chooses the records.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, the lines on standard error.")
+def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -> None:
+    """What `collect ingest`, `stream` and `reduce` do in a second.
+
+    Records are published at a real peer and landed, with the collector on a core of its own; what has landed is
+    streamed, and what was streamed is reduced. A slope is the exponent of the time over the records; the other one is
+    without the time that Spark takes to start.
+    """
+    report = Report(as_json, verbose=False)
+    found: dict[str, list[collector.Figures]] = {"ingest": [], "stream": [], "reduce": []}
+    try:
+        with TemporaryDirectory(prefix="ringmq-bench-") as empty:
+            start_s = collector.start_s(Path(empty), master)
+        report.add("spark", {"start s": start_s})
+        for records in sizes:
+            with TemporaryDirectory(prefix="ringmq-bench-") as folder:
+                data = Path(folder)
+                steps = {
+                    "ingest": partial(collector.ingest, data, records, seed),
+                    "stream": partial(collector.stream, data, records, master),
+                    "reduce": partial(collector.reduce, data, records, master),
+                }
+                for name, step in steps.items():
+                    found[name].append(step())
+                    told = found[name][-1].told()
+                    if len(found[name]) > 1:
+                        told["slope"] = collector.slope(found[name][-2:])
+                        if name != "ingest":
+                            told["slope without start"] = collector.slope(found[name][-2:], start_s)
+                    report.add(f"{name}, {records:,} records", told)
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    report.judge(collector.verdicts(found))
+    report.end()
+
+
+def _available(names: list[str], report: Report, why_not: Callable[[str], str | None]) -> list[str]:
+    missing = {name: why for name in names if (why := why_not(name))}
+    for name, why in missing.items():
+        report.say(f"without {name}: {why}")
+    if len(missing) == len(names):
+        raise BenchError("no server is left")
+    return [name for name in names if name not in missing]
+
+
+def _patterns(report: Report, names: list[str], servers: list[str], method: Method, core: int) -> None:
+    """One pattern after the other, all servers in turns, with new processes for each pattern."""
+    for name in names:
+        report.say(f"{name}: {', '.join(servers)}")
+        pattern = PATTERNS[name]
+        with ExitStack() as stack:
+            started = [stack.enter_context(running(server, core)) for server in servers]
+            loads = {one.name: stack.enter_context(Load([one], pattern)) for one in started}
+            reference = REFERENCE if REFERENCE in loads else servers[0]
+            results = compare(pattern, loads, method, reference, report.measured)
+        report.add_pattern(name, results)
+        report.judge(goals.of_pattern(name, results))
+
+
+def _ring_pattern(report: Report, name: str, chosen: list[str], method: Method, core: int) -> dict[str, Result]:
+    """One pattern, all sides in turns, with new processes."""
+    report.say(f"{name}: {', '.join(chosen)}")
+    pattern = RING_PATTERNS[name]
+    with ExitStack() as stack:
+        loads = {}
+        for side in chosen:
+            try:
+                servers = stack.enter_context(sides.joined(side, pattern.servers, core))
+                reachability.check([server.address for server in servers])
+            except BenchError as error:
+                raise BenchError(f"{side}: {error}") from None
+            loads[side] = stack.enter_context(Load(servers, pattern))
+        reference = RING_REFERENCE if RING_REFERENCE in loads else chosen[0]
+        return compare(pattern, loads, method, reference, report.measured)
+
+
+def _idle(report: Report, servers: list[str], count: int, core: int) -> None:
+    for name in servers:
+        with crowd.many_files(count), running(name, core) as server:
+            figures = crowd.idle(server, count)
+        report.add(f"idle, {name}", asdict(figures))
+        if name == "ringmq":
+            report.judge(goals.of_idle(figures))
+
+
+def _filters(report: Report, count: int, core: int) -> None:
+    with running("ringmq", core) as without, running("ringmq", core) as having:
+        figures = crowd.filters(without, having, count)
+    report.add("filters, ringmq", asdict(figures))
+    report.judge(goals.of_filters(figures))

@@ -1,0 +1,302 @@
+"""`ringmq ring`: a ring of many peers as processes on this machine, as real as on many machines but for the wires.
+
+Owns the child processes from their start to their end. Knows a peer only by its command line, its output and the
+status it answers with; imports of it no more than what its settings may be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ringmq.experiments.processes.children import Child
+from ringmq.experiments.processes.ports import choose_ports
+from ringmq.logger.config import DELIVERIES
+from ringmq.overlay.config import Address, show
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.leaf_set import HALF, LeafSet
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timing import PRESETS
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.queries import ask_status
+from ringmq.peer.errors import ConfigError
+from ringmq.peer.messaging.config import MAX_SHADOWS
+from ringmq.peer.resources.limits import allow_files
+from ringmq.peer.settings.load import DISPATCHES, FANOUT, load
+from ringmq.peer.settings.toml_file import read_toml
+
+HOST: Final = "127.0.0.1"
+MAX_PEERS: Final = 500
+"""At 40 MB each, 20 GB: what a large workstation holds. Larger rings are the simulator's."""
+FILES_PER_PEER: Final = 3
+"""Its output, its errors, a question for its status."""
+STOP_S: Final = 6.0
+"""How long the peers have to say good-bye, before they are killed. Above a peer's own limit for it."""
+READY_S: Final = 30.0
+READY_S_PER_PEER: Final = 1.0
+"""How long a ring may take until it is whole: several times what two cores need."""
+ASK_S: Final = 3.0
+ASK_AT_ONCE: Final = 16
+"""Status questions under way at the same time: enough to keep two cores busy, few enough not to starve the ring."""
+TIMING: Final = "local"
+"""Unless something else is said."""
+RUN: Final = "%Y%m%dT%H%M%SZ"
+"""Of the records of a ring, unless something else is said: when it was started."""
+OF_ONE_PEER: Final = {
+    "overlay": "say --overlay-port",
+    "advertise": "they meet on this machine",
+    "join": "they meet on this machine",
+    "data": "say --data",
+    "mqtt": "say --mqtt-port",
+    "mqtt_tls": "a ring on one machine has none",
+    "mqtt_ws": "a ring on one machine has none",
+    "mqtt_wss": "a ring on one machine has none",
+}
+RECORDS_OF_ONE_PEER: Final = {"file": "collect them by MQTT", "metrics": "ask each peer for its status"}
+"""The same of the table `[record]`."""
+"""Settings that cannot stand in the file of all, and what to do about it."""
+PAUSE_S: Final = 0.1
+"""Between two rounds of questions to those peers that were not settled yet."""
+
+
+class LocalRing:
+    """Starts the peers, tells when they are one ring, and stops them."""
+
+    def __init__(
+        self, overlay_ports: Sequence[int], mqtt_ports: Sequence[int], options: Sequence[str], data: Path | None
+    ) -> None:
+        self.addresses: list[Address] = [(HOST, port) for port in overlay_ports]
+        self.mqtt_ports = mqtt_ports
+        self.children: list[Child] = []
+        self._options = options
+        self._data = data
+        # Nothing is ever written to it: its end is how the children learn that this process is gone.
+        self._pipe, self._parent_end = os.pipe()
+
+    async def start(self, on_active: Callable[[], None]) -> None:
+        """Start the first peer, and once it serves all others. Raises ClickException if one ends before it serves."""
+        await self._spawn(self.addresses[0])
+        await self._until_active(self.children[0], on_active)
+        for address in self.addresses[1:]:
+            await self._spawn(address)
+        await _all(self._until_active(child, on_active) for child in self.children[1:])
+
+    async def settle(self, on_settled: Callable[[], None]) -> None:
+        """Return when each peer serves clients, is active and has the leaf set that the ids of all imply."""
+        limit = asyncio.Semaphore(ASK_AT_ONCE)
+
+        async def ask(child: Child) -> dict[str, Any]:
+            async with limit:
+                with contextlib.suppress(OverlayError):
+                    return await ask_status(child.address, ASK_S)
+            return {}
+
+        unsettled = list(self.children)
+        ids: dict[Child, Id] = {}
+        while True:
+            self._refuse_dead(self.children)
+            answers = dict(zip(unsettled, await asyncio.gather(*map(ask, unsettled)), strict=True))
+            ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
+            if len(ids) == len(self.children):
+                points = set(ids.values())
+                settled = {
+                    child
+                    for child, answer in answers.items()
+                    if answer and answer["listeners"] and is_settled(answer, points)
+                }
+                for _ in settled:
+                    on_settled()
+                unsettled = [child for child in unsettled if child not in settled]
+            if not unsettled:
+                return
+            await asyncio.sleep(PAUSE_S)
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Report each child that ends, until `stop` is set. Raises ClickException when none is left."""
+        alive = set(self.children)
+        stopping = asyncio.create_task(stop.wait())
+        endings = {asyncio.create_task(child.ended.wait()): child for child in self.children}
+        try:
+            while alive:
+                done, _ = await asyncio.wait({stopping, *endings}, return_when=asyncio.FIRST_COMPLETED)
+                if stopping in done:
+                    return
+                for child in [endings.pop(task) for task in done]:
+                    alive.discard(child)
+                    click.echo(f"ringmq: {child} ended: {child.fate}", err=True)
+        finally:
+            for task in (stopping, *endings):
+                task.cancel()
+        raise click.ClickException("no peer is left")
+
+    async def stop(self) -> None:
+        """End all children, politely at first, and wait for them. Also those that are paused."""
+        for child in self.children:
+            child.send(signal.SIGTERM)
+            child.send(signal.SIGCONT)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await asyncio.gather(*(child.ended.wait() for child in self.children))
+        except TimeoutError:
+            for child in self.children:
+                child.send(signal.SIGKILL)
+            await asyncio.gather(*(child.ended.wait() for child in self.children))
+        os.close(self._parent_end)
+        os.close(self._pipe)
+
+    async def _spawn(self, address: Address) -> None:
+        number = len(self.children)
+        join = ["--join", show(self.addresses[0])] if number else []
+        mqtt = ["--mqtt", show((HOST, self.mqtt_ports[number]))]
+        data = ["--data", str(self._data / f"peer-{number + 1:03}")] if self._data else []
+        self.children.append(await Child.start(address, [*self._options, *join, *mqtt, *data], self._pipe))
+
+    async def _until_active(self, child: Child, on_active: Callable[[], None]) -> None:
+        waits = [asyncio.create_task(child.active.wait()), asyncio.create_task(child.ended.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waits:
+                task.cancel()
+        self._refuse_dead([child])
+        on_active()
+
+    def _refuse_dead(self, children: Collection[Child]) -> None:
+        for child in children:
+            if child.ended.is_set():
+                raise click.ClickException(f"{child} did not start: {child.fate}")
+
+
+async def _all(waits: Iterator[Any]) -> None:
+    """Wait for all, or until the first one fails; its error is raised and the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def expected_leaves(point: Id, points: Collection[Id], half: int = HALF) -> set[Id]:
+    """The members of the leaf set of `point`, if the ring consists of these points."""
+    leaves = LeafSet(point, half)
+    leaves.fill(Peer(other, "127.0.0.1", 1, 0) for other in points)
+    return leaves.ids
+
+
+def is_settled(status: Mapping[str, Any], points: Collection[Id]) -> bool:
+    """Whether a peer of this status serves keys and knows exactly the neighbours it should."""
+    sides = status["leaves"]
+    leaves = {Id.parse(leaf["id"]) for side in ("clockwise", "counterclockwise") for leaf in sides[side]}
+    return bool(status["active"]) and leaves == expected_leaves(Id.parse(status["id"]), points)
+
+
+async def _run(local_ring: LocalRing) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(_start(local_ring))
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            await local_ring.watch(stop)
+    finally:
+        starting.cancel()
+        stopping.cancel()
+        await asyncio.wait({starting})  # what it was starting is a child, or ended, before all are stopped
+        await local_ring.stop()
+
+
+async def _start(local_ring: LocalRing) -> None:
+    count = len(local_ring.addresses)
+    limit_s = READY_S + READY_S_PER_PEER * count
+    try:
+        async with asyncio.timeout(limit_s):
+            with click.progressbar(
+                length=2 * count, label="starting", file=sys.stderr, hidden=not sys.stderr.isatty()
+            ) as bar:
+                await local_ring.start(lambda: bar.update(1))
+                bar.label = "settling"
+                await local_ring.settle(lambda: bar.update(1))
+    except TimeoutError:
+        raise click.ClickException(f"{count} peers were not one ring after {limit_s:g} s") from None
+    mqtt, (_, first), (_, last) = local_ring.mqtt_ports, local_ring.addresses[0], local_ring.addresses[-1]
+    click.echo(f"ready: {count} peers, mqtt {HOST}:{mqtt[0]}-{mqtt[-1]}\noverlay: {HOST}:{first}-{last}")
+
+
+def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:
+    """What all peers are told on their command line, beside the file. Raises ConfigError, one clear line."""
+    found = read_toml(file) if file is not None else {}
+    own = next((name for name in found if name in OF_ONE_PEER), None)
+    if own is not None:
+        raise ConfigError(f"{file}: {own}: is for one peer, where all have the same file: {OF_ONE_PEER[own]}")
+    record = found.get("record")
+    record = record if isinstance(record, dict) else {}
+    own = next((name for name in RECORDS_OF_ONE_PEER if name in record), None)
+    if own is not None:
+        instead = RECORDS_OF_ONE_PEER[own]
+        raise ConfigError(f"{file}: record: {own}: is for one peer, where all have the same file: {instead}")
+    settings = {name: value for name, value in line.items() if value is not None}
+    if "timing" not in found:
+        settings.setdefault("timing", TIMING)
+    if "run" not in record:
+        settings.setdefault("run", time.strftime(RUN, time.gmtime()))
+    load(file, settings | {"mqtt": show((HOST, 0))})
+    return settings
+
+
+@click.command()
+@click.option("--peers", type=click.IntRange(1, MAX_PEERS), default=12, show_default=True, help="How many.")
+@click.option(
+    "--mqtt-port",
+    type=click.IntRange(0, 65535),
+    default=1883,
+    show_default=True,
+    help="Where MQTT clients of the first peer connect; those of the others at those after it. 0: free ones.",
+)
+@click.option(
+    "--overlay-port",
+    type=click.IntRange(0, 65535),
+    default=4883,
+    show_default=True,
+    help="Where peers connect to the first; to the others at those after it. 0: free ones.",
+)
+@click.option(
+    "--dispatch", metavar="|".join(DISPATCHES), help="How messages reach their subscribers.  [default: direct]"
+)
+@click.option("--fanout", type=int, metavar="N", help=f"The most sends of one peer in a tree.  [default: {FANOUT}]")
+@click.option("--shadows", type=int, metavar=f"0-{MAX_SHADOWS}", help="Copies of each list.  [default: 2]")
+@click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers gets one delay.")
+@click.option("--seed", "delay_seed", type=click.IntRange(0), metavar="N", help="Chooses the delays.  [default: 0]")
+@click.option("--timing", metavar="|".join(PRESETS), help=f"Periods and timeouts.  [default: {TIMING}]")
+@click.option("--run", metavar="NAME", help="What the records of all peers have in common.  [default: the time]")
+@click.option("--record", metavar="|".join(DELIVERIES), help="What is recorded of chosen messages.  [default: each]")
+@click.option("--record-every", type=int, metavar="N", help="One message in so many is chosen.  [default: 500]")
+@click.option(
+    "--data", type=click.Path(path_type=Path), metavar="DIR", help="Keep the peers' data there, a folder each."
+)
+@click.option(
+    "--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings and limits of all peers."
+)
+def ring(peers: int, mqtt_port: int, overlay_port: int, data: Path | None, config: Path | None, **line: object) -> None:
+    """Run a ring of peers on this machine until Ctrl-C."""
+    settings = settings_of(config, line)
+    options = [text for name, value in settings.items() for text in ("--" + name.replace("_", "-"), str(value))]
+    if config is not None:
+        options += ["--config", str(config)]
+    allow_files(FILES_PER_PEER * peers + 100)
+    wanted = range(mqtt_port, mqtt_port + peers) if mqtt_port else range(0)
+    overlay_ports = choose_ports(overlay_port, peers, apart_from=wanted)
+    mqtt_ports = choose_ports(mqtt_port, peers, "--mqtt-port", apart_from=overlay_ports)
+    asyncio.run(_run(LocalRing(overlay_ports, mqtt_ports, [*options, "--log-level", "warning"], data)))

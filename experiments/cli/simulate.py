@@ -1,0 +1,398 @@
+"""`ringmq simulate …`: the scenarios on the command line, with their figures as a table or as JSON.
+
+Each ends with exit status 0 only if what must hold in its scenario did hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from math import isnan
+from typing import Final
+
+import click
+
+from ringmq.dispatching.algorithms import ALGORITHMS, Choice
+from ringmq.experiments.scenarios.building import Progress
+from ringmq.experiments.scenarios.churn import ChurnFigures, churn
+from ringmq.experiments.scenarios.fail import detours, fail_at_once
+from ringmq.experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
+from ringmq.experiments.scenarios.join import StormFigures, join_at_once, join_storm
+from ringmq.experiments.scenarios.pubsub import TROUBLES, pubsub
+from ringmq.experiments.scenarios.pubsub_figures import Total
+from ringmq.experiments.scenarios.split import split_and_heal
+from ringmq.experiments.scenarios.spread import Setting, spread
+from ringmq.experiments.scenarios.spread_figures import table
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.overlay.core.leaf_set import HALF
+from ringmq.overlay.core.timing import PRESETS
+from ringmq.peer.engines.scribe.config import SCRIBE
+
+STEPS: Final = 1000
+"""Resolution of the progress bar."""
+
+Figures = dict[str, object]
+Row = tuple[str, object]
+
+
+class Number(click.FloatRange):
+    """A number in a range; "nan", which is in none, is refused too."""
+
+    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if isnan(number):
+            self.fail("that is not a number", param, ctx)
+        return number
+
+
+class Report:
+    """Collects what a scenario found, prints it, and decides on the exit status."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._figures: dict[str, object] = {}
+        self._broken: list[str] = []
+
+    def add(self, name: str, figures: Figures) -> None:
+        self._figures[name] = figures
+        if not self._as_json:
+            click.echo(f"{name}")
+            for key, value in figures.items():
+                click.echo(f"  {key:<22} {_told(value)}")
+
+    def add_table(self, name: str, rows: list[Figures], lines: list[str]) -> None:
+        """The same twice: for programs and for people."""
+        self._figures[name] = rows
+        if not self._as_json:
+            click.echo("\n".join((name, *lines)))
+
+    def must(self, holds: bool, otherwise: str) -> None:
+        if not holds:
+            self._broken.append(otherwise)
+
+    def end(self) -> None:
+        """Print what is left to print; exits with status 1 if anything that must hold did not."""
+        memory_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+        if self._as_json:
+            click.echo(json.dumps({**self._figures, "memory_mb": memory_mb, "broken": self._broken}, indent=2))
+        else:
+            click.echo(f"memory: {memory_mb} MB")
+            for text in self._broken:
+                click.echo(f"broken: {text}", err=True)
+        if self._broken:
+            raise SystemExit(1)
+
+
+def _told(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_told(each)}" for key, each in value.items())
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, tuple):
+        return " ".join(_told(each) for each in value)
+    return "-" if value is None else str(value)
+
+
+@contextmanager
+def _progress(label: str, as_json: bool) -> Iterator[Progress]:
+    """A bar on standard error with the time left; none when nobody looks."""
+    done = 0
+    with click.progressbar(length=STEPS, label=label, file=sys.stderr, hidden=as_json) as bar:
+
+        def show(share: float) -> None:
+            nonlocal done
+            steps = max(0, int(share * STEPS) - done)
+            done += steps
+            bar.update(steps)
+
+        yield show
+        show(1.0)
+
+
+def _options(nodes: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")(command)
+        command = click.option("--seed", default=1, show_default=True, help="The same seed gives the same run.")(
+            command
+        )
+        count = click.IntRange(2, 2_000_000)
+        return click.option("--nodes", default=nodes, type=count, show_default=True, help="Peers.")(command)
+
+    return decorate
+
+
+_timing_option = click.option(
+    "--timing", type=click.Choice(list(PRESETS)), default="lan", show_default=True, help="Preset of all periods."
+)
+
+
+@click.group()
+def simulate() -> None:
+    """Run thousands of peers on one virtual clock and see what they do."""
+
+
+@simulate.command()
+@_options(100_000)
+@click.option(
+    "--lookups", type=click.IntRange(1, 10_000_000), help="Lookups a table.  [default: 200000, 100000 above 10^5 nodes]"
+)
+@click.option("--leaf-set", type=click.IntRange(4, 64), default=2 * HALF, show_default=True, help="Members.")
+@click.option("--joined", is_flag=True, help="Also over tables that the join protocol has built.")
+def hops(nodes: int, seed: int, as_json: bool, lookups: int | None, leaf_set: int, joined: bool) -> None:
+    """How many hops a lookup takes: Pastry's own experiment (Figure 5), then RingMQ's tables and random keys."""
+    report = Report(as_json)
+    lookups = lookups or (200_000 if nodes <= 100_000 else 100_000)
+    if nodes <= 100_000:
+        with _progress("as in Pastry", as_json) as progress:
+            _add_hops(report, hops_as_in_pastry(nodes, seed, lookups, progress))
+    with _progress(f"leaf set {leaf_set}", as_json) as progress:
+        filled = hops_filled(nodes, seed, leaf_set // 2, lookups, progress)
+    _add_hops(report, filled)
+    if joined:
+        with _progress("joined", as_json) as progress:
+            grown = hops_joined(nodes, seed, leaf_set // 2, lookups, progress)
+        _add_hops(report, grown)
+        report.add("joined against filled", {"mean_ratio": round(grown.mean / filled.mean, 4)})
+    report.end()
+
+
+def _add_hops(report: Report, figures: HopFigures) -> None:
+    report.add(f"tables {figures.tables}, leaf set {figures.leaf_set}", asdict(figures))
+    report.must(not figures.wrong, f"{figures.wrong} lookups ended at a wrong peer")
+
+
+@simulate.command()
+@_options(1000)
+@click.option(
+    "--storms",
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="Seeds of 50 joins with crashes and pauses among them.",
+)
+def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
+    """All peers join through one at the same moment; then joins with crashes, seed after seed."""
+    report = Report(as_json)
+    with _progress(f"{nodes} at once", as_json) as progress:
+        figures = join_at_once(nodes, seed, progress=progress)
+    report.add(f"{nodes} at once", asdict(figures))
+    report.must(figures.one_ring_after_s is not None and not figures.faults, "no single ring came of it")
+    if storms:
+        with _progress(f"{storms} storms", as_json) as progress:
+            stormed = list(_storms(seed, storms, progress))
+        held = [storm for storm in stormed if isinstance(storm, StormFigures)]
+        whole = sum(storm.one_ring and not storm.faults for storm in held)
+        told = ("joins", "crashes", "restarts", "pauses", "events")
+        report.add(
+            f"{storms} storms",
+            {"seeds": len(stormed), "one_ring": whole, **{name: sum(getattr(s, name) for s in held) for name in told}},
+        )
+        for storm in stormed:
+            if isinstance(storm, str):
+                report.must(False, storm)
+            else:
+                report.must(storm.one_ring and not storm.faults, f"no single ring came of seed {storm.seed}")
+    report.end()
+
+
+def _storms(first: int, count: int, progress: Progress) -> Iterator[StormFigures | str]:
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        for done, storm in enumerate(pool.map(_storm, range(first, first + count), chunksize=4), start=1):
+            progress(done / count)
+            yield storm
+
+
+def _storm(seed: int) -> StormFigures | str:
+    """One storm in a process of its own; a broken invariant comes back as its story."""
+    try:
+        return join_storm(seed)
+    except InvariantBrokenError as broken:
+        return "\n".join((str(broken), *broken.__notes__))
+
+
+@simulate.command()
+@_options(10_000)
+@_timing_option
+@click.option("--fraction", type=Number(0, 0.9), default=0.3, show_default=True, help="Of the peers die.")
+@click.option("--unrepaired", type=Number(0, 0.9), default=0.1, show_default=True, help="For the detours.")
+@click.option(
+    "--lookups", type=click.IntRange(1, 10_000_000), default=50_000, show_default=True, help="For the detours."
+)
+def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unrepaired: float, lookups: int) -> None:
+    """A share of the peers dies at one moment, silently."""
+    report = Report(as_json)
+    with _progress(f"{fraction:.0%} die", as_json) as progress:
+        figures = fail_at_once(nodes, seed, fraction, timing, progress)
+    report.add(f"{fraction:.0%} of {nodes} die at once", asdict(figures))
+    report.must(figures.one_ring_after_s is not None, "it did not become one ring again")
+    report.must(not figures.inexact_leaf_sets, f"{figures.inexact_leaf_sets} leaf sets are not exact in the end")
+    report.must(not figures.lookups.lost, f"{figures.lookups.lost} lookups were lost")
+    with _progress(f"{unrepaired:.0%} unrepaired", as_json) as progress:
+        around = detours(nodes, seed, unrepaired, lookups, progress)
+    report.add(f"{unrepaired:.0%} dead and unrepaired", asdict(around))
+    report.must(not around.wrong, f"{around.wrong} lookups ended at a wrong peer")
+    report.end()
+
+
+@simulate.command()
+@_options(1000)
+@_timing_option
+@click.option(
+    "--apart",
+    "apart_s",
+    type=click.FloatRange(1),
+    default=300.0,
+    show_default=True,
+    help="Seconds that the halves are apart.",
+)
+def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> None:
+    """The network is cut into two random halves, and heals."""
+    report = Report(as_json)
+    with _progress("apart", as_json) as progress:
+        figures = split_and_heal(nodes, seed, timing, apart_s, progress)
+    report.add(f"{nodes} peers, apart for {apart_s:g} s", asdict(figures))
+    report.must(figures.one_ring_after_s is not None, "the halves did not become one ring")
+    report.must(figures.exact_after_s is not None, "leaf sets are not exact in the end")
+    after = figures.lookups_after
+    report.must(not (after.lost or after.wrong), f"{after.lost} lookups were lost, {after.wrong} wrong")
+    report.end()
+
+
+@simulate.command("churn")
+@_options(1000)
+@click.option("--hours", type=Number(0, 10_000), default=4.0, show_default=True, help="Virtual time.")
+@click.option(
+    "--lan-hours",
+    type=click.FloatRange(0),
+    default=0.5,
+    show_default=True,
+    help="Virtual time of the run with the lan preset.",
+)
+@click.option(
+    "--median",
+    "median_s",
+    type=click.FloatRange(60),
+    default=3600.0,
+    show_default=True,
+    help="Median session in seconds.",
+)
+@click.option(
+    "--loss",
+    type=Number(0, 0.5),
+    default=0.05,
+    show_default=True,
+    help="Share of time in which a direction loses everything.",
+)
+def churn_command(
+    nodes: int, seed: int, as_json: bool, hours: float, lan_hours: float, median_s: float, loss: float
+) -> None:
+    """Peers come and go for hours: with the wan preset without loss and with loss in bursts, then with lan."""
+    report = Report(as_json)
+    runs = (("wan", hours, 0.0), ("wan", hours, loss), ("lan", lan_hours, 0.0))
+    for timing, span_hours, burst_loss in runs:
+        if not span_hours:
+            continue
+        name = f"{timing}, {span_hours:g} h, {burst_loss:.0%} lost in bursts"
+        with _progress(name, as_json) as progress:
+            figures = churn(nodes, seed, timing, span_hours, burst_loss, median_s, progress)
+        report.add(name, asdict(figures))
+        if not burst_loss:
+            _must_be_perfect(report, figures)
+    report.end()
+
+
+def _must_be_perfect(report: Report, figures: ChurnFigures) -> None:
+    lookups = figures.lookups
+    report.must(not lookups.wrong, f"{lookups.wrong} lookups were delivered to a wrong peer")
+    report.must(not lookups.lost, f"{lookups.lost} lookups were lost")
+
+
+@simulate.command("pubsub")
+@_options(100)
+@_timing_option
+@click.option("--seeds", default=1, type=click.IntRange(1), show_default=True, help="So many runs, from --seed on.")
+@click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each.")
+@click.option("--dispatch", type=click.Choice([*ALGORITHMS, SCRIBE]), default="direct", show_default=True)
+@click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
+@click.option("--trouble", type=click.Choice([one.name for one in TROUBLES]), help="By default the seed chooses.")
+def pubsub_command(
+    nodes: int,
+    seed: int,
+    as_json: bool,
+    timing: str,
+    seeds: int,
+    seconds: float,
+    dispatch: str,
+    fanout: int,
+    trouble: str | None,
+) -> None:
+    """Peers publish and subscribe while others join, crash and stop, messages get lost, and the network is split."""
+    report = Report(as_json)
+    total, choice = Total(), Choice(dispatch, fanout)
+    with _progress("publish and subscribe", as_json) as progress:
+        for number in range(seeds):
+            try:
+                total.add(pubsub(nodes, seed + number, timing, seconds, trouble, dispatch=choice))
+            except InvariantBrokenError as broken:
+                report.must(False, f"seed {seed + number}: {broken}")
+            progress((number + 1) / seeds)
+    report.add(f"{seeds} runs of {nodes} peers", asdict(total))
+    report.end()
+
+
+@simulate.command("spread")
+@_options(10_000)
+@click.option("--subscribers", type=click.IntRange(2), help="Peers that subscribe.  [default: all]")
+@click.option(
+    "--topics", type=click.IntRange(1, 10_000), default=20, show_default=True, help="A message is sent to each."
+)
+@click.option("--delay-ms", type=Number(1, 100), default=50.0, show_default=True, help="Of every link, one way.")
+@click.option("--gap-us", type=Number(0, 10_000), default=30.0, show_default=True, help="That a send takes its sender.")
+@click.option("--uplink-mbps", type=Number(0.1), help="Then a send takes as long as its bytes do.  [default: no limit]")
+@click.option("--body", "body_bytes", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes.")
+def spread_command(
+    nodes: int,
+    seed: int,
+    as_json: bool,
+    subscribers: int | None,
+    topics: int,
+    delay_ms: float,
+    gap_us: float,
+    uplink_mbps: float | None,
+    body_bytes: int,
+) -> None:
+    """A message to thousands of peers by each way of dispatching: who sends how often, and how long it takes.
+
+    The least time is that of the postal model: everybody who has the message goes on sending it. It takes no account
+    of what a tree's messages carry beside their body.
+    """
+    if (subscribers or nodes) > nodes:
+        raise click.BadParameter(f"{subscribers} are more than the {nodes} peers", param_hint="--subscribers")
+    report = Report(as_json)
+    setting = Setting(
+        nodes=nodes,
+        subscribers=subscribers or nodes,
+        topics=topics,
+        seed=seed,
+        delay_s=delay_ms / 1e3,
+        gap_s=gap_us / 1e6,
+        uplink_bits_per_s=None if uplink_mbps is None else uplink_mbps * 1e6,
+        body_bytes=body_bytes,
+    )
+    try:
+        with _progress("spread", as_json) as progress:
+            rows = spread(setting, progress=progress)
+    except InvariantBrokenError as broken:
+        report.must(False, str(broken))
+    else:
+        report.add("setting", asdict(setting))
+        report.add_table("spread", [asdict(row) for row in rows], table(rows))
+        for row in rows:
+            report.must(row.dispatch == SCRIBE or row.depth == row.least_depth, f"{row.dispatch}: {row.depth} hops")
+    report.end()

@@ -1,1 +1,0 @@
-"""The experiments of `ringmq experiment`: what each asks, runs and finds."""

@@ -1,0 +1,125 @@
+"""Who publishes to whom in a benchmark, and where; the packets of it, all of one size. Knows no socket, no server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from ringmq.mqtt_front.codec.codec import encode, encode_publish
+from ringmq.mqtt_front.codec.packets import Connect, Subscribe, Subscription, Version
+
+PAYLOAD_BYTES: Final = 32
+"""As in the paper (§6.1)."""
+PACKET_IDS: Final = 1000
+"""A publisher uses so many packet ids in turn, so it may never have more unacknowledged."""
+
+At = Callable[[int, int], int]
+"""The number of a topic, and that of a client among those of the topic, to the number of the server that it is at."""
+
+
+def _first(topic: int, client: int) -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """So many topics, each with its publishers and subscribers, at one server or spread over several."""
+
+    name: str
+    topics: int
+    publishers: int
+    """Of each topic."""
+    subscribers: int
+    """Of each topic; the sp-ratio of §5.3, since all topics are alike."""
+    qos: int
+    servers: int = 1
+    publisher_at: At = _first
+    subscriber_at: At = _first
+    prober_at: int = 0
+    probed: tuple[int, ...] = (0,)
+    """The servers at which the latency is taken of what is published at `prober_at`."""
+
+    @property
+    def sp_ratio(self) -> int:
+        return self.subscribers
+
+    @property
+    def all_publishers(self) -> int:
+        return self.topics * self.publishers
+
+    def topic(self, number: int) -> str:
+        return f"bench/{number:02d}"
+
+    def packets(self, topic: int) -> list[bytes]:
+        """What one publisher of the topic sends, in turn."""
+        name = self.topic(topic).encode()
+        ids = range(1, PACKET_IDS + 1) if self.qos else range(1)
+        return [encode_publish(Version.V311, name, bytes(PAYLOAD_BYTES), self.qos, packet_id=i) for i in ids]
+
+    @property
+    def packet_bytes(self) -> int:
+        """The size of every PUBLISH, from a publisher and to a subscriber."""
+        return len(self.packets(0)[0])
+
+
+PATTERNS: Final = {
+    pattern.name: pattern
+    for pattern in (
+        Pattern("qos0-1to10", topics=5, publishers=10, subscribers=10, qos=0),
+        Pattern("qos0-1to1", topics=50, publishers=1, subscribers=1, qos=0),
+        Pattern("qos1-1to1", topics=50, publishers=1, subscribers=1, qos=1),
+    )
+}
+
+
+def _second(topic: int, client: int) -> int:
+    return 1
+
+
+def _everywhere(topic: int, client: int) -> int:
+    """No locality: two of every topic at each of five servers."""
+    return client // 2
+
+
+def _at_home(topic: int, client: int) -> int:
+    """High locality: each of five servers has a topic of its own."""
+    return topic
+
+
+def _mostly_at_home(topic: int, client: int) -> int:
+    """Low locality: eight of a topic at one server, and one at each of two others."""
+    return topic if client < 8 else (topic + client - 7) % 5
+
+
+def _across(name: str, topics: int, clients: int) -> Pattern:
+    """All publishers at one of two servers, all subscribers at the other."""
+    return Pattern(name, topics, clients, clients, 0, servers=2, subscriber_at=_second, probed=(1,))
+
+
+def _cooperation(name: str, at: At) -> Pattern:
+    """Five servers (§6.4 of the paper); the latency is taken at each, of what is published at the last."""
+    five = tuple(range(5))
+    return Pattern(name, 5, 10, 10, 0, len(five), publisher_at=at, subscriber_at=at, prober_at=4, probed=five)
+
+
+RING_PATTERNS: Final = {
+    pattern.name: pattern
+    for pattern in (
+        Pattern("one-A", 5, 10, 10, 0),
+        _across("two-1to10", topics=5, clients=10),
+        _across("two-1to1", topics=50, clients=1),
+        _cooperation("five-B", _everywhere),
+        _cooperation("five-C", _at_home),
+        _cooperation("five-D", _mostly_at_home),
+    )
+}
+"""A of the paper has a broker with what joins it to others, and nobody to be joined to: here a ring of one peer."""
+
+
+def connect_packet(client_id: str) -> bytes:
+    return encode(Version.V311, Connect(Version.V311, client_id, clean_start=True, keep_alive_s=0))
+
+
+def subscribe_packet(*filters: str, qos: int = 0) -> bytes:
+    return encode(Version.V311, Subscribe(1, tuple(Subscription(one, qos) for one in filters)))

@@ -1,0 +1,127 @@
+"""The receiving half of the load generator: counts bytes, answers QoS 1, reads the time out of latency probes.
+
+Every PUBLISH is of one size, so nothing is parsed that need not be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import struct
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Final
+
+from ringmq.experiments.load.raw_clients import BenchError
+
+BUFFER_BYTES: Final = 1 << 18
+MOST_EVENTS: Final = 256
+TIMESTAMP: Final = struct.Struct("<d")
+_PUBACK_BYTES: Final = 4
+
+
+class Receiver:
+    """All sockets that are read. `look` and `look_at_probes` take what has come, and say whether there was anything."""
+
+    def __init__(self) -> None:
+        self.received_bytes = 0
+        """Of PUBLISH packets to subscribers."""
+        self.puback_bytes = 0
+        """To publishers."""
+        self.latencies_s: list[float] = []
+        self._clients = select.epoll()
+        self._probes = select.epoll()
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._readers: dict[int, Callable[[], int]] = {}
+
+    def close(self) -> None:
+        self._clients.close()
+        self._probes.close()
+
+    def count(self, subscriber: socket.socket) -> None:
+        """Count what a subscriber with QoS 0 gets."""
+        self._add(subscriber, partial(subscriber.recv_into, self._buffer))
+
+    def acknowledge(self, subscriber: socket.socket, packet_bytes: int, id_at: int) -> None:
+        """Count what a subscriber with QoS 1 gets, and acknowledge it."""
+        self._add(subscriber, Acknowledger(subscriber, self._buffer, packet_bytes, id_at).read)
+
+    def await_acknowledgements(self, publisher: socket.socket) -> None:
+        def read() -> int:
+            self.puback_bytes += publisher.recv_into(self._buffer)
+            return 0
+
+        self._add(publisher, read)
+
+    def time(self, prober: socket.socket, packet_bytes: int, time_at: int) -> None:
+        """Take the latency of every packet that this subscriber gets."""
+        rest = b""
+
+        def read() -> int:
+            nonlocal rest
+            now = perf_counter()
+            data = rest + prober.recv(BUFFER_BYTES)
+            whole = len(data) - len(data) % packet_bytes
+            for at in range(time_at, whole, packet_bytes):
+                self.latencies_s.append(now - TIMESTAMP.unpack_from(data, at)[0])
+            rest = data[whole:]
+            return 0
+
+        self._add(prober, read, self._probes)
+
+    def _add(self, client: socket.socket, read: Callable[[], int], group: select.epoll | None = None) -> None:
+        self._readers[client.fileno()] = read
+        (group or self._clients).register(client.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
+
+    def look(self) -> bool:
+        """Raises BenchError when the server has closed a connection."""
+        return self._look_at(self._clients)
+
+    def look_at_probes(self) -> bool:
+        """Likewise."""
+        return self._look_at(self._probes)
+
+    def _look_at(self, group: select.epoll) -> bool:
+        events = group.poll(0, MOST_EVENTS)
+        readers, received = self._readers, 0
+        for fd, event in events:
+            if event != select.EPOLLIN:
+                raise BenchError("the server closed a connection")
+            received += readers[fd]()
+        self.received_bytes += received
+        return bool(events)
+
+    @property
+    def acknowledged(self) -> int:
+        return self.puback_bytes // _PUBACK_BYTES
+
+
+class Acknowledger:
+    """One subscriber with QoS 1."""
+
+    def __init__(self, client: socket.socket, buffer: bytearray, packet_bytes: int, id_at: int) -> None:
+        self._client = client
+        self._buffer = buffer
+        self._packet_bytes = packet_bytes
+        self._id_at = id_at
+        self._rest = b""
+        self._unsent = b""
+
+    def read(self) -> int:
+        """Take what has come, acknowledge the packets that are whole, with one send; how many bytes came."""
+        count = self._client.recv_into(self._buffer)
+        data = self._rest + self._buffer[:count]
+        size, at = self._packet_bytes, self._id_at
+        packets = len(data) // size
+        whole = packets * size
+        self._rest = bytes(data[whole:])
+        answers = bytearray(b"\x40\x02\0\0") * packets
+        answers[2::4] = data[at:whole:size]
+        answers[3::4] = data[at + 1 : whole : size]
+        unsent = self._unsent + answers
+        with contextlib.suppress(BlockingIOError):
+            unsent = unsent[self._client.send(unsent) :]
+        self._unsent = unsent
+        return count

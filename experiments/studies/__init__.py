@@ -1,0 +1,1 @@
+"""Owns the experiments of `ringmq experiment`; must not know the command line."""

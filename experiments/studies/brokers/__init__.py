@@ -1,0 +1,1 @@
+"""Owns the comparison with other brokers; must not know the command line."""

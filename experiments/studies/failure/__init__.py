@@ -1,0 +1,1 @@
+"""Owns the study of peers that die; must not know the command line."""

@@ -1,0 +1,100 @@
+"""One trial: a ring of real peers, messages through it, and what both sides counted.
+
+`run` is all that experiments need: it starts the ring, drives the load, kills whom the plan says, lands what the peers
+recorded in a data folder, and leaves no process and no file behind, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.studies.harness.errors import ExperimentError
+from ringmq.experiments.studies.harness.load import Load
+from ringmq.experiments.studies.harness.plan import Kill, Plan
+from ringmq.experiments.studies.harness.records import land
+from ringmq.experiments.studies.harness.rings import INTERVAL_S, RecordingRing, recording_ring
+from ringmq.experiments.studies.harness.traffic import Counts, Traffic, counts
+
+TAIL_S: Final = 3 * INTERVAL_S
+"""After the last message: each peer has taken a sample since, and written it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What became of a plan."""
+
+    plan: Plan
+    traffic: Traffic
+    ready_s: float
+    """From the first process until the ring was one."""
+    killed_s: float | None
+    """On the clock of `traffic`."""
+    records: int
+    """Landed in the data folder."""
+
+    @property
+    def counts(self) -> Counts:
+        """Of all messages; latencies of those that were measured."""
+        return counts(self.traffic, self.plan.warm_s)
+
+
+def too_slow(trial: Trial) -> str:
+    """What to say of a trial that measured the machine: whose counts do not keep up."""
+    late_ms = 1000 * trial.counts.p99_s
+    return (
+        f"this machine is too small for {trial.plan.delivered_hz:.0f} deliveries/s:"
+        f" one in a hundred took {late_ms:.0f} ms or more"
+    )
+
+
+def run(plan: Plan, data: Path) -> Trial:
+    """Play it. Its records are in the data folder when it returns, and none of them when it does not.
+
+    Raises ExperimentError, one line, when the ring or its clients do not come about.
+    """
+    began = time.monotonic()
+    try:
+        with recording_ring(plan) as ring:
+            ready_s = time.monotonic() - began
+            load, killed_s = asyncio.run(_play(plan, ring))
+            until = time.time()
+            complaints = ring.complaints()
+            if complaints:
+                raise ExperimentError(f"{plan.run}: {complaints[0]}")
+            since = load.began_at + (0.0 if plan.kill else plan.warm_s)
+            records = land([peer.records for peer in ring.recording], data, plan.run, since, until)
+    except BenchError as error:
+        raise ExperimentError(f"{plan.run}: {error}") from error
+    return Trial(plan, load.traffic, ready_s, killed_s, records)
+
+
+async def _play(plan: Plan, ring: RecordingRing) -> tuple[Load, float | None]:
+    async with Load(plan, [peer.mqtt for peer in ring.peers]) as load:
+        load.begin()
+        killing = asyncio.create_task(_kill(plan.kill, ring, load))
+        try:
+            await load.run()
+            await load.drain()
+            killed_s = await killing
+        finally:
+            killing.cancel()
+            with suppress(asyncio.CancelledError):
+                await killing
+        await asyncio.sleep(TAIL_S)
+    return load, killed_s
+
+
+async def _kill(kill: Kill | None, ring: RecordingRing, load: Load) -> float | None:
+    """When."""
+    if kill is None:
+        return None
+    await asyncio.sleep(kill.at_s - load.now())
+    killed_s = load.now()
+    await asyncio.to_thread(ring.kill, *(ring.peers[victim] for victim in kill.victims))
+    return killed_s

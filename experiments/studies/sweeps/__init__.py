@@ -1,0 +1,1 @@
+"""Owns the studies that vary one quantity; must not know the command line."""

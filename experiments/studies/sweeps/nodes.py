@@ -1,0 +1,39 @@
+"""More and more nodes (§4.2.4 of the thesis): the clients stay as many, and the nodes that come have none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ringmq.experiments.studies.harness.approaches import DIRECT
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.outcome import Outcome, Request
+from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Size, Sweep, conduct
+
+SOURCE: Final = "§4.2.4"
+
+
+def _levels(size: Size, *counts: int) -> tuple[Level, ...]:
+    """The nodes of the smallest ring have the subscribers in all of them."""
+    few = replace(size, subscribers=counts[0], homes=counts[0])
+    return tuple([Level(str(count), replace(few, peers=count)) for count in counts])
+
+
+SWEEP: Final = Sweep(
+    name="nodes",
+    title="More nodes, with the same clients",
+    axis="nodes of the ring",
+    full=_levels(FULL, 20, 30, 40, 50),
+    quick=_levels(SMALL, 8, 16),
+    claims=(
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.MAXIMUM, 17),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.SPREAD, 16),
+        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Of.MAXIMUM, 44),
+        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Of.SPREAD, 28),
+    ),
+)
+
+
+def run(request: Request) -> Outcome:
+    """Play it."""
+    return conduct(SWEEP, request)

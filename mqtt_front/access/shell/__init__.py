@@ -1,0 +1,1 @@
+"""Owns the threads that check passwords beside the event loop; must not know users' rights."""

@@ -1,0 +1,248 @@
+"""amqtt's Broker, contained: what its clients subscribe to and publish, with the ports told and nobody given too much.
+
+Of amqtt's own methods those are replaced that give messages to who may not have them, or lose them; docs/amqtt.md lists
+them. Leans on private parts of amqtt: the extra in pyproject.toml names the versions it was read against. Who is
+connected is for `amqtt_service`, which builds on this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Final
+
+import structlog
+from amqtt.broker import Broker, RetainedApplicationMessage
+from amqtt.contexts import Action
+from amqtt.events import BrokerEvents
+from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
+from amqtt.session import ApplicationMessage, Session
+
+from ringmq.mqtt_front.access.access import Decision
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
+from ringmq.mqtt_front.amqtt.sender import READY, Sending
+from ringmq.mqtt_front.cluster import Cluster, Standalone
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.matching.topics import SHARED, check_filter, is_of_the_server
+from ringmq.mqtt_front.message import Message
+
+log = structlog.get_logger("front")
+
+REFUSED: Final = 0x80
+"""In a SUBACK; and reasons from here on are failures."""
+DECISION: Final = "ringmq.decision"
+"""Where a session keeps the Decision on its client."""
+MAX_WAITING: Final = 10_000
+"""Messages on their way to clients here. Full, it holds up the clients that publish; what others deliver is dropped."""
+LOGGERS: Final = ("amqtt.broker", "amqtt.mqtt", "amqtt.session")
+"""Those that say something of each client that does something wrong. Plugins have loggers of their own."""
+
+
+def rights_of(session: Session) -> Rights:
+    """All rights for a session that a plugin has brought back: what it gets is checked again when its client comes."""
+    decision: Decision | None = session.attributes.get(DECISION)
+    return ALL_RIGHTS if decision is None else decision.rights
+
+
+class Contained(Broker):  # type: ignore[misc]
+    """`distribute` and `retain` are what the layer above calls."""
+
+    def __init__(self, settings: dict[str, Any], limits: FrontConfig, cluster: Cluster | None) -> None:
+        """`settings` as amqtt takes them, with plugins, if none of them. Raises what amqtt raises about them."""
+        expiry_s = None if limits.session_expiry_3_s == NEVER_EXPIRES_S else limits.session_expiry_3_s
+        own: dict[str, Any] = {"listeners": {"default": {"type": "external"}}}
+        super().__init__({"session_expiry_interval": expiry_s} | settings | own, plugin_namespace="amqtt.plugins")
+        for name in LOGGERS:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self.limits = limits
+        self.cluster: Cluster = cluster or Standalone()
+        self.counters = FrontCounters()
+        self._broadcast_queue: asyncio.Queue[tuple[Message, list[tuple[Session, int]]]] = asyncio.Queue(MAX_WAITING)
+        self._in_force: dict[str, asyncio.Event] = {}
+        """Set for each filter, once the layer above says that it is in force everywhere."""
+        self._sending = Sending(limits, self.counters)
+
+    # Rights
+
+    async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
+        rights = rights_of(session)
+        ask = {
+            Action.SUBSCRIBE: rights.may_subscribe,
+            Action.PUBLISH: rights.may_write,
+            Action.RECEIVE: rights.may_read,
+        }
+        return ask[action](topic) and bool(await super()._topic_filtering(session, topic, action))
+
+    # Subscriptions
+
+    async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
+        topic_filter, _ = subscription
+        full = topic_filter not in self._subscriptions and len(self._subscriptions) >= self.limits.max_subscriptions
+        if full or topic_filter.startswith(SHARED) or not _is_filter(topic_filter):
+            return REFUSED
+        qos = int(await super().add_subscription(subscription, session))
+        if qos >= REFUSED:
+            self.counters.unauthorized += 1
+            return REFUSED
+        held = self._subscriptions[topic_filter]
+        held[:] = [(one, qos if one is session else was) for one, was in held]  # [MQTT-3.8.4-3]
+        in_force = self._in_force.get(topic_filter)
+        if in_force is None:
+            in_force = self._in_force[topic_filter] = asyncio.Event()
+            self.cluster.filter_added(topic_filter, in_force.set)
+        await in_force.wait()
+        return qos
+
+    def _del_subscription(self, a_filter: str, session: Session) -> int:
+        deleted = int(super()._del_subscription(a_filter, session))
+        if deleted and not self._subscriptions[a_filter]:
+            del self._subscriptions[a_filter]
+            self._in_force.pop(a_filter).set()
+            self.cluster.filter_removed(a_filter)
+        return deleted
+
+    async def _del_all_subscriptions(self, session: Session) -> None:
+        for topic_filter in list(self._subscriptions):
+            self._del_subscription(topic_filter, session)
+
+    async def _handle_subscription(
+        self, session: Session, handler: BrokerProtocolHandler, waiter: asyncio.Future[Any]
+    ) -> None:
+        wanted = waiter.result()
+        codes = [await self.add_subscription(one, session) for one in wanted.topics]
+        await handler.mqtt_acknowledge_subscription(wanted.packet_id, codes)
+        for (topic_filter, _), qos in zip(wanted.topics, codes, strict=True):
+            if qos < REFUSED:
+                told = {"client_id": session.client_id, "topic": topic_filter, "qos": qos}
+                await self.plugins_manager.fire_event(BrokerEvents.CLIENT_SUBSCRIBED, **told)
+                await self._bring_retained(session, topic_filter, qos)
+
+    async def _bring_retained(self, session: Session, topic_filter: str, qos: int) -> None:
+        for topic, kept in list(self._retained_messages.items()):
+            if self._matches(topic, topic_filter) and await self._topic_filtering(session, topic, Action.RECEIVE):
+                self._sending.hand(session, self._get_handler(session), kept, min(kept.qos or 0, qos))
+                await asyncio.sleep(0)  # or all of them would be under way before the first is
+
+    async def _publish_retained_messages_for_subscription(self, _: tuple[str, int], __: Session) -> None:
+        """amqtt calls it with the filters of all clients for each one that connects."""
+
+    # Messages
+
+    async def _handle_message_delivery(
+        self, session: Session, handler: BrokerProtocolHandler, waiter: asyncio.Future[Any]
+    ) -> bool:
+        message = waiter.result()
+        if message is not None:
+            await self._receive(session, message)
+            handler.reader.pace(session.delivered_message_queue.qsize())
+        return True
+
+    async def _receive(self, session: Session, message: ApplicationMessage) -> None:
+        """A client publishes."""
+        told = {"client_id": session.client_id, "message": message}
+        await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_RECEIVED, **told)
+        topic = message.topic
+        if is_of_the_server(topic) or not await self._topic_filtering(session, topic, Action.PUBLISH):
+            self.counters.unauthorized += 1
+            return
+        await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_BROADCAST, **told)
+        await self._publish(Message(topic, bytes(message.data), message.qos, message.retain, origin=session.client_id))
+
+    async def _broadcast_message(
+        self, session: Session | None, topic: str, data: bytes | bytearray, force_qos: int | None = None
+    ) -> None:
+        """A plugin publishes; clients do it by `_receive`."""
+        await self._publish(Message(topic, bytes(data), force_qos or 0))
+
+    async def _publish(self, message: Message) -> None:
+        """What comes from here: to the clients here, and to the layer above, but for what is of this server alone."""
+        if message.retain and not self.cluster.keeps_retained:
+            await self.retain_message(None, message.topic, message.payload, message.qos)
+        receivers = self._receivers(message)
+        if receivers:
+            await self._broadcast_queue.put((message, receivers))
+        if not message.topic.startswith("$") or message.origin:
+            self.cluster.published(message, len(receivers), self._answered if message.qos else None)
+
+    def _answered(self, reason: Reason) -> None:
+        """amqtt has acknowledged it long ago: if the layer above does not have it, that can only be counted."""
+        if reason >= REFUSED:
+            self.counters.publish_dropped += 1
+
+    @property
+    def subscribed(self) -> int:
+        """Subscriptions of all sessions."""
+        return sum(map(len, self._subscriptions.values()))
+
+    def distribute(self, message: Message) -> int:
+        """Give a message from elsewhere to the clients here that want it; how many that are."""
+        receivers = self._receivers(message)
+        if self._broadcast_queue.full():
+            self.counters.publish_dropped += len(receivers)
+            return 0
+        if receivers:
+            self._broadcast_queue.put_nowait((message, receivers))
+        return len(receivers)
+
+    def _receivers(self, message: Message) -> list[tuple[Session, int]]:
+        return [
+            (session, min(qos, message.qos))
+            for topic_filter, held in self._subscriptions.items()
+            if self._matches(message.topic, topic_filter)
+            for session, qos in held
+            if rights_of(session).may_read(message.topic)
+        ]
+
+    async def _run_broadcast(self, _: deque[Any]) -> None:
+        message, receivers = await self._broadcast_queue.get()
+        outgoing = ApplicationMessage(None, message.topic, message.qos, message.payload, False)
+        for session, qos in receivers:
+            try:
+                if await self._topic_filtering(session, message.topic, Action.RECEIVE):
+                    self._sending.hand(session, self._get_handler(session), outgoing, qos)
+            except Exception as error:  # noqa: BLE001  # whatever a plugin raises: the others still get it
+                self.counters.publish_dropped += 1
+                log.error("a plugin failed on a message", error=str(error))
+
+    async def _publish_session_retained_messages(self, session: Session) -> None:
+        """What has waited for the client, which may read less by now, and then what comes."""
+        handler, waiting = self._get_handler(session), session.retained_messages
+        while not waiting.empty():
+            message = waiting.get_nowait()
+            if await self._topic_filtering(session, message.topic, Action.RECEIVE):
+                self._sending.send(session, handler, message, message.qos)
+        session.attributes[READY] = True
+
+    async def retain_message(
+        self, source_session: Session | None, topic_name: str, data: bytes | bytearray, qos: int | None = None
+    ) -> None:
+        if data and topic_name not in self._retained_messages and self._is_full():
+            self.counters.not_retained += 1
+            return
+        await super().retain_message(source_session, topic_name, data, qos)
+
+    def retain(self, message: Message) -> bool:
+        """Keep a retained message from elsewhere, without telling the clients. False: there is no room."""
+        if not message.payload:
+            self._retained_messages.pop(message.topic, None)
+            return True
+        if message.topic not in self._retained_messages and self._is_full():
+            return False
+        kept = RetainedApplicationMessage(None, message.topic, message.payload, message.qos)
+        self._retained_messages[message.topic] = kept
+        return True
+
+    def _is_full(self) -> bool:
+        return len(self._retained_messages) >= self.limits.max_retained
+
+
+def _is_filter(topic_filter: str) -> bool:
+    try:
+        check_filter(topic_filter)
+    except PacketError:
+        return False
+    return True

@@ -1,0 +1,184 @@
+"""One client's connection, between its socket and amqtt: to the socket a protocol, to amqtt a reader and a writer.
+
+amqtt goes on reading after a packet it cannot read, takes packets of any size, and neither its reading nor its writing
+has a bound. So it is given only packets that are whole, valid and a client's to send, no faster than it works them off;
+and what it sends is bounded by closing a client that does not read. Imports nothing of amqtt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Final, cast
+
+from ringmq.mqtt_front.codec.codec import decode, encode
+from ringmq.mqtt_front.codec.fields import write_varint
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import Connect, Disconnect, Kind, Publish, Version
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.opening import refusal
+from ringmq.mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError, UnsupportedVersionError
+from ringmq.mqtt_front.server.listeners import LINGER_S
+
+READS_AT_ONCE: Final = 32
+"""Some five packets: amqtt reads on for as long as something has come, and the loop has others to serve."""
+
+FROM_CLIENTS: Final = frozenset(
+    {
+        *(Kind.PUBLISH, Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP),
+        *(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PINGREQ, Kind.DISCONNECT),
+    }
+)
+"""What a client may send after its CONNECT."""
+
+
+class AmqttConnection(asyncio.Protocol):
+    """Await `connect` first; who decides on it calls `refuse`, or gives the line to amqtt."""
+
+    def __init__(self, config: FrontConfig, counters: FrontCounters, opened: Callable[[AmqttConnection], None]) -> None:
+        self._config = config
+        self._counters = counters
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
+        self._packets = PacketReader(config.max_packet_bytes)
+        self._inbox = asyncio.StreamReader()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._reads = 0
+        self._transport: asyncio.Transport | None = None
+        self.connect: asyncio.Future[Connect | None] = self._loop.create_future()
+        """The first packet; None if the client has gone, or was refused, without one that will do."""
+        self.task: asyncio.Task[None] | None = None
+        """What serves this connection, from its beginning to its end."""
+        self.opened_at = self.heard_at = self._loop.time()
+        self.keep_alive_s = 0
+        self.said_goodbye = False
+        """Whether it ended with a DISCONNECT, so that there is no will."""
+        self.closing = False
+
+    # Towards the socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._inbox.set_transport(self._transport)
+        self._opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self._loop.time()
+        self._counters.bytes_received += len(data)
+        if self.closing or self.said_goodbye:
+            return
+        try:
+            for first, body in self._packets.feed(data):
+                self._take(first, body)
+                if self.closing or self.said_goodbye:
+                    return
+        except UnsupportedVersionError:
+            self.refuse(Version.V311, Reason.UNSUPPORTED_PROTOCOL_VERSION)
+        except PacketError:
+            self._counters.protocol_errors += 1
+            self.hang_up()
+
+    def _take(self, first: int, body: memoryview) -> None:
+        packet = decode(Version.V311, first, body)
+        self._counters.messages_received += 1
+        if not self.connect.done():
+            if not isinstance(packet, Connect):
+                raise ProtocolBreachError("the first packet is no CONNECT")
+            if packet.version is Version.V311:
+                self.connect.set_result(packet)
+            else:
+                self.refuse(packet.version, Reason.UNSUPPORTED_PROTOCOL_VERSION)
+            return
+        if first >> 4 not in FROM_CLIENTS:
+            raise ProtocolBreachError(f"packet type {first >> 4} is not for a client to send now")
+        if isinstance(packet, Publish):
+            self._counters.received(packet.topic, len(packet.payload))
+        self.said_goodbye = isinstance(packet, Disconnect)
+        self._inbox.feed_data(bytes((first,)) + write_varint(len(body)) + body)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        if not self.closing:
+            self.closing = True
+            self._inbox.feed_eof()
+            self._room.set()
+        if not self.connect.done():
+            self.connect.set_result(None)
+
+    def refuse(self, version: Version, reason: Reason) -> None:
+        """Say why it is not let in, if its version has a word for it, and close."""
+        answer = refusal(version, reason)
+        self._counters.refused += not self.closing
+        if answer is not None:
+            self.write(encode(version, answer))
+        self.hang_up()
+
+    def abort(self) -> None:
+        self._end()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def hang_up(self) -> None:
+        """Close once the bytes are sent; amqtt sees the end after what has come until now."""
+        transport = self._transport
+        self._end()
+        if transport is not None and not transport.is_closing():
+            if transport.get_write_buffer_size():
+                self._loop.call_later(LINGER_S, transport.abort)
+            transport.close()
+
+    # Towards amqtt, in the words of its ReaderAdapter and WriterAdapter
+
+    def pace(self, waiting: int) -> None:
+        """So many messages of this client wait to be worked off: with too many, no more are read."""
+        if waiting >= self._config.receive_maximum and not self.closing:
+            self._room.clear()
+        elif waiting <= self._config.receive_maximum // 2:
+            self._room.set()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is not read from, so that it may be silent."""
+        return not self._room.is_set()
+
+    async def read(self, n: int = -1) -> bytes:
+        self._reads += 1
+        if self._reads % READS_AT_ONCE == 0:
+            await asyncio.sleep(0)
+        await self._room.wait()
+        return await (self._inbox.read() if n < 0 else self._inbox.readexactly(n))
+
+    def feed_eof(self) -> None:
+        self._end()
+
+    def write(self, data: bytes) -> None:
+        transport = self._transport
+        if self.closing or transport is None:
+            return
+        if transport.get_write_buffer_size() > 2 * self._config.max_buffer_bytes:
+            self._counters.publish_dropped += 1
+            self.abort()
+            return
+        self._counters.messages_sent += 1
+        self._counters.bytes_sent += len(data)
+        transport.write(data)
+
+    async def drain(self) -> None:
+        """`write` has a bound: nobody needs to wait."""
+
+    def get_peer_info(self) -> tuple[str, int] | None:
+        address = None if self._transport is None else self._transport.get_extra_info("peername")
+        return (str(address[0]), int(address[1])) if isinstance(address, tuple) else None
+
+    def get_ssl_info(self) -> ssl.SSLObject | None:
+        found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return cast("ssl.SSLObject | None", found)
+
+    async def close(self) -> None:
+        self.hang_up()

@@ -1,0 +1,76 @@
+"""What a CONNECT leads to: which client ids and limits are accepted, and what the CONNACK says. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ringmq.mqtt_front.codec.packets import Connack, Connect, Properties, Version
+from ringmq.mqtt_front.codec.reasons import CONNACK_3, CONNACK_REASONS, Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.matching.topics import check_topic_name
+
+LONGEST_V31_ID: Final = 23
+"""Characters in a client id of MQTT 3.1, of which there must be one at least."""
+
+
+_NEAREST: Final = {
+    Reason.SERVER_SHUTTING_DOWN: Reason.SERVER_UNAVAILABLE,
+    Reason.MAXIMUM_CONNECT_TIME: Reason.SERVER_BUSY,
+}
+"""Reasons that only a DISCONNECT may have, and what a CONNACK says instead."""
+
+
+def refusal(version: Version, reason: Reason) -> Connack | None:
+    """What a client is told that is not let in; None if its version has no word for it."""
+    if version is Version.V5:
+        return Connack(False, reason if reason in CONNACK_REASONS else _NEAREST.get(reason, Reason.UNSPECIFIED_ERROR))
+    return Connack(False, reason) if reason in CONNACK_3 else None
+
+
+def check_connect(connect: Connect, config: FrontConfig) -> None:
+    """Whether this may be let in, as far as the packet itself tells. Raises PacketError with the CONNACK's reason."""
+    if connect.version is Version.V31 and not 1 <= len(connect.client_id) <= LONGEST_V31_ID:
+        raise PacketError(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"3.1 has client ids of 1 to {LONGEST_V31_ID} characters")
+    if not connect.client_id:
+        if connect.version is Version.V311 and not connect.clean_start:  # [MQTT-3.1.3-8]
+            raise PacketError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id asks for a session to be kept")
+        if not config.allow_zero_length_client_id:
+            raise PacketError(Reason.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id is not allowed here")
+    if connect.properties.authentication_method is not None:
+        raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "there is no extended authentication here")
+    if connect.will is not None:
+        check_topic_name(connect.will.topic)
+
+
+def session_expiry_s(connect: Connect, config: FrontConfig) -> int:
+    """How long the session outlives the connection."""
+    if connect.version is Version.V5:
+        return min(connect.properties.session_expiry_s or 0, config.max_session_expiry_s)
+    return 0 if connect.clean_start else config.session_expiry_3_s
+
+
+def keep_alive_s(connect: Connect, config: FrontConfig) -> int:
+    """0 is no keep-alive. Only a client of 5.0 can be told another than it asked for."""
+    asked = connect.keep_alive_s
+    if connect.version is not Version.V5 or config.max_keep_alive_s == 65535:
+        return asked
+    return min(asked or config.max_keep_alive_s, config.max_keep_alive_s)
+
+
+def connack(connect: Connect, config: FrontConfig, present: bool, client_id: str) -> Connack:
+    """The answer to a client that is let in: in 5.0 with all that differs from what it may assume."""
+    if connect.version is not Version.V5:
+        return Connack(present and connect.version is Version.V311, Reason.SUCCESS)
+    asked_s = connect.properties.session_expiry_s or 0
+    expiry_s = session_expiry_s(connect, config)
+    alive_s = keep_alive_s(connect, config)
+    properties = Properties(
+        session_expiry_s=expiry_s if expiry_s != asked_s else None,
+        receive_maximum=config.receive_maximum,
+        maximum_packet_size=config.max_packet_bytes,
+        assigned_client_id=None if connect.client_id else client_id,
+        topic_alias_maximum=config.topic_alias_maximum or None,
+        server_keep_alive_s=alive_s if alive_s != connect.keep_alive_s else None,
+    )
+    return Connack(present, Reason.SUCCESS, properties)

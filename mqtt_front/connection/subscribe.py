@@ -1,0 +1,141 @@
+"""SUBSCRIBE and UNSUBSCRIBE: what becomes of each filter, and the answer when all of it is in force."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.codec.encode import encode
+from ringmq.mqtt_front.codec.fields import ends_early
+from ringmq.mqtt_front.codec.packets import (
+    Kind,
+    RetainHandling,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+    Version,
+)
+from ringmq.mqtt_front.codec.properties import section_at
+from ringmq.mqtt_front.codec.reasons import SUBACK_3_FAILURE, Reason
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.matching.topics import SHARED, parse_shared
+from ringmq.mqtt_front.sessions.session import Session
+
+PACKET_ID_BYTES: Final = 2
+SHORTEST_FILTER_BYTES: Final = 2
+"""Its length alone; an empty one is refused later."""
+
+
+class Asker(Protocol):
+    """The connection that sent the packet."""
+
+    version: Version
+    closing: bool
+
+    def send(self, data: bytes) -> None: ...
+    def expect_retained(self) -> int: ...
+    def bring_retained(self, filters: list[str], mark: int) -> None: ...
+
+
+class Subscribing:
+    """One SUBSCRIBE. SUBACK goes out when every first subscription to a filter is known wherever it must be.
+
+    What is published from then on arrives; retained messages follow the SUBACK, without those that have come by then.
+    """
+
+    __slots__ = ("_asker", "_beyond", "_broker", "_granted", "_mark", "_packet", "_pending", "_reasons", "_session")
+
+    def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe, beyond: int = 0) -> None:
+        """`beyond`: so many filters that are not in `packet` are refused."""
+        self._broker = broker
+        self._session = session
+        self._asker = asker
+        self._packet = packet
+        self._beyond = beyond
+        self._reasons: list[Reason] = []
+        self._granted: list[tuple[Subscription, bool]] = []
+        self._mark = 0
+        self._pending = 1
+
+    def start(self) -> None:
+        identifiers = self._packet.properties.subscription_ids
+        self._mark = self._asker.expect_retained()
+        firsts = []
+        for subscription in self._packet.subscriptions:
+            reason, first = self._put_into_force(subscription, identifiers[0] if identifiers else None)
+            self._reasons.append(reason)
+            waiting = self._broker.being_announced(subscription.filter)
+            if first:
+                firsts.append(subscription.filter)
+            elif waiting is not None and reason <= Reason.GRANTED_QOS_2:
+                self._pending += 1
+                waiting.append(self._one_done)
+        self._pending += len(firsts)
+        for topic_filter in firsts:
+            self._broker.announce(topic_filter, self._one_done)
+        self._one_done()
+
+    def _put_into_force(self, subscription: Subscription, identifier: int | None) -> tuple[Reason, bool]:
+        session = self._session
+        if not session.rights.may_subscribe(subscription.filter):
+            self._broker.counters.unauthorized += 1
+            return Reason.NOT_AUTHORIZED, False
+        if subscription.filter.startswith(SHARED) and not self._broker.cluster.serves(subscription.filter):
+            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, False
+        try:
+            new, first = self._broker.subscribe(session, subscription, identifier)
+        except PacketError as error:
+            return error.reason, False
+        self._granted.append((subscription, new))
+        return Reason(subscription.qos), first
+
+    def _one_done(self) -> None:
+        self._pending -= 1
+        if self._pending or self._asker.closing:
+            return
+        version, reasons = self._asker.version, (*self._reasons, *[Reason.QUOTA_EXCEEDED] * self._beyond)
+        if version is not Version.V5:
+            reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
+        self._asker.send(encode(version, Suback(self._packet.packet_id, reasons)))
+        filters = [subscription.filter for subscription, new in self._granted if _wants_retained(subscription, new)]
+        self._asker.bring_retained(filters, self._mark)
+
+
+def _wants_retained(subscription: Subscription, new: bool) -> bool:
+    """Shared subscriptions never do (5.0 §4.8.2)."""
+    handling = subscription.retain_handling
+    if handling is RetainHandling.NEVER or (handling is RetainHandling.IF_NEW and not new):
+        return False
+    return parse_shared(subscription.filter) is None
+
+
+def first_filters(version: Version, kind: int, body: memoryview, most: int) -> tuple[memoryview, int]:
+    """The body of a SUBSCRIBE or UNSUBSCRIBE with `most` of its filters, and how many there are beyond.
+
+    Those are counted without a look at what they are. Raises PacketError if the last does not end where it should.
+    """
+    options = int(kind == Kind.SUBSCRIBE)
+    if len(body) <= most * (SHORTEST_FILTER_BYTES + options):
+        return body, 0
+    data = bytes(body)
+    at = section_at(data, PACKET_ID_BYTES)[1] if version is Version.V5 else PACKET_ID_BYTES
+    end, count, size = len(data), 0, len(data) - 1
+    while at < size:
+        if count == most:
+            end = at
+        count += 1
+        at += 2 + (data[at] << 8 | data[at + 1]) + options
+    if at != len(data):
+        raise ends_early()
+    return body[:end], max(0, count - most)
+
+
+def unsubscribe(broker: Broker, session: Session, packet: Unsubscribe) -> Unsuback:
+    """Take each filter out of force; the answer says which were there."""
+    reasons = []
+    for topic_filter in packet.filters:
+        existed = broker.unsubscribe(session, topic_filter)
+        reasons.append(Reason.SUCCESS if existed else Reason.NO_SUBSCRIPTION_EXISTED)
+    return Unsuback(packet.packet_id, tuple(reasons))

@@ -1,0 +1,292 @@
+"""Which sessions get what is published to a topic: the subscriptions of this peer's clients, and a cache of answers.
+
+Owns the subscriptions, and keeps trees and cache in step with them. Knows no packet, no connection and no other peer: a
+session is any object whose equality is identity, and what becomes of a message is its caller's to say.
+
+**The cache.** A topic in use costs one dict lookup. A changed subscription drops the answers to the topics its filter
+matches and no others. So each drop was paid for by the publish that made the answer, and between two misses of a topic
+whose subscriptions do not change, others must have published to as many new topics as the cache holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.matching.filter_trie import FilterTree, Placements, placement_of
+from ringmq.mqtt_front.matching.receiver_cache import ReceiverCache
+from ringmq.mqtt_front.matching.receivers import Receiver, Receivers, SharedGroup, merged
+from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name, parse_shared
+
+S = TypeVar("S", bound=Hashable)
+
+
+class SubscriptionRefusedError(PacketError):
+    """One subscription too many (QUOTA_EXCEEDED): the SUBACK can say it, and the client may stay."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(Reason.QUOTA_EXCEEDED, text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterLimits:
+    """Bounds of one router. A subscription beyond is refused, a cached answer makes place for the next."""
+
+    subscriptions: int = 1_000_000
+    """Of all sessions. Each takes some 500 bytes and its filter's text."""
+    subscriptions_per_session: int = 100_000
+    """For a bridge with a filter per device."""
+    placements: int = 512
+    """Different sets of levels with a `+`, over all filters. A publish to a new topic looks at no more than that many
+    places per level. Real clients together use a few dozen."""
+    placements_per_session: int = 32
+    """So that no one client can use up those of all."""
+    cached_topics: int = 16_384
+    """Above the number of topics in steady use. The change of a filter full of `+` may look at all of them."""
+    cached_bytes: int = 64 * 2**20
+    """Against long names and long lists of receivers; an estimate. The newest answer stays, whatever its size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What a subscription changed."""
+
+    replaced: bool
+    """The session had a subscription to that very filter, and has the new one in its place [MQTT-3.8.4-3]."""
+    first: bool
+    """Nobody here had one to that filter before. Shared filters count with their `$share/name/`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What an unsubscription changed."""
+
+    existed: bool
+    last: bool
+    """Nobody here has one to that filter any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouterStatistics:
+    sessions: int
+    subscriptions: int
+    shared_subscriptions: int
+    """Those among them."""
+    filters: int
+    """Different ones, shared ones with their `$share/name/`."""
+    placements: int
+    cached_topics: int
+    cached_bytes: int
+    evictions: int
+    """Answers that had to make place, since the start."""
+    refusals: int
+    """Subscriptions over a limit, since the start."""
+
+
+class _Own(Generic[S]):
+    """What one session has."""
+
+    __slots__ = ("filters", "placements")
+
+    def __init__(self, limits: RouterLimits) -> None:
+        self.filters: dict[str, Receiver[S]] = {}
+        self.placements = Placements(limits.placements_per_session)
+
+
+class Router(Generic[S]):
+    """The subscriptions of this peer's clients."""
+
+    def __init__(self, limits: RouterLimits | None = None) -> None:
+        self._limits = limits or RouterLimits()
+        self._sessions: dict[S, _Own[S]] = {}
+        self._plain: FilterTree[dict[S, Receiver[S]]] = FilterTree()
+        self._shared: FilterTree[dict[str, SharedGroup[S]]] = FilterTree()
+        self._placements = Placements(self._limits.placements)
+        self._cache: ReceiverCache[S] = ReceiverCache(self._limits.cached_topics, self._limits.cached_bytes)
+        self.answers: Mapping[str, Receivers[S]] = self._cache.answers
+        """A live view of those that are remembered: `receivers` without a call."""
+        self._subscriptions = 0
+        self._shared_subscriptions = 0
+        self._groups = 0
+        self._refusals = 0
+        self.answers_made = 0
+        """Since the start: those that were not in the cache."""
+
+    def receivers(self, topic: str) -> Receivers[S]:
+        """Who gets a message to `topic`. Raises PacketError (TOPIC_NAME_INVALID): nobody need check the topic before.
+
+        Ask again for every message: the answer holds until a subscription changes.
+        """
+        try:
+            return self.answers[topic]
+        except KeyError:
+            return self._answer(topic)
+
+    def forget_answers(self) -> None:
+        """They will be made anew; until then they take no room."""
+        self._cache.clear()
+
+    def filters(self, session: S) -> Mapping[str, Receiver[S]]:
+        """What a session is subscribed to now, by the filters as it named them, in the order of subscribing.
+
+        A view to read at once, or to copy.
+        """
+        own = self._sessions.get(session)
+        return MappingProxyType(own.filters if own else {})
+
+    def subscribe(
+        self,
+        session: S,
+        topic_filter: str,
+        qos: int,
+        no_local: bool = False,
+        retain_as_published: bool = False,
+        subscription_id: int | None = None,
+    ) -> Added:
+        """Add a subscription, or replace the one to that very filter.
+
+        Raises PacketError (TOPIC_FILTER_INVALID), and SubscriptionRefusedError when a limit is reached. Nothing has
+        changed then. `no_local` with a shared filter is the caller's to refuse [MQTT-3.8.3-4].
+        """
+        check_filter(topic_filter)
+        own = self._sessions.get(session)
+        ids = () if subscription_id is None else (subscription_id,)
+        receiver = Receiver(session, qos, no_local, retain_as_published, ids)
+        known = own.filters.get(topic_filter) if own else None
+        if own is None or known is None:
+            own = self._admitted(session, topic_filter)
+        first = False
+        if known != receiver:
+            own.filters[topic_filter] = receiver
+            first = self._add(topic_filter, receiver)
+        return Added(replaced=known is not None, first=first)
+
+    def unsubscribe(self, session: S, topic_filter: str) -> Removed:
+        """End a subscription, named as it was subscribed to."""
+        own = self._sessions.get(session)
+        if own is None or topic_filter not in own.filters:
+            return Removed(existed=False, last=False)
+        del own.filters[topic_filter]
+        own.placements.remove(placement_of(_inner(topic_filter)))
+        if not own.filters:
+            del self._sessions[session]
+        return Removed(existed=True, last=self._remove(topic_filter, session))
+
+    def forget(self, session: S) -> list[str]:
+        """End all subscriptions of a session: gives the filters that nobody here has any more."""
+        own = self._sessions.pop(session, None)
+        return [name for name in own.filters if self._remove(name, session)] if own else []
+
+    def statistics(self) -> RouterStatistics:
+        return RouterStatistics(
+            sessions=len(self._sessions),
+            subscriptions=self._subscriptions,
+            shared_subscriptions=self._shared_subscriptions,
+            filters=len(self._plain) + self._groups,
+            placements=len(self._placements),
+            cached_topics=len(self.answers),
+            cached_bytes=self._cache.size_bytes,
+            evictions=self._cache.evictions,
+            refusals=self._refusals,
+        )
+
+    def _admitted(self, session: S, topic_filter: str) -> _Own[S]:
+        """Count a new subscription, unless a limit refuses it."""
+        limits = self._limits
+        placement = placement_of(_inner(topic_filter))
+        own = self._sessions.get(session) or _Own[S](limits)
+        fault = None
+        if self._subscriptions >= limits.subscriptions:
+            fault = f"{self._subscriptions} subscriptions here already"
+        elif len(own.filters) >= limits.subscriptions_per_session:
+            fault = f"{len(own.filters)} subscriptions of this session already"
+        elif not (own.placements.allows(placement) and self._placements.allows(placement)):
+            fault = f"one more set of levels with a '+' ({len(own.placements)} here, {len(self._placements)} of all)"
+        if fault:
+            self._refusals += 1
+            raise SubscriptionRefusedError(fault)
+        own.placements.add(placement)
+        self._placements.add(placement)
+        self._sessions[session] = own
+        self._subscriptions += 1
+        return own
+
+    def _add(self, topic_filter: str, receiver: Receiver[S]) -> bool:
+        """Put a subscription in or in place of the session's old one; whether it is the first to the filter."""
+        shared = parse_shared(topic_filter)
+        if shared:
+            name, inner = shared
+            first = self._join(name, inner, receiver)
+        else:
+            inner = topic_filter
+            subscribers = self._plain.get(inner)
+            first = subscribers is None
+            if subscribers is None:
+                self._plain.put(inner, {receiver.session: receiver})
+            else:
+                subscribers[receiver.session] = receiver
+        self._cache.drop(inner)
+        return first
+
+    def _join(self, name: str, inner: str, receiver: Receiver[S]) -> bool:
+        groups = self._shared.get(inner)
+        if groups is None:
+            groups = {}
+            self._shared.put(inner, groups)
+        group = groups.get(name)
+        first = group is None
+        if group is None:
+            group = groups[name] = SharedGroup(name, inner)
+            self._groups += 1
+        before = len(group)
+        group.join(receiver)
+        self._shared_subscriptions += len(group) - before
+        return first
+
+    def _remove(self, topic_filter: str, session: S) -> bool:
+        """Take a subscription out; whether it was the last to the filter."""
+        shared = parse_shared(topic_filter)
+        inner = shared[1] if shared else topic_filter
+        if shared:
+            last = self._leave(shared[0], inner, session)
+        else:
+            subscribers = self._plain.get(inner)
+            assert subscribers is not None, "a session has a filter that the tree has not"
+            del subscribers[session]
+            last = not subscribers
+            if last:
+                self._plain.remove(inner)
+        self._subscriptions -= 1
+        self._placements.remove(placement_of(inner))
+        self._cache.drop(inner)
+        return last
+
+    def _leave(self, name: str, inner: str, session: S) -> bool:
+        groups = self._shared.get(inner)
+        assert groups is not None, "a session has a shared filter that the tree has not"
+        groups[name].leave(session)
+        self._shared_subscriptions -= 1
+        last = not len(groups[name])
+        if last:
+            del groups[name]
+            self._groups -= 1
+            if not groups:
+                self._shared.remove(inner)
+        return last
+
+    def _answer(self, topic: str) -> Receivers[S]:
+        check_topic_name(topic)
+        groups = tuple(group for by_name in self._shared.match(topic) for group in by_name.values())
+        self.answers_made += 1
+        answer = Receivers(merged(self._plain.match(topic)), groups)
+        self._cache.put(topic, answer)
+        return answer
+
+
+def _inner(topic_filter: str) -> str:
+    shared = parse_shared(topic_filter)
+    return shared[1] if shared else topic_filter

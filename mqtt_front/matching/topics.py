@@ -1,0 +1,139 @@
+"""Topic names and filters: what makes them valid and when they match (5.0 §4.7, §4.8.2).
+
+Owns the rules and nothing else: it knows no session, no subscription and no tree. `matches` is the plain reading of the
+specification by which the trees are tested.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.errors import PacketError
+
+MAX_SIZE_BYTES: Final = 65_535
+"""[MQTT-4.7.3-3]. The wire can hold no more; a name from elsewhere could."""
+MAX_LEVELS: Final = 128
+"""The specification sets none. Deeper than any real topic, and shallow enough for every walk of a tree to be short."""
+
+SHARED: Final = "$share/"
+SYS: Final = "$SYS"
+"""It and what is below it tells about the server, which alone publishes there (§4.7.2)."""
+_SHOWN: Final = 80
+"""Characters of a wrong name in an error: it ends up in a log line."""
+_WIDEST_BYTES: Final = 4
+"""Of one character in UTF-8."""
+
+
+def check_topic_name(topic: str) -> None:
+    """Raise PacketError (TOPIC_NAME_INVALID) unless a message may be published to `topic`."""
+    if "+" in topic or "#" in topic:
+        raise _topic_invalid(topic, "has a wildcard")  # [MQTT-4.7.1-1], [MQTT-3.3.2-2]
+    fault = _fault(topic)
+    if fault:
+        raise _topic_invalid(topic, fault)
+
+
+def check_filter(topic_filter: str) -> None:
+    """Raise PacketError (TOPIC_FILTER_INVALID) unless `topic_filter`, perhaps a shared one, may be subscribed to."""
+    shared = parse_shared(topic_filter)
+    inner = shared[1] if shared else topic_filter
+    fault = _fault(inner)
+    if fault is None and shared:
+        fault = _fault_of_size(topic_filter)
+    if fault is None and has_wildcard(inner):
+        fault = _fault_of_wildcards(inner)
+    if fault:
+        raise _filter_invalid(topic_filter, fault)
+
+
+def parse_shared(topic_filter: str) -> tuple[str, str] | None:
+    """The share name and the filter in `$share/name/filter`; None if the filter is not a shared one.
+
+    Raises PacketError (TOPIC_FILTER_INVALID) when the name is wrong or no filter follows. What that filter is like, it
+    does not look at.
+    """
+    if not topic_filter.startswith(SHARED):
+        return None
+    group, _, inner = topic_filter.removeprefix(SHARED).partition("/")
+    if not group:
+        raise _filter_invalid(topic_filter, "has an empty share name")  # [MQTT-4.8.2-1]
+    if has_wildcard(group):
+        raise _filter_invalid(topic_filter, "has a wildcard in its share name")  # [MQTT-4.8.2-2]
+    if not inner:
+        raise _filter_invalid(topic_filter, "has no filter after its share name")  # [MQTT-4.8.2-2]
+    return group, inner
+
+
+def has_wildcard(topic_filter: str) -> bool:
+    """Whether a valid filter can match more than the one topic of its name."""
+    return "+" in topic_filter or "#" in topic_filter
+
+
+def is_of_the_server(topic: str) -> bool:
+    """Whether the server alone may publish to a topic."""
+    return topic.startswith(SYS) and topic[len(SYS) : len(SYS) + 1] in ("", "/")
+
+
+def matches(topic_filter: str, topic: str) -> bool:
+    """Whether a valid filter, without `$share/name/`, matches a valid topic name."""
+    if topic.startswith("$") and topic_filter.startswith(("+", "#")):
+        return False  # [MQTT-4.7.2-1]
+    wanted = topic_filter.split("/")
+    levels = topic.split("/")
+    if wanted[-1] == "#":
+        # The level before it matches too: `sport/#` is also `sport` (§4.7.1.2).
+        wanted.pop()
+        del levels[len(wanted) :]
+    return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
+
+
+def literal_prefix(topic_filter: str) -> str:
+    """The levels before the first wildcard of a valid filter, without `$share/name/`; all of it if it has none.
+
+    Empty for `#` and `+/x`; also for `/+`, whose only literal level is an empty one.
+    """
+    levels = topic_filter.split("/")
+    literal = next((place for place, level in enumerate(levels) if level in ("+", "#")), len(levels))
+    return "/".join(levels[:literal])
+
+
+def _fault(name: str) -> str | None:
+    """What is wrong with it, be it a topic name or a filter."""
+    if not name:
+        return "is empty"  # [MQTT-4.7.3-1]
+    if "\0" in name:
+        return "has a null character"  # [MQTT-4.7.3-2]
+    if name.count("/") >= MAX_LEVELS:
+        return f"has {name.count('/') + 1} levels, over {MAX_LEVELS}"
+    return _fault_of_size(name)
+
+
+def _fault_of_size(name: str) -> str | None:
+    if len(name) * _WIDEST_BYTES <= MAX_SIZE_BYTES:
+        return None
+    # Surrogates are the codec's to refuse, and no reason to fail here.
+    size_bytes = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
+    return f"has {size_bytes} bytes, over {MAX_SIZE_BYTES}" if size_bytes > MAX_SIZE_BYTES else None
+
+
+def _fault_of_wildcards(inner: str) -> str | None:
+    levels = inner.split("/")
+    for place, level in enumerate(levels, 1):
+        if level == "#" and place < len(levels):
+            return "has a '#' that is not its last level"  # [MQTT-4.7.1-1]
+        if level not in ("+", "#") and has_wildcard(level):
+            return "has a wildcard that is not a whole level"  # [MQTT-4.7.1-1], [MQTT-4.7.1-2]
+    return None
+
+
+def _topic_invalid(topic: str, fault: str) -> PacketError:
+    return PacketError(Reason.TOPIC_NAME_INVALID, f"topic name {_shown(topic)} {fault}")
+
+
+def _filter_invalid(topic_filter: str, fault: str) -> PacketError:
+    return PacketError(Reason.TOPIC_FILTER_INVALID, f"topic filter {_shown(topic_filter)} {fault}")
+
+
+def _shown(name: str) -> str:
+    return repr(name) if len(name) <= _SHOWN else f"{name[:_SHOWN]!r}…"

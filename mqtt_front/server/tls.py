@@ -1,0 +1,89 @@
+"""TLS for a listener: the context made of certificate files, and one clear line when they will not do.
+
+Reads the files when it is called. Knows no socket, and not what a client's certificate means to MQTT.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Final
+
+from ringmq.mqtt_front.errors import FrontError
+
+CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
+KEY: Final = "PRIVATE KEY-----"
+LONGEST: Final = 1 << 20
+"""Bytes of a file; the certificates of all public CAs together take a quarter of that."""
+_FAULTS: Final = {
+    "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
+    "KEY_TYPE_MISMATCH": "the key does not belong to the certificate",
+    "NO_CERTIFICATE_ASSIGNED": "the key does not belong to the certificate",
+    "EE_KEY_TOO_SMALL": "the key is too short to be safe",
+    "CA_KEY_TOO_SMALL": "the key of its CA is too short to be safe",
+    "CA_MD_TOO_WEAK": "its signature is of a kind that is not safe",
+}
+
+
+class TlsError(FrontError):
+    """A file cannot be used: one clear line."""
+
+
+def server_context(
+    certificate: Path, key: Path, client_ca: Path | None = None, *, demand_certificate: bool = True
+) -> ssl.SSLContext:
+    """What a listener needs to speak TLS, 1.2 or newer. Raises TlsError.
+
+    `certificate` holds the chain, the server's own first; it and `key` are in PEM, and may be one file. With
+    `client_ca`, clients prove themselves by certificates of that CA: all of them, or with `demand_certificate=False`
+    those that have one.
+    """
+    _expect(certificate, CERTIFICATE, "certificate")
+    _expect(key, KEY, "private key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    _load(context, certificate, key)
+    if client_ca is not None:
+        _expect(client_ca, CERTIFICATE, "certificate")
+        try:
+            context.load_verify_locations(client_ca)
+        except ssl.SSLError as error:
+            raise TlsError(f"{client_ca}: {_reason(error, 'a certificate cannot be read')}") from None
+        context.verify_mode = ssl.CERT_REQUIRED if demand_certificate else ssl.CERT_OPTIONAL
+    return context
+
+
+def _expect(file: Path, mark: str, what: str) -> None:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(LONGEST + 1)
+    except OSError as error:
+        raise TlsError(f"cannot read {file}: {error.strerror}") from None
+    if len(text) > LONGEST:
+        raise TlsError(f"{file}: longer than {LONGEST >> 20} MiB, so it is no {what}")
+    if mark.encode() not in text:
+        raise TlsError(f"{file}: there is no {what} in it, in PEM")
+
+
+def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    asked = False
+
+    def password() -> bytes:
+        """Otherwise OpenSSL would ask for it on the terminal."""
+        nonlocal asked
+        asked = True
+        return b""
+
+    try:
+        context.load_cert_chain(certificate, key, password)
+    except (ssl.SSLError, ValueError) as error:
+        if asked:
+            raise TlsError(f"{key}: the key is encrypted; a peer has nobody to ask for its password") from None
+        fault = _reason(error, "the certificate or the key cannot be read")
+        raise TlsError(f"{certificate}, {key}: {fault}") from None
+
+
+def _reason(error: Exception, otherwise: str) -> str:
+    reason = getattr(error, "reason", None) or ""
+    return _FAULTS.get(reason, f"{otherwise} ({reason})" if reason else otherwise)

@@ -1,0 +1,50 @@
+"""Which retained messages a session was given live while others are to follow: none of them is to come again.
+
+Owns what is noted between a SUBSCRIBE and the end of its replay. The client is sent each message once then: as it is
+published, or after the SUBACK.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final
+
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.retained import Retained
+
+MOST_TOPICS: Final = 10_000
+"""Some 3 MB. A message to a further topic is not noted, and may come twice."""
+
+
+class GivenLive:
+    """Of one session. Take its `mark` before a filter is put into force, and ask what it `has` from after that."""
+
+    __slots__ = ("_by_topic", "_bytes", "_most_bytes", "_retained", "mark")
+
+    def __init__(self, retained: Retained, most_bytes: int) -> None:
+        """`most_bytes` of payloads are held on to; a message beyond may come twice."""
+        self._retained = retained
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._by_topic: dict[str, list[tuple[int, Message]]] = {}
+        """The last of each topic, and before it the one that is kept: of two publishers an older message may come
+        after a newer one, and then stays what is kept."""
+        self.mark = 0
+        """How many were noted."""
+
+    def note(self, message: Message) -> None:
+        """The session was given this retained message as it was published."""
+        size = len(message.payload)
+        noted = self._by_topic.get(message.topic, [])
+        full = len(self._by_topic) >= MOST_TOPICS and not noted
+        if not size or full or self._bytes + size > self._most_bytes:
+            return
+        kept = self._retained.get(message.topic, -inf)
+        self.mark += 1
+        still = [one for one in noted if one[1] is kept]
+        self._bytes += size - sum(len(one.payload) for _, one in noted) + sum(len(one.payload) for _, one in still)
+        self._by_topic[message.topic] = [*still, (self.mark, message)]
+
+    def has(self, message: Message, mark: int) -> bool:
+        """Whether the session was given this very message live, after that mark."""
+        return any(one is message and at > mark for at, one in self._by_topic.get(message.topic, ()))

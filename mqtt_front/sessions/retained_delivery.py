@@ -1,0 +1,134 @@
+"""Retained messages on their way to one client, for what it has subscribed: some in each turn, no more than it takes.
+
+Owns which filters are still to be served and how far it is with the first. A server with a million retained messages
+must neither stand still while one client subscribes to `#`, nor drop those that its outbox has no room for. What the
+client was given live meanwhile is left out. What it has not been sent when its connection ends, it is not sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS
+from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.connection.budget import STEP_BYTES
+from ringmq.mqtt_front.matching.receivers import Receiver
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.given_live import GivenLive
+from ringmq.mqtt_front.sessions.session import Session
+
+STEPS_A_TURN: Final = 500
+"""Places in the tree of topics that are looked at in one turn, for one client: less than a millisecond."""
+LEAST_STEPS: Final = 50
+"""The same in a turn that is full."""
+
+
+class Replay:
+    """`expect` filters, `add` them, then call `advance` in each turn until it is `finished`; `end` it then."""
+
+    __slots__ = (
+        "_broker",
+        "_expected",
+        "_filter",
+        "_live",
+        "_mark",
+        "_most_queued",
+        "_session",
+        "_waiting",
+        "_walk",
+        "finished",
+    )
+
+    def __init__(self, broker: Broker, session: Session) -> None:
+        self._broker = broker
+        self._session = session
+        self._most_queued = broker.config.max_queued // 2
+        """The other half is for what is published meanwhile."""
+        self._live = session.live = GivenLive(broker.retained, broker.config.max_queued_bytes)
+        self._expected = 0
+        self._waiting: dict[str, int] = {}
+        """Filters, and the marks of when they were put into force."""
+        self._filter = ""
+        """The one that is being served."""
+        self._mark = 0
+        self._walk: Iterator[str | None] = iter(())
+        self.finished = False
+
+    def expect(self) -> int:
+        """Filters are put into force now, and will be added later: with this mark, that says since when."""
+        self._expected += 1
+        self.finished = False
+        return self._live.mark
+
+    def add(self, topic_filters: list[str], mark: int) -> None:
+        """Send what the expected filters match, after what it was told before; once, if it is told twice before it
+        began. An empty list: nothing is to follow.
+        """
+        self._expected -= 1
+        for topic_filter in topic_filters:
+            self._waiting[topic_filter] = max(mark, self._waiting.get(topic_filter, mark))
+
+    def end(self) -> None:
+        self._session.live = None
+
+    def drop(self, topic_filter: str) -> None:
+        """The client has unsubscribed. So there are no more filters here than subscriptions."""
+        self._waiting.pop(topic_filter, None)
+
+    def advance(self) -> bool:
+        """Send what may be sent in this turn. Whether there would be more to do in the next; if not, an
+        acknowledgement or the end of a blockade may change that.
+        """
+        work = self._broker.work
+        for _ in range(STEPS_A_TURN if work.left > 0 else LEAST_STEPS):
+            if not self._has_room():
+                return False
+            if not self._step():
+                self.finished = not self._expected
+                return False
+            work.left -= STEP_BYTES
+        return True
+
+    def _has_room(self) -> bool:
+        session = self._session
+        quota = session.line.quota if session.line is not None else 0
+        if not quota:
+            return False
+        queued = len(session.queue)
+        return queued < self._most_queued or (not queued and len(session.inflight) < quota)
+
+    def _step(self) -> bool:
+        """Look at one place in the tree, and send the message there, if any. False: there is no more now."""
+        try:
+            topic = next(self._walk)
+        except StopIteration:
+            return self._next_filter()
+        if topic is None:
+            return True
+        broker = self._broker
+        receiver = broker.router.filters(self._session).get(self._filter)
+        if receiver is None:
+            return self._next_filter()
+        message = broker.retained.get(topic, broker.clock.now)
+        if message is not None:
+            self._send(receiver, message)
+        return True
+
+    def _next_filter(self) -> bool:
+        self._walk = iter(())
+        if not self._waiting:
+            return False
+        self._filter = next(iter(self._waiting))
+        self._mark = self._waiting.pop(self._filter)
+        self._walk = self._broker.retained.walk(self._filter)
+        return True
+
+    def _send(self, receiver: Receiver[Session], message: Message) -> None:
+        session = self._session
+        if receiver.no_local and message.origin == session.client_id:  # [MQTT-3.8.3-3]
+            return
+        if self._live.has(message, self._mark):
+            return
+        if session.rights is ALL_RIGHTS or session.rights.may_read(message.topic):
+            session.deliver(message, min(message.qos, receiver.qos), True, receiver.subscription_ids)

@@ -1,0 +1,284 @@
+"""A session: what a client has subscribed, what waits for it, and what is on its way; it may outlive connections.
+
+Sends through its present connection (`SessionConnection`), and keeps what must be kept while it has none. Which
+messages it gets is the router's business, how packets look the codec's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ringmq.mqtt_front.access.acl import Rights
+from ringmq.mqtt_front.codec.packets import Kind, Will
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.given_live import GivenLive
+from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
+from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
+
+PACKET_IDS: Final = 65535
+
+
+class SessionConnection(Protocol):
+    """The connection of a session. Its fields are for who sends plain messages past the session."""
+
+    out: list[bytes]
+    dirty: bool
+    plain: bool
+    v5: bool
+
+    @property
+    def quota(self) -> int:
+        """How many messages the client takes before it has acknowledged one."""
+
+    @property
+    def reads(self) -> bool:
+        """Whether the client takes what it is sent."""
+
+    def publish(self, delivery: Delivery, dup: bool) -> bool:
+        """False: the client cannot take it, and it counts as sent."""
+
+    def publish_plain(self, packet: bytes) -> None: ...
+
+    def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
+    def fail(self, reason: Reason, text: str) -> None:
+        """Close it, telling the client why."""
+
+
+class Session:
+    """State by the client id. `line` is set while the client is connected."""
+
+    __slots__ = (
+        "_again",
+        "_config",
+        "_counters",
+        "_next_id",
+        "client_id",
+        "dropped",
+        "expires_at",
+        "expiry_s",
+        "incoming",
+        "inflight",
+        "journal",
+        "line",
+        "live",
+        "queue",
+        "rights",
+        "unsettled",
+        "user",
+        "will",
+        "will_at",
+    )
+
+    def __init__(
+        self,
+        client_id: str,
+        config: FrontConfig,
+        rights: Rights,
+        counters: FrontCounters | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self.user: str | None = None
+        """The user name that was proven by who began it."""
+        self.rights = rights
+        self.line: SessionConnection | None = None
+        self.live: GivenLive | None = None
+        """Set while retained messages are to follow a SUBACK."""
+        self.journal: Journal = NO_JOURNAL
+        """Is told of its changes. Not the broker's for a session that ends with its connection."""
+        self.expiry_s = 0
+        self.expires_at: float | None = None
+        """When a session without a client ends; None while it has one, or never."""
+        self.will: Will | None = None
+        self.will_at: float | None = None
+        """When the will of a client that has gone is to be published."""
+        self.inflight: dict[int, Delivery] = {}
+        self.queue = MessageQueue()
+        self.incoming: set[int] = set()
+        """Identifiers of QoS 2 messages received from the client and not yet released by it."""
+        self.unsettled: dict[int, list[Callable[[Reason], None]]] = {}
+        """Those among them of which it is not known yet whether they got where they should, and who waits for that."""
+        self.dropped = 0
+        self._config = config
+        self._counters = counters or FrontCounters()
+        self._next_id = 0
+        self._again: dict[int, Delivery] = {}
+        """Of `inflight` what was sent over an earlier connection alone, and is to be repeated."""
+
+    # Towards the client
+
+    def deliver(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
+        """Send a message, or keep it for later. False: it had to be dropped."""
+        line = self.line
+        if qos == 0:
+            if line is None:
+                return False
+            return line.publish(Delivery(message, 0, retain, ids), False)
+        delivery = Delivery(message, qos, retain, ids)
+        if line is not None and not self.queue and not self._again and len(self.inflight) < line.quota:
+            return self._send(line, delivery)
+        if not self.has_room_for(message):
+            self.dropped += 1
+            self._counters.dropped(message.topic)
+            return False
+        self.queue.append(delivery)
+        self.journal.queued(self, delivery)
+        return True
+
+    def deliver_plain(self, message: Message, head: bytes, tail: bytes, v5: bool) -> bool:
+        """The short way for QoS 1: send what is `head`, an identifier and `tail`. False: it is not the way for it."""
+        line, inflight = self.line, self.inflight
+        if line is None or not line.plain or line.v5 is not v5 or self.queue or self._again:
+            return False
+        if self.journal is not NO_JOURNAL or len(inflight) >= line.quota:
+            return False
+        packet_id = self._free_id()
+        delivery = inflight[packet_id] = Delivery(message, 1, False, ())
+        delivery.packet_id = packet_id
+        line.publish_plain(head + packet_id.to_bytes(2, "big") + tail)
+        return True
+
+    def has_room_for(self, message: Message) -> bool:
+        """Whether one more message may wait."""
+        return self.queue.has_room_for(message, self._config.max_queued, self._config.max_queued_bytes)
+
+    def drop_expired(self, now: float) -> None:
+        """Make room in the queue."""
+        for delivery in self.queue.take_expired(now):
+            self._counters.expired_messages += 1
+            self.journal.done(self, delivery)
+
+    def _send(self, line: SessionConnection, delivery: Delivery) -> bool:
+        delivery.packet_id = self._free_id()
+        self.inflight[delivery.packet_id] = delivery
+        self.journal.sent(self, delivery)
+        if line.publish(delivery, False):
+            return True
+        # Larger than the client takes: as if it had been sent [MQTT-3.1.2-25].
+        del self.inflight[delivery.packet_id]
+        self.journal.done(self, delivery)
+        return False
+
+    def _free_id(self) -> int:
+        """The next identifier not in use; there always is one, since inflight is bounded far below their number."""
+        while True:
+            self._next_id = self._next_id % PACKET_IDS + 1
+            if self._next_id not in self.inflight:
+                return self._next_id
+
+    def pump(self, now: float) -> None:
+        """Send what may be sent now, repetitions first; to be called after room was made."""
+        line, queue, again = self.line, self.queue, self._again
+        while line is not None and (again or queue) and len(self.inflight) - len(again) < line.quota:
+            if again:
+                delivery = again.pop(next(iter(again)))
+                if not line.publish(delivery, True):
+                    del self.inflight[delivery.packet_id]
+                    self.journal.done(self, delivery)
+                continue
+            delivery = queue.popleft()
+            if delivery.message.expired(now):
+                self._counters.expired_messages += 1
+                self.journal.done(self, delivery)
+            elif not self.rights.may_read(delivery.message.topic):
+                self._counters.unauthorized += 1
+                self.journal.done(self, delivery)
+            else:
+                self._send(line, delivery)
+
+    def resume(self, now: float) -> None:
+        """The client is back: repeat what it has not acknowledged, in the order it was sent, then go on.
+
+        No more at a time than it takes now, which may be less than before (5.0 §4.9).
+        """
+        line = self.line
+        assert line is not None
+        self._again.clear()
+        for delivery in self.inflight.values():
+            if delivery.received:
+                line.acknowledge(Kind.PUBREL, delivery.packet_id)
+            else:
+                self._again[delivery.packet_id] = delivery
+        self.pump(now)
+
+    def acknowledged(self, packet_id: int, now: float) -> bool:
+        """PUBACK. False: nothing with QoS 1 is on its way under this identifier."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 1:
+            return False
+        self._finish(delivery, now)
+        return True
+
+    def acknowledged_plain(self, packet_id: int) -> bool:
+        """The short way for a PUBACK. False: it is not the way for it."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 1 or self.queue or self._again or self.journal is not NO_JOURNAL:
+            return False
+        del self.inflight[packet_id]
+        return True
+
+    def received(self, packet_id: int) -> bool:
+        """PUBREC: it will be answered by PUBREL. False: no such message is on its way."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 2:
+            return False
+        if not delivery.received:
+            delivery.received = True
+            self._again.pop(packet_id, None)
+            self.journal.received(self, delivery)
+        return True
+
+    def refused(self, packet_id: int, now: float) -> bool:
+        """PUBREC with a failure: the client will not have it, and there is no PUBREL."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or delivery.qos != 2:
+            return False
+        self._finish(delivery, now)
+        return True
+
+    def completed(self, packet_id: int, now: float) -> bool:
+        """PUBCOMP. False: nothing waits for it."""
+        delivery = self.inflight.get(packet_id)
+        if delivery is None or not delivery.received:
+            return False
+        self._finish(delivery, now)
+        return True
+
+    def _finish(self, delivery: Delivery, now: float) -> None:
+        del self.inflight[delivery.packet_id]
+        self._again.pop(delivery.packet_id, None)
+        self.journal.done(self, delivery)
+        if self.queue or self._again:
+            self.pump(now)
+
+    # From the client
+
+    def accept(self, packet_id: int) -> bool:
+        """A QoS 2 message comes in. False: it was here already, and is only to be acknowledged again."""
+        if packet_id in self.incoming:
+            return False
+        self.incoming.add(packet_id)
+        return True
+
+    def settled(self, packet_id: int) -> None:
+        """It got where it should. Not before is this kept: a repetition after a crash is taken for the first."""
+        if packet_id in self.incoming:
+            self.journal.incoming(self, packet_id, True)
+
+    def restore(self, queue: list[Delivery], inflight: list[Delivery], incoming: list[int]) -> None:
+        """What the journal had of a session that no client is connected to yet."""
+        for delivery in queue:
+            self.queue.append(delivery)
+        self.inflight = {delivery.packet_id: delivery for delivery in inflight}
+        self.incoming.update(incoming)
+
+    def release(self, packet_id: int) -> bool:
+        """PUBREL: the client will not send it again. False: it is not known."""
+        if packet_id not in self.incoming:
+            return False
+        self.incoming.discard(packet_id)
+        self.journal.incoming(self, packet_id, False)
+        return True

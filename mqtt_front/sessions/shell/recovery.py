@@ -1,0 +1,80 @@
+"""What a front does at its start with what the last one has left on the disk. Before any client connects."""
+
+from __future__ import annotations
+
+import structlog
+
+from ringmq.mqtt_front.access.access import Access
+from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.sessions.session import Session
+from ringmq.mqtt_front.sessions.shell.sqlite_journal import SavedSession, Store
+
+log = structlog.get_logger("front")
+
+
+def restore(broker: Broker, store: Store, access: Access) -> None:
+    """Fill an empty broker, and let it write to the store from now on. Raises StoreError for what cannot be read."""
+    broker.journal = store
+    retained = _hand_over_retained(broker, store) if broker.cluster.keeps_retained else _restore_retained(broker, store)
+    subscriptions = 0
+    connected = []
+    for saved in store.saved():
+        rights = access.rights_of(saved.user, saved.client_id)
+        session = Session(saved.client_id, broker.config, rights, broker.counters)
+        session.user, session.expiry_s = saved.user, saved.expiry_s
+        session.will, session.will_at, session.expires_at = saved.will, saved.will_at, saved.expires_at
+        session.restore(saved.queue, saved.inflight, saved.incoming)
+        broker.adopt(session)
+        if not access.knows(session.user):
+            broker.end(session)
+            continue
+        subscriptions += _subscribe(broker, session, saved)
+        if session.will_at is None and session.expires_at is None:
+            connected.append(session)
+    for session in connected:  # Now that all are there who may want its will.
+        broker.gone(session, will=True)
+    broker.tick()
+    store.commit()
+    if broker.sessions or retained:
+        log.info("restored", sessions=len(broker.sessions), subscriptions=subscriptions, retained=retained)
+
+
+def _restore_retained(broker: Broker, store: Store) -> int:
+    count = 0
+    for message in store.retained_messages():
+        if message.expired(broker.clock.now) or not broker.retained.set(message):
+            store.unretained(message.topic)
+        else:
+            count += 1
+    return count
+
+
+def _hand_over_retained(broker: Broker, store: Store) -> int:
+    """Give those of a time before there was a ring to who keeps them now; none of them is the front's any more."""
+    messages = store.retained_messages()
+    if messages and broker.cluster.take_over(
+        [message for message in messages if not message.expired(broker.clock.now)]
+    ):
+        for message in messages:
+            store.unretained(message.topic)
+        log.info("retained messages were handed over", count=len(messages))
+    return 0
+
+
+def _subscribe(broker: Broker, session: Session, saved: SavedSession) -> int:
+    count = 0
+    for subscription, identifier in saved.subscriptions:
+        try:
+            _, first = broker.subscribe(session, subscription, identifier)
+        except PacketError as error:
+            session.journal.unsubscribed(session, subscription.filter)
+            log.warning("a subscription was given up", filter=subscription.filter, why=str(error))
+            continue
+        count += 1
+        if first:
+            broker.announce(subscription.filter, _nobody_waits)
+    return count
+
+
+def _nobody_waits() -> None: ...

@@ -1,0 +1,60 @@
+"""Messages of the ring as bytes: MessagePack, ids as 16 bytes.
+
+Owns the encoding, and turns every way in which decoding can fail into a ProtocolError. Knows nothing of links.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Message
+from ringmq.overlay.errors import ProtocolError
+
+T = TypeVar("T")
+
+_MAX_REASON_CHARS: Final = 120
+"""Of the decoder's explanation; it may quote what the other side sent."""
+
+
+def _pack_id(value: object) -> bytes:
+    if isinstance(value, Id):
+        return value.packed()
+    raise TypeError(f"{type(value).__name__} is not for the wire")
+
+
+def _unpack_id(kind: type, value: object) -> Id:
+    if kind is Id and isinstance(value, bytes):
+        return Id.unpack(value)
+    raise ValueError("an id is 16 bytes")
+
+
+class Codec(Generic[T]):
+    """Values of one msgspec type to MessagePack and back."""
+
+    __slots__ = ("_decode", "encode")
+
+    def __init__(self, of: Any) -> None:
+        self.encode = msgspec.msgpack.Encoder(enc_hook=_pack_id).encode
+        self._decode = msgspec.msgpack.Decoder(of, dec_hook=_unpack_id).decode
+
+    def decode(self, body: bytes) -> T:
+        """Raises ProtocolError with one short line for anything that `encode` would not write."""
+        try:
+            value: T = self._decode(body)
+        except (ValueError, TypeError, RecursionError, OverflowError, MemoryError) as error:
+            # msgspec's own errors are ValueErrors, as are those of UTF-8 and of our hook
+            raise ProtocolError(one_line(f"unreadable: {error}")) from None
+        return value
+
+
+def one_line(text: str) -> str:
+    """Fit for a log line, whatever somebody else put into it."""
+    return "".join(c if c.isprintable() else "?" for c in text[:_MAX_REASON_CHARS])
+
+
+_messages: Final = Codec[Message](Message)
+encode = _messages.encode
+decode = _messages.decode

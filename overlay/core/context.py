@@ -1,0 +1,77 @@
+"""What the parts of a ring core share: who this peer is, whom it knows, what it wants sent, what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ringmq.overlay.core.leaf_set import HALF, LeafSet
+from ringmq.overlay.core.messages import Message, Peer
+from ringmq.overlay.core.routing import RoutingTable
+from ringmq.overlay.core.timers import TimerQueue
+from ringmq.overlay.core.timing import Timing
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened here since the start; each only grows."""
+
+    delivered: int = 0
+    """Routed messages handed to the application here."""
+    forwarded: int = 0
+    """Routed messages passed on."""
+    duplicates: int = 0
+    """Routed messages that came a second time and were not delivered again."""
+    rerouted: int = 0
+    """Hops tried again through another peer, because the first did not acknowledge."""
+    resent: int = 0
+    """Messages routed from here sent again for want of a receipt."""
+    undeliverable: int = 0
+    """Messages routed from here given up."""
+    looped: int = 0
+    """Messages dropped after MAX_HOPS hops."""
+    overflowed: int = 0
+    """Messages dropped because a bounded table was full."""
+    suspicions: int = 0
+    """Peers that did not answer when they should have."""
+    refuted: int = 0
+    """Suspicions that the suspect ended by answering."""
+    deaths: int = 0
+    """Peers declared dead, found out here or told by others."""
+    accusations: int = 0
+    """Times that others declared this peer dead."""
+    pauses: int = 0
+    """Times that this peer found itself stopped for longer than fence_s."""
+    joins_granted: int = 0
+    """Gaps granted to joining peers."""
+
+    def as_dict(self) -> dict[str, int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class RingContext:
+    """One per core. The parts read all of it; each field has one part that changes it."""
+
+    __slots__ = ("active", "counters", "leaves", "me", "now", "outbox", "seq", "table", "timers", "timing", "version")
+
+    def __init__(self, me: Peer, timing: Timing, half: int = HALF) -> None:
+        self.me = me
+        self.timing = timing
+        self.leaves = LeafSet(me.id, half)
+        self.table = RoutingTable(me.id)
+        self.timers = TimerQueue()
+        self.outbox: list[tuple[Peer, Message]] = []
+        self.counters = Counters()
+        self.active = False
+        """Whether this peer serves keys: its whole leaf set knows it."""
+        self.now = 0.0
+        self.seq = 0
+        """The number of the message routed last from here."""
+        self.version = 0
+        """Grows with every change of the leaf set or of `active`."""
+
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def post(self, peer: Peer, message: Message) -> None:
+        self.outbox.append((peer, message))

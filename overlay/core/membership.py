@@ -1,0 +1,460 @@
+"""Who is in the leaf set: entering the ring, letting others know, and repairing what failures tear.
+
+A peer enters a leaf set only when it has been heard itself; others' leaf sets are hearsay, to be asked. Asking
+(`Probe`, answered by `ProbeAck`) shows both leaf sets, so asking goes on until it brings nobody new. A joining peer
+is active, that is, serves keys, only when its whole leaf set has acknowledged it (MSPastry's consistent routing) and
+while its grant lasts (`overlay.core.joining`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from ringmq.overlay.core.context import RingContext
+from ringmq.overlay.core.failure_detector import PING, FailureDetector, Source
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.joining import Gatekeeper
+from ringmq.overlay.core.messages import (
+    Dead,
+    Doubt,
+    Grant,
+    Heartbeat,
+    Here,
+    Join,
+    Joined,
+    Leaving,
+    Peer,
+    Probe,
+    ProbeAck,
+    Route,
+    Row,
+    RowRequest,
+    Seek,
+)
+
+MAX_CONTACTS: Final = 16
+"""Peers remembered to join through; a later one replaces the oldest."""
+MAX_PATIENCE: Final = 4.0
+"""A joining peer waits at most this many join_s between two requests: the queue of a gap may be long."""
+
+SEEK_EVERY: Final = 10
+"""Of so many rows told by far peers one is followed by a search for our place through them: what finds out that they
+have become another ring. Rarely, for it costs as much as a lookup."""
+
+JOIN: Final = Join(())
+SEEK: Final = Seek()
+JOINED: Final = Joined()
+HERE: Final = Here()
+
+
+class Upward(NamedTuple):
+    """Whom the membership tells."""
+
+    changed: Callable[[Peer | None, Peer | None], None]
+    """Who entered and who left the leaf set."""
+    activity: Callable[[bool], None]
+    """This peer has become active, or stopped being so."""
+
+
+class Inquiry:
+    """A peer asked to acknowledge this one, until it does or is found dead."""
+
+    __slots__ = ("asked_at", "peer", "tries")
+
+    def __init__(self, peer: Peer, now: float) -> None:
+        self.peer = peer
+        self.asked_at = now
+        self.tries = 0
+
+
+class Membership:
+    """Owns the leaf set, the routing table and `RingContext.active`."""
+
+    __slots__ = (
+        "_attempts",
+        "_contacts",
+        "_grant_asked_at",
+        "_granter",
+        "_joining",
+        "_patience",
+        "_repairing",
+        "_row_asked",
+        "_rows_told",
+        "_sought_at",
+        "_started",
+        "_state",
+        "_torn",
+        "_turn",
+        "_upward",
+        "_verifying",
+        "failure_detector",
+        "gate",
+        "inquiries",
+    )
+
+    def __init__(self, state: RingContext, failure_detector: FailureDetector, upward: Upward) -> None:
+        self._state = state
+        self._upward = upward
+        self.failure_detector = failure_detector
+        self.gate = Gatekeeper(state)
+        self.inquiries: dict[Id, Inquiry] = {}
+        self._contacts: dict[Id, Peer] = {}
+        self._joining = False
+        self._verifying = False
+        self._granter: Peer | None = None
+        self._grant_asked_at: float | None = None
+        self._patience = 1.0
+        self._attempts = 0
+        self._repairing = False
+        self._row_asked: Peer | None = None
+        self._rows_told = 0
+        self._torn = False
+        self._sought_at = float("-inf")
+        self._turn = 0
+        self._started = False
+
+    # Entering
+
+    def found(self) -> None:
+        """Be the first of a ring."""
+        self._start()
+        self._activate()
+
+    def settled(self, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
+        """Be an old member of a ring: what joining would have brought is given."""
+        self._state.leaves.fill(leaves)
+        self._changed(None, None)
+        for peer in entries:
+            self._state.table.offer(peer)
+        self._start()
+        self._verifying = True
+        self._activate()
+
+    def join(self, contact: Peer) -> None:
+        """Ask for a place through this peer, and through others it may be called with, until there is one."""
+        if self._state.active or contact.id == self._state.me.id:
+            self.meet(contact)
+            return
+        self._start()
+        self._contacts.pop(contact.id, None)
+        self._contacts[contact.id] = contact
+        if len(self._contacts) > MAX_CONTACTS:
+            del self._contacts[next(iter(self._contacts))]
+        if not self._joining:
+            self._joining = True
+            self._ask_for_a_place(self._state.now, None)
+
+    def _start(self) -> None:
+        if self._started:
+            return
+        self._started = True
+        state, timing = self._state, self._state.timing
+        self.failure_detector.start()
+        phase = (state.me.id >> 16 & 0xFFFF) / 0x10000
+        state.timers.at(state.now + phase * timing.stabilise_s, self._stabilise)
+        state.timers.at(state.now + phase * timing.table_s, self._ask_for_a_row)
+
+    def _ask_for_a_place(self, now: float, _: object) -> None:
+        if self._state.active or self._verifying:
+            self._joining = False
+            return
+        if not self._grant_holds():
+            self._grant_asked_at = None
+            # Not only through those it was told of: they may be dead, and some of the ring has been met already.
+            known = (*self._contacts.values(), *self._state.leaves)
+            if known:
+                me = self._state.me
+                contact = known[self._attempts % len(known)]
+                self._attempts += 1
+                self._state.post(contact, Route(me, self._state.next_seq(), me.id, 0, JOIN))
+        self._state.timers.at(now + self._patience * self._state.timing.join_s, self._ask_for_a_place)
+        self._patience = min(MAX_PATIENCE, self._patience * 1.5)
+
+    def granted(self, granter: Peer, grant: Grant) -> None:
+        """The gap is ours: now all its neighbours must acknowledge us."""
+        state = self._state
+        if state.active:
+            state.post(granter, JOINED)
+            return
+        for peer in grant.rows:
+            self._hear_of_far(peer)
+        self._granter = granter
+        self._grant_asked_at = None
+        self._inquire(granter)
+        self.consider(grant.leaves)
+
+    def _grant_holds(self) -> bool:
+        asked_at = self._grant_asked_at
+        return asked_at is not None and self._state.now - asked_at < self._state.timing.grant_s
+
+    def _settle(self) -> None:
+        """Become active when nobody is left to ask."""
+        if not self._state.active and not self.inquiries and (self._verifying or self._grant_holds()):
+            self._activate()
+
+    def _activate(self) -> None:
+        state = self._state
+        state.active = True
+        state.version += 1
+        self._joining = False
+        self._patience = 1.0
+        if not self._verifying:
+            if self._granter is not None:
+                state.post(self._granter, JOINED)
+            for peer in state.table:
+                if peer.id not in state.leaves:
+                    state.post(peer, HERE)
+        self._verifying = False
+        self._granter = None
+        self._grant_asked_at = None
+        self._upward.activity(True)
+        self.gate.serve()
+
+    def verify(self) -> None:
+        """Others may hold this peer for dead: serve no key until the whole leaf set has acknowledged it again."""
+        state = self._state
+        self._grant_asked_at = None
+        if state.active:
+            state.active = False
+            state.version += 1
+            self._verifying = True
+            self._upward.activity(False)
+        candidates = [inquiry.peer for inquiry in self.inquiries.values() if inquiry.peer.id not in state.leaves]
+        for peer in (*state.leaves, *candidates):
+            self._inquire(peer)
+        self._settle()
+
+    def meet(self, peer: Peer) -> None:
+        """A peer of whom it is not known whether it is of the same ring."""
+        self._hear_of_far(peer)
+        self.consider((peer,))
+        if peer.id not in self._state.leaves:
+            self._seek(peer)
+
+    # Asking
+
+    def consider(self, hearsay: Iterable[Peer]) -> None:
+        """Ask all those that would belong into the leaf set."""
+        leaves, inquiries, dead = self._state.leaves, self.inquiries, self.failure_detector.dead
+        holds_for_dead = self.failure_detector.holds_for_dead
+        known, fresh = leaves.ids, []
+        for peer in hearsay:
+            point = peer.id
+            if point in known or point in inquiries or not leaves.admits(point):
+                continue
+            if point not in dead or not holds_for_dead(peer):
+                fresh.append(peer)
+        for peer in leaves.rivals(fresh, inquiries) if fresh else ():
+            self._inquire(peer)
+
+    def _inquire(self, peer: Peer) -> None:
+        inquiry = self.inquiries[peer.id] = Inquiry(peer, self._state.now)
+        self._ask(inquiry)
+
+    def _ask(self, inquiry: Inquiry) -> None:
+        inquiry.tries += 1
+        self._state.post(inquiry.peer, Probe(self._state.leaves.peers))
+        self._state.timers.at(self._state.now + self._state.timing.probe_s, self._unanswered, inquiry)
+
+    def _unanswered(self, now: float, subject: object) -> None:
+        assert isinstance(subject, Inquiry)
+        point = subject.peer.id
+        if self.inquiries.get(point) is not subject:
+            return
+        if point not in self._state.leaves and not self._state.leaves.admits(point):
+            del self.inquiries[point]
+            self._settle()
+        elif subject.tries < self._state.timing.probe_tries:
+            self._ask(subject)
+        else:
+            # As a member it may have become another than the one that hearsay told of: it has started again since.
+            self.failure_detector.suspect(self._state.leaves.get(point) or subject.peer)
+
+    def probed(self, sender: Peer, probe: Probe) -> None:
+        self._take_in(sender)
+        self._compare(sender, probe.leaves)
+        self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.confirm(sender)))
+
+    def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
+        """Ask whom the other knows and we do not; those that only we hold for dead are asked by both."""
+        self.consider(leaves)
+        dead = self.failure_detector.dead
+        if dead:
+            doubtful = tuple(peer for peer in leaves if peer.id in dead and self.failure_detector.holds_for_dead(peer))
+            if doubtful:
+                self._state.post(sender, Doubt(doubtful))
+                for peer in doubtful:
+                    self._state.post(peer, PING)
+
+    def doubted(self, _: Peer, doubt: Doubt) -> None:
+        for peer in doubt.peers:
+            if peer.id in self._state.leaves:
+                self.failure_detector.suspect(peer, hearsay=True)
+
+    def acknowledged(self, sender: Peer, ack: ProbeAck) -> None:
+        inquiry = self.inquiries.pop(sender.id, None)
+        self._take_in(sender)
+        if inquiry is not None and self._granter is not None and sender.id == self._granter.id:
+            self._grant_asked_at = inquiry.asked_at if ack.granted else None
+        self._compare(sender, ack.leaves)
+        self._settle()
+
+    def _take_in(self, peer: Peer) -> None:
+        """A peer that was heard itself: into the leaf set if it belongs there, and into the table."""
+        leaves = self._state.leaves
+        member = leaves.get(peer.id)
+        if member is not None:
+            if member.boot < peer.boot:
+                leaves.add(peer)
+                self._changed(peer, member)
+        elif leaves.admits(peer.id):
+            pushed_out = leaves.add(peer)
+            self._changed(peer, pushed_out)
+        self._state.table.offer(peer)
+
+    def _changed(self, entered: Peer | None, left: Peer | None) -> None:
+        self._state.version += 1
+        self._torn = True
+        self.failure_detector.watch(self._state.leaves.successor)
+        self._upward.changed(entered, left)
+
+    def heartbeat(self, sender: Peer, _: Heartbeat) -> None:
+        """Only the clockwise neighbour sends them here; anybody else does not know who stands between."""
+        successor = self._state.leaves.successor
+        if successor is None or successor.id != sender.id:
+            self._state.post(sender, Probe(self._state.leaves.peers))
+
+    def _stabilise(self, now: float, _: object) -> None:
+        """Compare leaf sets: with the clockwise neighbour every other time, in between with each in turn."""
+        leaves = self._state.leaves.peers
+        if leaves:
+            self._turn += 1
+            peer = leaves[0] if self._turn % 2 else leaves[self._turn // 2 % len(leaves)]
+            self._state.post(peer, Probe(leaves))
+        self._state.timers.at(now + self._state.timing.stabilise_s, self._stabilise)
+
+    # Losing
+
+    def told_dead(self, sender: Peer, notice: Dead) -> None:
+        state = self._state
+        accused = notice.peer
+        if accused.id == state.me.id:
+            if accused.boot >= state.me.boot:
+                state.counters.accusations += 1
+                self.verify()
+            return
+        known = state.leaves.get(accused.id)
+        if (known is None or known.boot <= accused.boot) and not self.failure_detector.heard_lately(accused):
+            predecessor = state.leaves.predecessor
+            self.failure_detector.told_dead(accused)
+            if predecessor is not None and predecessor.id == accused.id:
+                self._pass_on(notice)
+        self.consider(notice.leaves)
+
+    def _pass_on(self, notice: Dead) -> None:
+        """The finder stands on the other side of the dead one: on this side there are members that it does not know."""
+        told = {peer.id for peer in notice.leaves}
+        for member in self._state.leaves.clockwise:
+            if member.id not in told:
+                self._state.post(member, notice)
+
+    def told_leaving(self, sender: Peer, notice: Leaving) -> None:
+        self.failure_detector.told_dead(sender)
+        self.consider(notice.leaves)
+
+    def died(self, peer: Peer, source: Source) -> None:
+        """The verdict has fallen: forget it, tell the others, close the ring over it."""
+        state = self._state
+        was_candidate = self.inquiries.pop(peer.id, None) is not None
+        self._contacts.pop(peer.id, None)
+        state.table.remove(peer.id)
+        was_leaf = state.leaves.remove(peer.id) is not None
+        if was_leaf:
+            self._changed(None, peer)
+            self._spread(peer, source)
+        if was_leaf or was_candidate:
+            self._repair_soon()
+        self.gate.released(peer.id)
+        self._settle()
+
+    def _spread(self, peer: Peer, source: Source) -> None:
+        leaves = self._state.leaves
+        if source is Source.FOUND:
+            notice = Dead(peer, leaves.peers)
+            for member in (*leaves, peer):
+                self._state.post(member, notice)
+        elif source is Source.CHECKED:
+            # The finder's notice did not reach us, so it may not have reached those beside us.
+            for member in (leaves.successor, leaves.predecessor):
+                if member is not None:
+                    self._state.post(member, Doubt((peer,)))
+
+    def back(self, peer: Peer, was_dead: bool) -> None:
+        """A suspect or a dead one has been heard."""
+        inquiry = self.inquiries.get(peer.id)
+        successor = self._state.leaves.successor
+        if inquiry is not None:
+            inquiry.tries = 0
+            self._ask(inquiry)
+        elif was_dead:
+            self._hear_of_far(peer)
+            self.consider((peer,))
+            if peer.id not in self.inquiries:
+                self._seek(peer)
+        elif successor is not None and successor.id == peer.id:
+            # It lives but sends us no heartbeats: it takes another for its counterclockwise neighbour.
+            self._state.post(peer, Probe(self._state.leaves.peers))
+
+    def _repair_soon(self) -> None:
+        self._torn = True
+        if not self._repairing:
+            self._repairing = True
+            self._state.timers.at(self._state.now + self._state.timing.probe_s, self._repair)
+
+    def _repair(self, now: float, _: object) -> None:
+        """Ask at the ends of a side that became too short, as long as that brings anything or may bring it yet."""
+        state = self._state
+        ends = state.leaves.ragged_ends()
+        self._repairing = bool(ends) and (self._torn or bool(self.inquiries))
+        self._torn = False
+        if self._repairing:
+            for peer in ends:
+                state.post(peer, Probe(state.leaves.peers))
+            state.timers.at(now + 2 * state.timing.probe_s, self._repair)
+
+    # Far links
+
+    def _hear_of_far(self, peer: Peer) -> None:
+        if peer.id not in self.failure_detector.dead and peer.id not in self.failure_detector.suspects:
+            self._state.table.offer(peer)
+
+    def _seek(self, peer: Peer) -> None:
+        """Look for our place through it: if it is of another ring, the two become one."""
+        state = self._state
+        if state.active and state.now - self._sought_at >= state.timing.reunion_s:
+            self._sought_at = state.now
+            state.post(peer, Route(state.me, state.next_seq(), state.me.id, 0, SEEK))
+
+    def _ask_for_a_row(self, now: float, _: object) -> None:
+        state = self._state
+        if self._row_asked is not None:
+            self.failure_detector.suspect(self._row_asked)
+            self._row_asked = None
+        entry = state.table.next_in_turn()
+        if entry is not None:
+            row, self._row_asked = entry
+            state.post(self._row_asked, RowRequest(row))
+        state.timers.at(now + state.timing.table_s, self._ask_for_a_row)
+
+    def row_asked(self, sender: Peer, request: RowRequest) -> None:
+        self._state.post(sender, Row(request.row, self._state.table.row(request.row)))
+
+    def row_told(self, sender: Peer, row: Row) -> None:
+        if self._row_asked is not None and self._row_asked.id == sender.id:
+            self._row_asked = None
+            self._rows_told += 1
+            if self._rows_told % SEEK_EVERY == 0:
+                self._seek(sender)
+        for peer in row.peers:
+            self._hear_of_far(peer)

@@ -1,0 +1,211 @@
+"""What peers say to each other: every message of the ring, and the bounds on each of its fields.
+
+Immutable values. How they become bytes is `overlay.core.codec`'s business; what they cause is the ring core's.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from ringmq.overlay.core.ids import DIGITS, Id
+
+MAX_HOPS: Final = 64
+"""A message that went further is in a loop: Pastry needs 5 hops at 10^5 peers, DIGITS at the very worst."""
+MAX_LEAVES: Final = 64
+"""Twice the leaf set: more cannot be meant."""
+MAX_ROWS: Final = 16 * DIGITS
+MAX_HOST: Final = 255
+
+Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST, pattern=r"^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$")]
+"""A name or an address of either kind. Strangers choose it, and it is dialled, logged and shown."""
+Port = Annotated[int, Meta(ge=1, le=65535)]
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Hops = Annotated[int, Meta(ge=0, le=MAX_HOPS)]
+RowNumber = Annotated[int, Meta(ge=0, lt=DIGITS)]
+
+
+class Peer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Where a peer is reached. `boot` grows with each start of the process, so that old addresses lose."""
+
+    id: Id
+    host: Host
+    port: Port
+    boot: Count
+
+    def __str__(self) -> str:
+        return f"{self.id.short()}@{self.host}:{self.port}"
+
+
+Leaves = Annotated[tuple[Peer, ...], Meta(max_length=MAX_LEAVES)]
+Rows = Annotated[tuple[Peer, ...], Meta(max_length=MAX_ROWS)]
+
+
+class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """To the counterclockwise neighbour: I live, and I take you for my neighbour."""
+
+
+class Probe(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """Put me into your leaf set if I belong there, and tell me yours; this is mine."""
+
+    leaves: Leaves
+
+
+class ProbeAck(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
+    """My leaf set, now that I know you.
+
+    `granted` confirms a joining peer that the gap it was granted is still reserved for it.
+    """
+
+    leaves: Leaves
+    granted: bool
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
+    """Are you there? (For one who need not enter a leaf set.)"""
+
+
+class Pong(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
+    """I am."""
+
+
+class PingRequest(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+    """I do not hear `target`: ask it for me (SWIM's indirect probe)."""
+
+    target: Peer
+
+
+class PingResult(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+    """What came of a `PingRequest`: it answered me, or I cannot reach it either."""
+
+    target: Peer
+    alive: bool
+
+
+class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+    """`peer` was found dead. Sent to the accused as well, who refutes by probing its leaf set.
+
+    `leaves` is the finder's leaf set: whoever loses a member finds the one that takes its place in there.
+    """
+
+    peer: Peer
+    leaves: Leaves
+
+
+class Doubt(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
+    """You have these in your leaf set; I hold them for dead: look for yourself."""
+
+    peers: Leaves
+
+
+class Leaving(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """I stop now. `leaves` is my leaf set: whoever loses me finds the one that takes my place in there."""
+
+    leaves: Leaves
+
+
+class Admit(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
+    """Towards the active peer that a joining one comes after, who alone may grant the gap.
+
+    `back` is set by a peer that is not active itself: the gap belongs to the next active one counterclockwise of it.
+    """
+
+    joiner: Peer
+    rows: Rows
+    hops: Hops
+    back: bool
+
+
+class Grant(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+    """To a joining peer: the gap behind me is yours for a while; these are its surroundings."""
+
+    leaves: Leaves
+    rows: Rows
+
+
+class Joined(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """To the granter: my whole leaf set has acknowledged me; serve the next one."""
+
+
+class RowRequest(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+    """Tell me row `row` of your routing table."""
+
+    row: RowNumber
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
+    """One row of my routing table."""
+
+    row: RowNumber
+    peers: Rows
+
+
+class Here(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
+    """I am a new peer; take me into your routing table where you have nobody."""
+
+
+class RouteAck(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
+    """I have taken charge of that routed message."""
+
+    origin: Id
+    boot: Count
+    seq: Count
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
+    """To the origin: the message number `seq` of its life `boot` was delivered here."""
+
+    boot: Count
+    seq: Count
+
+
+class Parcel(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
+    """Bytes of the application for a peer whose address is known: one hop, no acknowledgement."""
+
+    payload: bytes
+
+
+class Join(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
+    """The body of a join request; each hop adds the rows of its table that fit the origin."""
+
+    rows: Rows
+
+
+class Seek(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
+    """The body of a search for one's own place in what may be another ring."""
+
+
+class Route(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
+    """On its way to the owner of `key`. (`origin.id`, `origin.boot`, `seq`) names it for ever."""
+
+    origin: Peer
+    seq: Count
+    key: Id
+    hops: Hops
+    body: bytes | Join | Seek
+
+
+Message = (
+    Heartbeat
+    | Probe
+    | ProbeAck
+    | Ping
+    | Pong
+    | PingRequest
+    | PingResult
+    | Dead
+    | Doubt
+    | Leaving
+    | Admit
+    | Grant
+    | Joined
+    | RowRequest
+    | Row
+    | Here
+    | RouteAck
+    | Receipt
+    | Parcel
+    | Route
+)

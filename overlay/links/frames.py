@@ -1,0 +1,110 @@
+"""Frames: how a stream of bytes between two peers is cut into pieces.
+
+    4 bytes  length of what follows, big endian, at least 1
+    1 byte   kind
+    n bytes  body
+
+Owns the cutting and its limit. Knows nothing of sockets, and not what a body means.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final
+
+from ringmq.overlay.errors import ProtocolError
+
+HEADER_BYTES: Final = 5
+_LENGTH_BYTES: Final = 4
+_HEADER: Final = struct.Struct(">IB")
+
+
+class Kind(IntEnum):
+    """The second field of a frame: who is to read the body."""
+
+    HELLO = 1
+    """Who I am (`overlay.links.handshake`); the first frame of a link, and again when my address changed."""
+    GOODBYE = 2
+    """I close this connection; the body says why."""
+    CONTROL = 3
+    """A message of the ring (`overlay.core.codec`)."""
+    PARCEL = 4
+    """Bytes of the application, as they are."""
+    STATUS_REQUEST = 5
+    """Tell me your status; instead of a HELLO. The body says what about, for the application; empty: all."""
+    STATUS_REPLY = 6
+    """My status, as JSON."""
+
+
+_KINDS: Final = frozenset(int(kind) for kind in Kind)
+
+
+def header(kind: Kind, body_bytes: int) -> bytes:
+    """What goes before a body of that many bytes."""
+    return _HEADER.pack(body_bytes + 1, kind)
+
+
+def frame(kind: Kind, body: bytes = b"") -> bytes:
+    """A whole frame; a link writes header and body apart, and copies the body once less."""
+    return _HEADER.pack(len(body) + 1, kind) + body
+
+
+class FrameReader:
+    """Cuts a stream into frames, however it was chunked.
+
+    `max_frame_bytes` limits a frame without its length field. It is looked at before each frame, so it can be changed
+    between two frames of one chunk.
+    """
+
+    __slots__ = ("_broken", "_missing", "_rest", "max_frame_bytes")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self.max_frame_bytes = max_frame_bytes
+        self._rest = bytearray()
+        self._missing = _LENGTH_BYTES
+        """With fewer bytes than these in `_rest` there is nothing to look at yet."""
+        self._broken = False
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
+        """The frames that are now complete, as (kind, body); exhaust them before feeding again.
+
+        Raises ProtocolError for what is no frame; from then on the reader raises for anything.
+        """
+        if self._broken:
+            raise ProtocolError("the stream is broken already")
+        rest = self._rest
+        if rest or len(data) < self._missing:
+            rest += data
+            if len(rest) < self._missing:
+                return
+            data = bytes(rest)
+            rest.clear()
+        at, end = 0, len(data)
+        while end - at >= _LENGTH_BYTES:
+            size = int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
+            stop = at + _LENGTH_BYTES + size
+            if size == 0 or size > self.max_frame_bytes:
+                raise self._break(f"a frame of {size} bytes, where 1 to {self.max_frame_bytes} are allowed")
+            if stop > end:
+                rest += data[at:]
+                self._missing = stop - at
+                return
+            kind = data[at + _LENGTH_BYTES]
+            if kind not in _KINDS:
+                raise self._break(f"a frame of the unknown kind {kind}")
+            yield kind, data[at + HEADER_BYTES : stop]
+            at = stop
+        rest += data[at:]
+        self._missing = _LENGTH_BYTES
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What waits for the remainder of its frame."""
+        return len(self._rest)
+
+    def _break(self, why: str) -> ProtocolError:
+        self._broken = True
+        self._rest.clear()
+        return ProtocolError(why)

@@ -1,0 +1,333 @@
+"""All links of this peer: at most one per other peer, dialled or accepted, and the limits on their number.
+
+Owns the listening socket and the table of links. What a message means, and when a peer is dead, is the ring's
+business: it is told of each loss at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from ringmq.overlay.config import OverlayConfig, show
+from ringmq.overlay.core.codec import encode
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Message, Parcel, Peer
+from ringmq.overlay.errors import OverlayError, ProtocolError
+from ringmq.overlay.iteration import IterationOwner
+from ringmq.overlay.links.dialer import Dialer
+from ringmq.overlay.links.emulated_latency import pair_delay_s
+from ringmq.overlay.links.frames import Kind
+from ringmq.overlay.links.handshake import HARMLESS, HandshakePolicy, Hello, LinkState, Reason, encode_hello
+from ringmq.overlay.links.incidents import Incidents
+from ringmq.overlay.links.link import Link
+from ringmq.overlay.queries import cause
+
+SWEEPS: Final = 4
+"""A link is idle when so many sweeps in a row found no traffic."""
+
+
+class Owner(Protocol):
+    """Whom the links tell."""
+
+    def received(self, sender: Peer, message: Message) -> None: ...
+    def parcel(self, sender: Peer, payload: bytes) -> None:
+        """Bytes of the application: most of what comes when much comes."""
+
+    def read(self) -> None:
+        """All messages of one read were handed over."""
+
+    def lost(self, peer: Peer, refused: bool) -> None:
+        """A link broke without farewell (refused=False), or none can be opened (refused=True)."""
+
+    def unsent(self, parcel: bytes) -> None:
+        """It waited for a link that could not be opened; `lost` came before."""
+
+    def status_body(self, about: bytes) -> bytes: ...
+
+
+class LinkTable:
+    """The switchboard. `me` and `active` are for the owner to keep up to date."""
+
+    def __init__(self, config: OverlayConfig, owner: Owner, incidents: Incidents, iteration: IterationOwner) -> None:
+        self.iteration = iteration
+        self.me = Peer(config.id, config.advertised_host, config.listen[1] or 1, config.boot)
+        self.active = False
+        self.received = owner.received
+        self.parcel = owner.parcel
+        self.settled = owner.read
+        self._config = config
+        self._owner = owner
+        self._incidents = incidents
+        self._loop = asyncio.get_running_loop()
+        self._server: asyncio.Server | None = None
+        self._links: dict[Id, Link] = {}
+        self._dialer = Dialer(config, self, incidents, self._dial_failed)
+        self._strangers: set[Link] = set()
+        self._sockets: set[Link] = set()
+        """All that are connected, those that are ending included."""
+        self._past_in = self._past_out = 0
+        """Bytes over those that are no more."""
+        self._reading = True
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._silence = asyncio.Event()
+
+    # -- listening
+
+    async def bind(self) -> int:
+        """Take the listen address; the port. Raises OverlayError naming address and cause."""
+        host, port = self._config.listen
+        try:
+            found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            hosts = list(dict.fromkeys(str(info[4][0]) for info in found))
+            self._server = await self._loop.create_server(
+                lambda: Link(self, self._config, None),
+                hosts if port else hosts[:1],
+                port,
+                ssl=self._config.tls_server,
+                backlog=512,
+                start_serving=False,
+            )
+        except (OSError, UnicodeError) as error:
+            raise OverlayError(f"cannot listen on {show(self._config.listen)}: {cause(error)}") from error
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def serve(self, me: Peer) -> None:
+        """Begin to accept. Raises OverlayError as `bind` does."""
+        assert self._server is not None
+        self.me = me
+        try:
+            await self._server.start_serving()
+        except OSError as error:
+            raise OverlayError(f"cannot listen on {show(self._config.listen)}: {cause(error)}") from error
+        self._sweeper = self._loop.call_later(self._config.idle_link_s / SWEEPS, self._sweep)
+
+    async def close(self) -> None:
+        """Say GOODBYE to all, flush, and close; bounded by linger_s. Idempotent."""
+        self._closing = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        if self._server is not None:
+            self._server.close()
+        await self._dialer.close()
+        for link in list(self._sockets):
+            link.close(Reason.STOPPING)
+        for patience_s in (self._config.linger_s, 1.0):
+            if self._sockets:
+                try:
+                    await asyncio.wait_for(self._silence.wait(), patience_s)
+                except TimeoutError:
+                    for link in list(self._sockets):
+                        link.abort()
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    # -- sending
+
+    def send(self, peer: Peer, message: Message) -> bool:
+        """Send, dialling if need be. False: refused, and counted."""
+        if isinstance(message, Parcel):
+            return self.send_bytes(peer, Kind.PARCEL, message.payload)
+        return self.send_bytes(peer, Kind.CONTROL, encode(message))
+
+    def send_parcel(self, peer: Peer, body: bytes) -> bool:
+        """Bytes of the application; of no more than a frame holds, and not to this peer itself."""
+        link = self._links.get(peer.id)
+        known = None if link is None else link.peer
+        if link is None or known is None or known.boot < peer.boot or not link.introduced_as(self.me):
+            return self.send_bytes(peer, Kind.PARCEL, body)
+        if link.send(Kind.PARCEL, body):
+            return True
+        self._incidents.count("parcels_refused")
+        return False
+
+    def send_bytes(self, peer: Peer, kind: Kind, body: bytes) -> bool:
+        link = self._links.get(peer.id)
+        if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
+            self._incidents.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
+            return False
+        if link is not None and link.peer is not peer and self._moved(link, peer):
+            link.close(Reason.REPLACED)
+            link = None
+        if link is None:
+            sent = self._dialer.wait(peer, kind, body)
+        else:
+            if not link.introduced_as(self.me):
+                link.say_hello(self.me, self._hello(peer.id))
+            sent = link.send(kind, body)
+        if not sent:
+            self._incidents.count("parcels_refused" if kind == Kind.PARCEL else "messages_lost")
+        return sent
+
+    def room(self, peer: Id) -> int:
+        """How many bytes of parcels would be taken for this peer now."""
+        link = self._links.get(peer)
+        return max(0, link.room()) if link is not None else self._dialer.room(peer)
+
+    def _moved(self, link: Link, peer: Peer) -> bool:
+        """Whether the link leads to an earlier incarnation of the peer, at another address."""
+        known = link.peer
+        return known is not None and peer.boot > known.boot and (peer.host, peer.port) != (known.host, known.port)
+
+    def _hello(self, target: Id) -> bytes:
+        return encode_hello(Hello(self._config.ring, self.me, self.active, target, self._config.terms))
+
+    # -- what the links tell
+
+    def connected(self, link: Link) -> None:
+        self._sockets.add(link)
+        self._silence.clear()
+        if not self._reading:
+            link.set_reading(False)
+        if link.dialled is not None:
+            link.say_hello(self.me, self._hello(link.dialled.id))
+            return
+        self._strangers.add(link)
+        if self._closing or len(self._strangers) > self._config.max_strangers:
+            self._incidents.count("strangers_refused")
+            link.abort()
+
+    def asked(self, link: Link, about: bytes) -> None:
+        link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
+
+    def greeted(self, link: Link, hello: Hello | None) -> None:
+        terms = self._config.terms
+        reason = HandshakePolicy(self.me, self._config.ring, terms).stranger(hello)
+        if reason is not None or hello is None:
+            why = reason or Reason.VERSION
+            detail = f"{hello.terms}, where {terms} is agreed on" if hello and why is Reason.TERMS else ""
+            self._incidents.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
+            link.close(why, detail)
+            return
+        if link.peer is not None:
+            self._renamed(link, hello.peer)
+        elif link.dialled is not None:
+            if hello.peer.id == link.dialled.id:
+                self._adopt(link, hello.peer)
+            else:
+                link.close(Reason.NOT_ME)
+        elif hello.target is None:
+            link.answer(Kind.HELLO, self._hello(hello.peer.id))
+        else:
+            self._welcome(link, hello.peer)
+
+    def faulty(self, link: Link, why: str) -> None:
+        self._incidents.warn("protocol_errors", remote(link), why)
+
+    def ended(self, link: Link, reason: Reason, detail: str) -> None:
+        self._strangers.discard(link)
+        peer = link.peer
+        if peer is None:
+            self._dialer.ended(link, reason, detail or reason)
+            if reason is Reason.SLOW:
+                self._incidents.count("handshakes_slow")
+        elif self._links.get(peer.id) is link:
+            del self._links[peer.id]
+            if reason in HARMLESS or self._closing:
+                self._incidents.count(f"links_ended_{reason.name.lower()}")
+            else:
+                self._incidents.warn("links_lost", peer, detail or reason)
+                self._owner.lost(peer, refused=False)
+
+    def vanished(self, link: Link) -> None:
+        self._sockets.discard(link)
+        self._past_in += link.bytes_in
+        self._past_out += link.bytes_out
+        if not self._sockets:
+            self._silence.set()
+
+    def _dial_failed(self, peer: Peer, why: str, refused: bool, parcels: list[bytes]) -> None:
+        self._incidents.warn("dials_failed", peer, why)
+        self._owner.lost(peer, refused)
+        for parcel in parcels:
+            self._owner.unsent(parcel)
+
+    # -- the table
+
+    def _welcome(self, link: Link, peer: Peer) -> None:
+        """An inbound HELLO that wants a link."""
+        known = self._links.get(peer.id)
+        standing = self._dialer.standing(peer.id)
+        if known is not None:
+            fresh = known.dialled is not None and self._loop.time() - known.opened_at < self._config.handshake_s
+            standing = LinkState.LINKED_BY_US if fresh else LinkState.LINKED
+        known_boot = known.peer.boot if known is not None and known.peer is not None else 0
+        reason = HandshakePolicy(self.me, self._config.ring).inbound(peer, standing, known_boot)
+        if reason is None and known is None and len(self._links) >= self._config.max_links:
+            reason = Reason.FULL
+        if reason is None:
+            self._adopt(link, peer)
+        else:
+            self._incidents.count(f"inbound_refused_{reason.name.lower()}")
+            link.close(reason)
+
+    def _adopt(self, link: Link, peer: Peer) -> None:
+        """This connection is the link to that peer from now on."""
+        known = self._links.pop(peer.id, None)
+        if known is not None:
+            known.close(Reason.REPLACED)
+            self._incidents.count("links_replaced")
+        self._strangers.discard(link)
+        self._incidents.forgive("links_lost", peer)
+        self._incidents.forgive("dials_failed", peer)
+        waiting = self._dialer.take(peer.id, link)
+        if len(self._links) >= self._config.max_links:
+            self._incidents.count("links_evicted")
+            max(self._links.values(), key=lambda each: each.idle_rounds).close(Reason.IDLE)
+        delay_range = self._config.delay_s
+        delay = pair_delay_s(self.me.id, peer.id, delay_range, self._config.delay_seed) if delay_range else None
+        link.open(peer, delay)
+        self._links[peer.id] = link
+        if link.dialled is None or not link.introduced_as(self.me):
+            link.say_hello(self.me, self._hello(peer.id))
+        for kind, body in waiting:
+            link.send(kind, body)
+
+    def _renamed(self, link: Link, peer: Peer) -> None:
+        """The peer of an open link has a new address or boot."""
+        if link.peer is None or peer.id != link.peer.id:
+            raise ProtocolError("a hello that changes the id")
+        if peer.boot >= link.peer.boot:
+            link.peer = peer
+
+    def _sweep(self) -> None:
+        """Close what nobody uses."""
+        self._sweeper = self._loop.call_later(self._config.idle_link_s / SWEEPS, self._sweep)
+        for link in list(self._links.values()):
+            frames = link.frames_in + link.frames_out
+            link.idle_rounds = link.idle_rounds + 1 if frames == link.seen_frames else 0
+            link.seen_frames = frames
+            if link.idle_rounds >= SWEEPS:
+                link.close(Reason.IDLE)
+
+    # -- looking in
+
+    def open_links(self) -> Iterable[Link]:
+        return self._links.values()
+
+    def crossed(self) -> tuple[int, int]:
+        """Bytes in and out since the start, over all links."""
+        received = sum([link.bytes_in for link in self._sockets])
+        sent = sum([link.bytes_out for link in self._sockets])
+        return self._past_in + received, self._past_out + sent
+
+    def get(self, peer: Id) -> Link | None:
+        """The open link to a peer."""
+        return self._links.get(peer)
+
+    def set_reading(self, on: bool) -> None:
+        """Take nothing in, from anybody, or go on with it."""
+        self._reading = on
+        for link in self._sockets:
+            link.set_reading(on)
+
+
+def remote(link: Link) -> str:
+    """Who is at the other end, for logs: the host alone, as a hostile one has many ports."""
+    if link.peer is not None:
+        return str(link.peer)
+    name = link.transport.get_extra_info("peername") if link.transport is not None else None
+    return str(name[0]) if name else "unknown"

@@ -1,0 +1,1 @@
+"""Owns the command line of `ringmq`; must not know how a command does its work."""

@@ -1,0 +1,100 @@
+"""The command `ringmq`: finds a subcommand and runs it; turns every error into one line.
+
+Knows the names of the commands, not what they do: each one's module is imported when it is invoked or listed.
+Other rooms add theirs as entry points, since `peer` may not import them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.metadata import EntryPoints, entry_points
+from typing import Any, Final
+
+import click
+
+from ringmq.overlay.errors import OverlayError
+from ringmq.peer.errors import ConfigError, PeerError
+from ringmq.peer.resources.memory import start_again_with_pages, without_rich
+
+PEER: Final = "peer"
+BUILT_IN: Final = {
+    "config": "ringmq.peer.cli.config:config",
+    "passwd": "ringmq.peer.cli.passwd:passwd",
+    PEER: "ringmq.peer.process:peer",
+    "status": "ringmq.peer.cli.status:status",
+}
+ENTRY_POINTS: Final = "ringmq.commands"
+
+
+class LazyGroup(click.Group):
+    """A group of commands that are imported one by one, as they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*BUILT_IN, *_added().names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        target = BUILT_IN.get(cmd_name)
+        if target is not None:
+            module, _, name = target.partition(":")
+            command = getattr(importlib.import_module(module), name)
+        else:
+            found = _added().select(name=cmd_name)
+            if not found:
+                return None
+            try:
+                command = next(iter(found)).load()
+            except ImportError as error:
+                return _unavailable(cmd_name, error)
+        assert isinstance(command, click.Command), cmd_name
+        return command
+
+
+def _unavailable(name: str, error: ImportError) -> click.Command:
+    """Stands for a command whose optional dependency is not installed; the others still work and are listed."""
+
+    def fail() -> None:
+        raise click.ClickException(f"{name} is not available: {error}")
+
+    any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, any_options, callback=fail, help=f"Not available: {error}.", add_help_option=False)
+
+
+def _added() -> EntryPoints:
+    return entry_points(group=ENTRY_POINTS)
+
+
+@click.group(cls=LazyGroup, no_args_is_help=False)
+@click.version_option(package_name="ringmq", message="ringmq %(version)s")
+def ringmq() -> None:
+    """A peer-to-peer MQTT broker for the edge: every machine runs a peer, the peers form a ring."""
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
+    if arguments is None and sys.argv[1:2] == [PEER]:
+        start_again_with_pages()
+        without_rich()
+    sys.exit(_status(arguments))
+
+
+def _status(arguments: list[str] | None) -> int:
+    try:
+        done: Any = ringmq.main(arguments, prog_name="ringmq", standalone_mode=False)
+    except click.UsageError as error:
+        where = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""
+        return _say(error.format_message() + where, 2)
+    except click.ClickException as error:
+        return _say(error.format_message(), error.exit_code)
+    except ConfigError as error:
+        return _say(str(error), 2)
+    except (PeerError, OverlayError) as error:
+        return _say(str(error), 1)
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    return done if isinstance(done, int) else 0
+
+
+def _say(text: str, status: int) -> int:
+    click.echo(f"ringmq: {' '.join(text.split())}", err=True)
+    return status

@@ -1,0 +1,258 @@
+"""`ringmq status`: what a running peer says of itself, as a table for people or as JSON for programs.
+
+Knows the form of a status; asks over the overlay port like any peer would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.matching.topics import check_topic_name
+from ringmq.overlay.queries import MAX_ABOUT_BYTES, ask_status
+from ringmq.peer.cli.topic_status import trace
+from ringmq.peer.errors import ConfigError
+from ringmq.peer.settings.addresses import parse_address
+
+DEFAULT_PEER: Final = "127.0.0.1:4883"
+SHORT: Final = 8
+"""So many digits of an id tell two peers of one ring apart."""
+MAX_ROWS: Final = 10
+"""Of places and of topics: as many as one looks at. The others are in the JSON."""
+MAX_NAME_CHARS: Final = 40
+"""Of a place or topic in a table."""
+
+NAMES: Final = {"counterclockwise": "before  ", "clockwise": "after   "}
+"""What people call the two sides."""
+UNITS: Final = ("B", "kB", "MB", "GB", "TB")
+
+
+@click.command()
+@click.option("--peer", default=DEFAULT_PEER, show_default=True, metavar="HOST:PORT", help="Its overlay address.")
+@click.option("--topic", help="Who coordinates this topic, and who subscribes to it, in the ring of that peer.")
+@click.option("--json", "as_json", is_flag=True, help="All of it, for programs.")
+def status(peer: str, topic: str | None, as_json: bool) -> None:
+    """Show what a running peer says of itself, or what its ring knows of a topic."""
+    try:
+        address = parse_address(peer)
+    except ValueError as error:
+        raise ConfigError(f"--peer: {peer!r} is not HOST:PORT, such as {DEFAULT_PEER}") from error
+    if topic is None:
+        answer = asyncio.run(ask_status(address))
+        lines = lines_of(answer)
+    else:
+        _check_topic(topic)
+        answer = asyncio.run(trace(address, topic))
+        lines = lines_of_topic(answer)
+    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines))
+
+
+def _check_topic(topic: str) -> None:
+    try:
+        check_topic_name(topic)
+    except PacketError as error:
+        raise ConfigError(f"--topic: {error}") from error
+    if len(topic.encode()) > MAX_ABOUT_BYTES:
+        raise ConfigError(f"--topic: {len(topic.encode())} bytes are more than the {MAX_ABOUT_BYTES} that can be asked")
+
+
+def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
+    """The status for people: who it is, its leaf set, its clients and roles, its links, and what is not zero."""
+    state = "active" if answer["active"] else "joining"
+    yield f"peer        {answer['id'][:SHORT]} at {answer['address']} of ring {answer['ring']}"
+    yield f"state       {state}, up {duration(answer['uptime_s'])}"
+    if answer.get("search"):
+        yield f"search      {answer['search']}"
+    for side in ("counterclockwise", "clockwise"):
+        yield f"{NAMES[side]}    {_next(answer['neighbours'][side])}"
+    leaves = answer["leaves"]
+    yield f"leaf set    {len(leaves['counterclockwise'])} before, {len(leaves['clockwise'])} after"
+    yield f"also known  {answer['table_size']} in the table, {answer['suspects']} suspected, {answer['dead']} dead"
+    roles = answer.get("pubsub")  # a node that serves nobody has none
+    if roles is not None:
+        yield from _clients(answer["listeners"], answer["front"])
+        yield from _roles(roles, sum(link["queued_bytes"] for link in answer["links"]))
+        yield from _places(roles["places"])
+        yield from _topics(roles["publishing"])
+    yield from _links(answer["links"])
+    yield from _counted(answer)
+
+
+def _clients(listeners: Mapping[str, str], front: Mapping[str, Any] | None) -> Iterator[str]:
+    if front is None:
+        yield "clients     not served"
+        return
+    where = ", ".join(f"{name} {address}" for name, address in listeners.items()) or "no listener yet"
+    yield f"clients     {front['clients']:,} on {where}"
+    counted = front["counters"]
+    received = f"{counted['publish_received']:,} in ({size(counted['bytes_received'])})"
+    sent = f"{counted['publish_sent']:,} out ({size(counted['bytes_sent'])})"
+    yield f"messages    {received}, {sent}, {counted['publish_dropped']:,} dropped"
+    if counted["log_received"] or counted["log_sent"] or counted["log_dropped"]:
+        received = f"{counted['log_received']:,} in ({size(counted['log_bytes_received'])})"
+        sent = f"{counted['log_sent']:,} out ({size(counted['log_bytes_sent'])})"
+        yield f"records     {received}, {sent}, {counted['log_dropped']:,} dropped"
+
+
+def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
+    places, publishing, subscribing = roles["places"], roles["publishing"], roles["subscribing"]
+    gathering = f", {places['gathering']:,} being taken over" if places["gathering"] else ""
+    yield f"places      {places['coordinated']:,} coordinated, {places['copied']:,} copied{gathering}"
+    trusted, lists = publishing["lists_trusted"], publishing["lists_total"]
+    yield f"publishes   {publishing['topics_total']:,} topics, by {lists:,} lists of which {trusted:,} are trusted"
+    in_force = subscribing["stages"]["in_force"]
+    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way"
+    queues = roles["queues"]
+    unacknowledged = f"{queues['unacknowledged']:,} messages unacknowledged"
+    yield f"waiting     {size(queues['waiting_bytes'])} for peers, {unacknowledged}, {size(queued_bytes)} on links"
+
+
+def _places(places: Mapping[str, Any]) -> Iterator[str]:
+    rows = [
+        (
+            name_of(one["place"]),
+            _version(one),
+            f"{one['entries']:,}",
+            f"{one['publishers']:,}",
+            _in_sync(one),
+        )
+        for one in places["shown"]
+        if one["role"] == "coordinator"
+    ]
+    yield from _some(("coordinates", "version", "subscribers", "publishers", "in sync"), rows, places["coordinated"])
+
+
+def _topics(publishing: Mapping[str, Any]) -> Iterator[str]:
+    rows = [
+        (
+            name_of(one["topic"]),
+            one["dispatch"] if one["fanout"] is None else f"{one['dispatch']} {one['fanout']}",
+            "-" if one["peers"] is None else f"{one['peers']:,}",
+            f"{one['waiting']:,}",
+            f"{one['trusted_s']:.1f} s",
+        )
+        for one in publishing["topics"]
+    ]
+    yield from _some(("publishes", "dispatch", "peers", "waiting", "trusted for"), rows, publishing["topics_total"])
+
+
+def _some(heads: Sequence[str], rows: Sequence[Sequence[str]], total: int) -> Iterator[str]:
+    if rows:
+        shown = rows[:MAX_ROWS]
+        yield ""
+        yield from table(heads, shown)
+        if total > len(shown):
+            yield f"and {total - len(shown):,} more"
+
+
+def _counted(answer: Mapping[str, Any]) -> Iterator[str]:
+    groups = [("", answer["ring_counters"]), ("", answer["counters"])]
+    groups += [(f"{name} ", answer[name]["counters"]) for name in ("pubsub", "front") if answer.get(name)]
+    rows = [
+        (before + name.replace("_", " "), f"{value:,}")
+        for before, counters in groups
+        for name, value in counters.items()
+        if value
+    ]
+    if rows:
+        yield ""
+        yield from table(("counted", ""), rows)
+
+
+def _next(neighbour: Mapping[str, str] | None) -> str:
+    return f"{neighbour['id'][:SHORT]} at {neighbour['address']}" if neighbour else "nobody"
+
+
+def lines_of_topic(answer: Mapping[str, Any]) -> Iterator[str]:
+    """What its ring knows of a topic, for people: who coordinates its places, and who subscribes there."""
+    yield f"topic       {name_of(answer['topic'])}"
+    heads = ("place", "coordinator", "address", "version", "publishers", "in sync")
+    yield ""
+    yield from table(heads, [_coordinated(one) for one in answer["places"]])
+    held = [one["held"] for one in answer["places"] if one["held"] is not None]
+    rows = [
+        (name_of(subscriber["filter"]), subscriber["id"][:SHORT], subscriber["address"])
+        for one in held
+        for subscriber in one["subscribers"]
+    ]
+    yield ""
+    yield from table(("filter", "subscriber", "address"), rows) if rows else ("nobody subscribes",)
+    more = sum(one["subscribers_total"] for one in held) - len(rows)
+    if more:
+        yield f"and {more:,} more"
+
+
+def _coordinated(one: Mapping[str, Any]) -> Sequence[str]:
+    who, held = one["coordinator"], one["held"]
+    row = (name_of(one["place"]), who["id"][:SHORT], who["address"])
+    if held is None:
+        return (*row, "-", "-", "-")
+    return (*row, _version(held), f"{held['publishers']:,}", _in_sync(held))
+
+
+def _version(place: Mapping[str, Any]) -> str:
+    """The reign, and how many changes it has seen; in the place of one that is not a coordinator's, what it is."""
+    return f"{place['reign']}.{place['position']}" if place["role"] == "coordinator" else str(place["role"])
+
+
+def _in_sync(place: Mapping[str, Any]) -> str:
+    return f"{sum(shadow['in_sync'] for shadow in place['shadows'])} of {len(place['shadows'])}"
+
+
+def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    rows = [
+        (
+            link["id"][:SHORT],
+            link["address"],
+            "-" if link["rtt_ms"] is None else f"{link['rtt_ms']:.2f} ms",
+            size(link["bytes_out"]),
+            size(link["bytes_in"]),
+        )
+        for link in links
+        if "id" in link  # one that has not said yet who it is tells nothing
+    ]
+    if rows:
+        yield ""
+        yield from table(("link", "address", "round trip", "sent", "received"), sorted(rows))
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as they must be; the first two to the left, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for row in (heads, *rows):
+        cells = [
+            cell.ljust(width) if place < min(2, len(heads) - 1) else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def name_of(topic: str) -> str:
+    """Of a client's choosing: it must not steer the terminal, nor fill it."""
+    shown = topic if len(topic) <= MAX_NAME_CHARS else topic[: MAX_NAME_CHARS - 1] + "…"
+    return "".join([sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in shown])
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: `3 d 4 h`, `59 s`."""
+    rest = int(seconds)
+    days, rest = divmod(rest, 86400)
+    hours, rest = divmod(rest, 3600)
+    minutes, rest = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
+    first = next((place for place, (count, _) in enumerate(parts) if count), 3)
+    return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2])
+
+
+def size(count: float) -> str:
+    """`999 B`, `1.2 kB`, `3.4 MB`."""
+    power = 0
+    while count >= 1000 and power < len(UNITS) - 1:
+        count /= 1000
+        power += 1
+    return f"{count:.{1 if power else 0}f} {UNITS[power]}"

@@ -1,0 +1,1 @@
+"""Owns retained messages on disk; must not know how they are replicated."""

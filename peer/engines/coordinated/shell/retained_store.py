@@ -1,0 +1,185 @@
+"""What makes the keeping of retained messages durable: those kept here, the notes of them, and what was cleared.
+
+One SQLite file. The changes of one turn of the event loop gather and are committed together, before anybody is told
+that something is safe here. Times in the file are those of the wall clock, as the clock of a process begins anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+import msgspec
+
+from ringmq.overlay.core.messages import Count
+from ringmq.peer.engines.coordinated.messages import Kind, Number, Record
+from ringmq.peer.errors import PeerError
+from ringmq.peer.messaging.body import aged, remaining_of
+
+VERSION: Final = 1
+"""Of the tables; a file of another version is refused, not guessed at."""
+
+TABLES: Final = """
+CREATE TABLE retained (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, expires_at REAL, body BLOB)
+    WITHOUT ROWID;
+CREATE TABLE notes (place TEXT, topic TEXT, number INTEGER, PRIMARY KEY (place, topic)) WITHOUT ROWID;
+CREATE TABLE cleared (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, at REAL) WITHOUT ROWID;
+"""
+
+LOG_BYTES: Final = 16 << 20
+"""What the write-ahead log is cut to after a burst."""
+
+_RETAINED: Final = tuple[str, Count, Count, float | None, bytes]
+_NOTE: Final = tuple[str, str, Count]
+_CLEARED: Final = tuple[str, Count, Count, float]
+"""The rows of the tables."""
+
+T = TypeVar("T")
+Change = tuple[str, tuple[object, ...]]
+
+
+class StoreError(PeerError):
+    """The file cannot be used: one clear line."""
+
+
+class Kept(NamedTuple):
+    """What was on the disk at the start."""
+
+    places: dict[str, list[Record]]
+    cleared: list[tuple[str, Number, float]]
+    """Topics, the number of the clearing, and how many seconds ago it was."""
+
+
+class RetainedStore:
+    """The disk of the roles. First `load` what is there; what is told from then on is safe after `commit`."""
+
+    def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
+        """Open or make the file. Raises StoreError."""
+        self._path = path
+        self._wall_s = wall_s
+        self._changes: dict[tuple[int, str, str], tuple[Change, ...]] = {}
+        """Of each thing the last one, in the order in which they came."""
+        try:
+            path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
+            self._database = sqlite3.connect(path, isolation_level=None)
+            self._open()
+        except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+            raise StoreError(f"cannot use {path}: {getattr(error, 'strerror', None) or error}") from None
+
+    def _open(self) -> None:
+        run = self._database.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+        version = run("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+        elif version != VERSION:
+            raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
+
+    # What changes
+
+    def keep(self, place: str, record: Record) -> None:
+        if record.kind is Kind.NOTE:
+            self._do((Kind.NOTE, place, record.name), self._note(place, record))
+        elif record.gone:
+            self._do(
+                (Kind.RETAINED, place, ""),
+                ("DELETE FROM retained WHERE topic = ?", (place,)),
+                ("INSERT OR REPLACE INTO cleared VALUES (?, ?, ?, ?)", (place, *record.number, self._wall_s())),
+            )
+        else:
+            remaining_s = remaining_of(record.body)
+            expires_at = None if remaining_s is None else self._wall_s() + remaining_s
+            self._do(
+                (Kind.RETAINED, place, ""),
+                ("DELETE FROM cleared WHERE topic = ?", (place,)),
+                ("INSERT OR REPLACE INTO retained VALUES (?, ?, ?, ?, ?)",
+                 (place, *record.number, expires_at, record.body)),
+            )  # fmt: skip
+
+    def _note(self, place: str, record: Record) -> Change:
+        if record.gone:
+            return "DELETE FROM notes WHERE place = ? AND topic = ?", (place, record.name)
+        return "INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (place, record.name, record.number[0])
+
+    def leave(self, place: str) -> None:
+        self._do(
+            (-1, place, ""),
+            ("DELETE FROM retained WHERE topic = ?", (place,)),
+            ("DELETE FROM notes WHERE place = ?", (place,)),
+        )
+
+    def forget(self, age_s: float) -> None:
+        self._do((-2, "", ""), ("DELETE FROM cleared WHERE at <= ?", (self._wall_s() - age_s,)))
+
+    def _do(self, what: tuple[int, str, str], *changes: Change) -> None:
+        self._changes.pop(what, None)
+        self._changes[what] = changes
+
+    # To the disk
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._changes)
+
+    def commit(self) -> None:
+        """Raises StoreError when the disk does not take it: then it stays pending, and nobody may be told otherwise."""
+        if not self._changes:
+            return
+        run = self._database.execute
+        try:
+            run("BEGIN IMMEDIATE")
+            for changes in self._changes.values():
+                for change, values in changes:
+                    run(change, values)
+            run("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreError(f"cannot write to {self._path}: {error}") from None
+        self._changes.clear()
+
+    def close(self) -> None:
+        """What was not committed is gone."""
+        self._database.close()
+
+    # What was there
+
+    def load(self) -> Kept:
+        """All that is there. Raises StoreError for what cannot be read.
+
+        Of 100,000 messages this takes some tenths of a second.
+        """
+        now = self._wall_s()
+        places: dict[str, list[Record]] = {}
+        cleared: list[tuple[str, Number, float]] = []
+        for topic, stamp, publisher, expires_at, body in self._rows(_RETAINED, "retained"):
+            # It is not on its way to anybody any more, so that it is not `confirmed`.
+            record = Record(Kind.RETAINED, topic, None, (stamp, publisher), False, body=body)
+            remaining_s = 1 if expires_at is None else round(expires_at - now)
+            if remaining_s <= 0:
+                gone = record.ended()
+                self.keep(topic, gone)
+                cleared.append((topic, gone.number, 0.0))
+                continue
+            if expires_at is not None:
+                record = msgspec.structs.replace(record, body=aged(body, remaining_s))
+            places[topic] = [record]
+        for place, topic, number in self._rows(_NOTE, "notes"):
+            places.setdefault(place, []).append(Record(Kind.NOTE, topic, None, (number, 0), False))
+        for topic, stamp, publisher, at in self._rows(_CLEARED, "cleared"):
+            cleared.append((topic, (stamp, publisher), max(0.0, now - at)))
+        return Kept(places, cleared)
+
+    def _rows(self, kind: type[T], table: str) -> list[T]:
+        try:
+            with closing(self._database.execute(f"SELECT * FROM {table}")) as cursor:  # noqa: S608 - a constant
+                return msgspec.convert(cursor.fetchall(), list[kind])  # type: ignore[valid-type]
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            raise StoreError(f"cannot read {self._path}: {error}") from None
+        except msgspec.ValidationError as error:
+            raise StoreError(f"{self._path} is damaged: {error}") from None

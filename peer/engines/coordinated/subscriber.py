@@ -1,0 +1,283 @@
+"""The subscriber: what the clients here want, kept in force at the coordinators, and what is retained of it.
+
+A filter goes through stages: asked for, until its coordinator grants it; fetching what is retained; in force, its lease
+renewed; leaving. Each change has a higher number, given here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
+from typing import Final
+
+from ringmq.mqtt_front.matching.filter_trie import FilterTree
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.messages import (
+    Elsewhere,
+    Fetch,
+    Fetched,
+    Granted,
+    Kind,
+    Number,
+    Record,
+    Sub,
+    SubAck,
+)
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.partitions import inner_of, is_shared, key_of_place, place_of
+from ringmq.peer.messaging.retained_cache import RetainedCache
+
+RENEWALS: Final = 5
+"""In the time of a lease, so that three lost in a row do no harm."""
+MOST_AT_ONCE: Final = 500
+"""Entries in one message."""
+MOST_ASKED: Final = 128
+"""Filters that are asked for at the same time. The ring works off the others no sooner if they are asked for at once,
+and all of them again because no answer has come."""
+
+
+class FilterStage(Enum):
+    ASKING = auto()
+    FETCHING = auto()
+    IN_FORCE = auto()
+    LEAVING = auto()
+
+
+class LocalFilter:
+    """One filter of the clients here."""
+
+    __slots__ = (
+        "asked", "asked_at", "asking", "coordinator", "dones", "fetching", "filter", "heard_at", "number", "place",
+        "stage", "wait_s",
+    )  # fmt: skip
+
+    def __init__(self, topic_filter: str, number: Number) -> None:
+        self.filter = topic_filter
+        self.place = place_of(topic_filter)
+        self.number = number
+        self.stage = FilterStage.ASKING
+        self.coordinator: Peer | None = None
+        self.heard_at = 0.0
+        self.wait_s = 0.0
+        self.asking = False
+        """Whether it is one of those that are asked for."""
+        self.asked = 0
+        """How often; and when first."""
+        self.asked_at = 0.0
+        self.dones: list[Callable[[], None]] = []
+        self.fetching: set[str] = set()
+
+    def record(self, me: Peer) -> Record:
+        return Record(Kind.ENTRY, self.filter, me, self.number, self.stage is FilterStage.LEAVING)
+
+
+class Subscriber:
+    """One per core."""
+
+    __slots__ = ("_asking", "_count", "_own", "_plain", "_queue", "_retained_cache", "_state", "in_force_soon")
+
+    def __init__(self, state: MessagingContext, retained_cache: RetainedCache) -> None:
+        self._state = state
+        self._retained_cache = retained_cache
+        self._own: dict[str, LocalFilter] = {}
+        self._plain: FilterTree[LocalFilter] = FilterTree()
+        self._count = 0
+        self._asking = 0
+        self._queue: dict[LocalFilter, None] = {}
+        """To be asked for when others have been answered."""
+        self.in_force_soon: Callable[[str], None] = lambda topic_filter: None
+        """Called before the clients are told that a filter is in force: the last moment to keep what is retained."""
+
+    def __len__(self) -> int:
+        return len(self._own)
+
+    def __iter__(self) -> Iterator[LocalFilter]:
+        return iter(self._own.values())
+
+    def wants(self, topic: str) -> bool:
+        """Whether a filter here, in force or about to be, matches a topic; shared ones do not count."""
+        return any(True for _ in self._plain.match(topic))
+
+    def has(self, topic_filter: str) -> bool:
+        """Whether clients here have this very filter, in force or about to be."""
+        own = self._own.get(topic_filter)
+        return own is not None and own.stage is not FilterStage.LEAVING
+
+    def in_force(self, topic_filter: str) -> bool:
+        own = self._own.get(topic_filter)
+        return own is not None and own.stage is FilterStage.IN_FORCE
+
+    # What the clients want
+
+    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
+        own = self._own.get(topic_filter)
+        if own is not None and own.stage is FilterStage.IN_FORCE:
+            done()
+            return
+        if own is None or own.stage is FilterStage.LEAVING:
+            if own is not None:
+                self._answered(own)
+            own = self._own[topic_filter] = LocalFilter(topic_filter, self._next())
+            if not is_shared(topic_filter):
+                self._plain.put(inner_of(topic_filter), own)
+            self._begin(own)
+        own.dones.append(done)
+
+    def remove(self, topic_filter: str) -> None:
+        own = self._own.get(topic_filter)
+        if own is None or own.stage is FilterStage.LEAVING:
+            return
+        dones, own.dones = own.dones, []
+        own.stage = FilterStage.LEAVING
+        own.number = self._next()
+        own.wait_s = 0.0
+        if not is_shared(topic_filter):
+            self._plain.remove(inner_of(topic_filter))
+            self._retained_cache.forget(topic_filter, self.wants)
+        self._begin(own)
+        for done in dones:
+            done()
+
+    def _next(self, above: Number = (0, 0)) -> Number:
+        self._count = max(self._count, above[1]) + 1
+        return max(self._state.me.boot, above[0]), self._count
+
+    # Towards the coordinator
+
+    def _begin(self, own: LocalFilter) -> None:
+        """Ask for it, or say that it is gone, as soon as not too many others wait for an answer."""
+        if own.asking or self._asking < MOST_ASKED:
+            self._asking += not own.asking
+            own.asking = True
+            self._ask(own)
+        else:
+            self._queue[own] = None
+
+    def _answered(self, own: LocalFilter) -> None:
+        """Nothing is asked about it any more: others may be."""
+        self._queue.pop(own, None)
+        self._asking -= own.asking
+        own.asking = False
+        while self._queue and self._asking < MOST_ASKED:
+            following = next(iter(self._queue))
+            del self._queue[following]
+            self._begin(following)
+
+    def _ask(self, own: LocalFilter) -> None:
+        """Ask the ring, and again until there is an answer."""
+        state, config = self._state, self._state.config
+        state.route(key_of_place(own.place), Sub((own.record(state.me),), own.stage is FilterStage.ASKING))
+        if own.wait_s:
+            own.wait_s = min(config.slow_retry_s, 2 * own.wait_s)
+        else:
+            own.asked_at, own.wait_s = state.clock.now, state.ask_s
+        own.asked += 1
+        number = own.number
+        state.after(own.wait_s, lambda: self._ask_again(own, number))
+
+    def _ask_again(self, own: LocalFilter, number: Number) -> None:
+        pending = own.stage in (FilterStage.ASKING, FilterStage.LEAVING)
+        if pending and own.number == number and self._own.get(own.filter) is own:
+            self._ask(own)
+
+    def acknowledged(self, sender: Peer, message: SubAck) -> None:
+        for item in message.items:
+            own = self._own.get(item.filter)
+            if own is not None:
+                self._granted(sender, own, item)
+
+    def _granted(self, sender: Peer, own: LocalFilter, item: Granted) -> None:
+        if own.stage is FilterStage.LEAVING:
+            if item.gone and item.number >= own.number:
+                del self._own[own.filter]
+                self._answered(own)
+            return
+        if item.gone and item.number >= own.number:
+            # It was not renewed in time; or an earlier life of this peer had more numbers.
+            self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
+            own.stage = FilterStage.ASKING
+            own.number = self._next(item.number)
+            own.wait_s = 0.0
+            self._begin(own)
+            return
+        if item.gone or item.number != own.number:
+            return
+        own.coordinator, own.heard_at = sender, self._state.clock.now
+        if own.asked == 1:
+            self._state.answered(self._state.clock.now - own.asked_at)
+        own.asked = 0
+        self._answered(own)
+        if own.stage is FilterStage.ASKING:
+            self._fetch(own, item)
+
+    def _fetch(self, own: LocalFilter, item: Granted) -> None:
+        """It is in force; before the clients are told, get what is retained."""
+        own.stage = FilterStage.FETCHING
+        if item.retained is not None:
+            self._keep(item.retained)
+        own.fetching = set(item.topics)
+        self._fetch_again(own, self._state.config.ask_s)
+
+    def _fetch_again(self, own: LocalFilter, wait_s: float) -> None:
+        if own.stage is not FilterStage.FETCHING:
+            return
+        if not own.fetching:
+            if not is_shared(own.filter):
+                self.in_force_soon(inner_of(own.filter))
+            own.stage = FilterStage.IN_FORCE
+            dones, own.dones = own.dones, []
+            for done in dones:
+                done()
+            return
+        for topic in sorted(own.fetching):
+            self._state.route(key_of_place(topic), Fetch(topic))
+        longer_s = min(2 * wait_s, self._state.config.slow_retry_s)
+        self._state.after(wait_s, lambda: self._fetch_again(own, longer_s))
+
+    def fetched(self, sender: Peer, message: Fetched) -> None:
+        if message.record is not None:
+            self._keep(message.record)
+        for own in list(self._own.values()):
+            if own.stage is FilterStage.FETCHING and message.topic in own.fetching:
+                own.fetching.discard(message.topic)
+                if not own.fetching:
+                    self._fetch_again(own, 0.0)
+
+    def _covered(self, topic: str) -> bool:
+        """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
+        return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
+
+    def _keep(self, record: Record) -> None:
+        if self.wants(record.name) and not (record.confirmed and self._covered(record.name)):
+            self._retained_cache.fetched(record)
+
+    def elsewhere(self, message: Elsewhere) -> None:
+        places = set(message.places)
+        for own in self._own.values():
+            if own.place in places and own.coordinator is not None:
+                own.coordinator = None
+                if own.stage is FilterStage.IN_FORCE:
+                    self._state.after(self._state.config.retry_s, self._renewing(own))
+
+    def _renewing(self, own: LocalFilter) -> Callable[[], None]:
+        def renew() -> None:
+            if own.stage is FilterStage.IN_FORCE and self._own.get(own.filter) is own:
+                self._state.route(key_of_place(own.place), Sub((own.record(self._state.me),), False))
+
+        return renew
+
+    def renew(self) -> None:
+        """All that is in force; to be called RENEWALS times in a lease."""
+        state = self._state
+        fresh = state.clock.now - 1.5 * state.config.entry_s / RENEWALS
+        batches: dict[Peer, list[Record]] = {}
+        for own in self._own.values():
+            if own.stage is not FilterStage.IN_FORCE:
+                continue
+            if own.coordinator is None or own.heard_at < fresh:
+                state.route(key_of_place(own.place), Sub((own.record(state.me),), False))
+            else:
+                batches.setdefault(own.coordinator, []).append(own.record(state.me))
+        for peer, records in batches.items():
+            for start in range(0, len(records), MOST_AT_ONCE):
+                state.send(peer, Sub(tuple(records[start : start + MOST_AT_ONCE]), False))

@@ -1,0 +1,324 @@
+"""Scribe in one peer, put together: calls of its clients and of the ring in, calls to both out. The baseline.
+
+Plain calls, the same as those of `peer.engines.coordinated.engine`, and `forward` and `lost` beside them; no socket,
+task, clock or random number in here or below. Set `now` before each call, and call `tick` when `deadline` has come.
+
+**The trees.** Each place of filters (`peer.messaging.partitions`) has a tree. Its root is the owner of the place's key;
+everybody else is there because filters of its clients live at the place, or because the JOIN of another came by (Castro
+et al. 2002). A publication goes to the roots of its topic and of all its literal prefixes, as wildcard filters
+live there, unless they say that nobody is there; and from each root to all of its tree. Who is in a wildcard's tree
+gets all below the prefix, and drops what its filters do not match (`unwanted`), since a tree knows no filters.
+
+**What is promised**, while the tree does not change:
+
+- After `done` of `subscribe`, whatever is published anywhere arrives.
+- QoS 0 at most once, QoS 1 and 2 exactly once. Of one publisher, topic and kind of QoS, in order.
+- `done` of a publication with QoS 1 or 2 is called when all peers that were in its trees hold it: each reports to its
+  parent when it has given it to its clients and all its children have reported. The reason is SUCCESS if a filter
+  matched anywhere.
+- A root that dies is followed by the next owner, which has its children table; the publisher sends it again what the
+  old one had not reported.
+
+**What is not, though RingMQ's own protocol does.** These are Scribe's own limits (it promises best effort):
+
+- When a peer in a tree dies, those below it get nothing until they have found out (`silence_s`) and joined elsewhere:
+  what is published meanwhile, and what it had acknowledged and not passed on, is lost to them with any QoS. `done` is
+  called all the same, once the dead child's lease has run out. The same when a parent is wrongly taken for dead, and
+  when a peer changes its parent: what the old one still has for it comes too late, and late messages are dropped to
+  keep the order.
+- A peer whose filters live at several places gets a message through several trees, and gives it out once. In the moment
+  that it enters another tree, a later message may come through that one first; then the earlier is dropped.
+- A root that was followed while it believed the tree to be empty leaves publishers in that belief for at most
+  `trust_s`.
+- A forwarder without room (`max_waiting_bytes`) passes nothing on.
+- Retained messages are kept by the root of their topic and its copies, without waiting for the copies; new subscribers
+  to exactly that topic get them. **Wildcard filters get no retained messages** but those published while they are in
+  force. Who subscribes while a retained message is on its way to its root may miss it. Whether one that is kept is also
+  on its way to another filter of the same peer, is told by the clocks of the two peers.
+- **No shared filters**: `subscribe` raises SharedFilterError; ask `serves` first. A root could pick one child for each
+  message (Scribe's anycast), but a root that takes over picks another for what is sent again, and a group would get it
+  twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.iteration import Clock
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timers import TimerQueue
+from ringmq.overlay.errors import ProtocolError
+from ringmq.peer.engines.coordinated.messages import Held
+from ringmq.peer.engines.scribe.codec import decode, is_tree
+from ringmq.peer.engines.scribe.config import LAN, TreeConfig
+from ringmq.peer.engines.scribe.context import TreeContext, TreeCounters
+from ringmq.peer.engines.scribe.messages import (
+    Beat,
+    Gone,
+    Here,
+    Join,
+    Leave,
+    Reached,
+    RootCopy,
+    RootFetch,
+    RootFetched,
+    Stay,
+    TreeMessage,
+    Where,
+)
+from ringmq.peer.engines.scribe.multicast import Spread
+from ringmq.peer.engines.scribe.publisher import RENEWALS, ScribePublisher
+from ringmq.peer.engines.scribe.roots import Roots
+from ringmq.peer.engines.scribe.send_window import LOOKS, Carrier
+from ringmq.peer.engines.scribe.subscriber import ScribeSubscriber
+from ringmq.peer.engines.scribe.trees import STAYS, Trees
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.context import LocalClients, Overlay
+from ringmq.peer.messaging.partitions import is_shared
+from ringmq.peer.messaging.publication import Publication, Trace
+from ringmq.peer.messaging.receive_window import ReceiveWindows
+from ringmq.peer.messaging.retained_cache import RetainedCache
+from ringmq.peer.messaging.tracing import Tracing
+
+
+class ScribeEngine:
+    """One per peer."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        clients: LocalClients,
+        config: PubSubConfig,
+        trees: TreeConfig = LAN,
+        clock: Clock | None = None,
+        owing: Callable[[], None] | None = None,
+    ) -> None:
+        """`owing` as `CoordinatedEngine` explains it."""
+        self._state = state = TreeContext(overlay, clients, config, trees, clock, owing)
+        self._retained_cache = RetainedCache(state)
+        self.carrier = Carrier(state)
+        self.trees = Trees(state, self.carrier)
+        self.roots = Roots(state, self.trees)
+        self.subscriber = ScribeSubscriber(state, self.trees, self._retained_cache)
+        self.spread = Spread(state, self.trees, self.roots, self.carrier, self.subscriber, self._retained_cache)
+        self.publisher = ScribePublisher(state, self.carrier, self.spread)
+        self._receive_windows = ReceiveWindows(state, self.spread.take)
+        self._handlers = self._handlers_of_parts()
+        self.acknowledges_later = owing is not None
+        """Whether `acknowledge` is called by the shell, once the clients' messages are safe."""
+        self._inside = False
+        self._started = False
+
+    @property
+    def counters(self) -> TreeCounters:
+        return self._state.counters
+
+    @property
+    def clock(self) -> Clock:
+        return self._state.clock
+
+    @property
+    def timers(self) -> TimerQueue:
+        return self._state.timers
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of all messages here that wait for a root, for room or for an acknowledgement."""
+        return self._state.waiting_bytes
+
+    @property
+    def clock_us(self) -> Callable[[], int]:
+        return self._state.clock_us
+
+    @clock_us.setter
+    def clock_us(self, clock_us: Callable[[], int]) -> None:
+        """The time of the world. Before anything happens."""
+        self._state.clock_us = clock_us
+
+    @property
+    def clients(self) -> LocalClients:
+        return self._state.clients
+
+    @clients.setter
+    def clients(self, clients: LocalClients) -> None:
+        """Before anything happens."""
+        self._state.clients = clients
+
+    @property
+    def tracing(self) -> Tracing:
+        return self._state.tracing
+
+    # Calls of the clients
+
+    @staticmethod
+    def serves(topic_filter: str) -> bool:
+        """Whether a filter can be subscribed to here."""
+        return not is_shared(topic_filter)
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        qos: int,
+        matched: bool = False,
+        retain: bool = False,
+        clears: bool = False,
+        done: Done | None = None,
+        trace: Trace | None = None,
+    ) -> int:
+        """Send a message to whoever subscribes elsewhere.
+
+        `matched` says whether somebody here has it already. `done` is called once: when all hold it, with QoS 1 and 2;
+        at once or after the roots are known, with QoS 0. With a `trace`, which says when it came and how many have it
+        here, it is recorded wherever it comes. Returns its sequence number.
+        """
+        state = self._state
+        state.counters.published += 1
+        state.seq += 1
+        stamp = self.publisher.stamp() if retain else 0
+        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        state.tracing.begins(state.me, one)
+        if retain and self.subscriber.wants(topic):
+            self._retained_cache.live(state.me.id, one)
+        self._do(lambda: self.publisher.publish(one, matched, done))
+        return one.seq
+
+    def publish_plain(self, topic: str, body: bytes) -> bool:
+        """There is no quick way."""
+        return False
+
+    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """The clients here want a filter. `done` is called when it is in force. Raises SharedFilterError."""
+        self._do(lambda: self.subscriber.add(topic_filter, done))
+
+    def unsubscribe(self, topic_filter: str) -> None:
+        self._do(lambda: self.subscriber.remove(topic_filter))
+
+    # Calls of the ring
+
+    def receive(self, sender: Peer, payload: bytes) -> None:
+        """From another peer, directly or routed."""
+        try:
+            message = decode(payload)
+        except ProtocolError:
+            self._state.counters.unreadable += 1
+            return
+        if isinstance(message, Publication):
+            self._state.counters.came += 1
+            self._do(lambda: self._receive_windows.take(sender, message))
+        elif isinstance(message, Held):
+            self._do(lambda: self.carrier.send_windows.held(sender, message))
+        elif not isinstance(message, TreeMessage):
+            self._state.counters.unreadable += 1
+        elif self._inside:
+            self._state.said.append((sender, message))
+        else:
+            self._do(lambda: self._handlers[type(message)](sender, message))
+
+    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+        """A message passes through here; False takes it off its way."""
+        if not is_tree(payload):
+            return True
+        try:
+            message = decode(payload)
+        except ProtocolError:
+            return True
+        if not isinstance(message, Join) or message.direct or message.child.id == self._state.me.id:
+            return True
+        taken = False
+
+        def take() -> None:
+            nonlocal taken
+            taken = self.trees.take(message.place, message.child)
+
+        self._do(take)
+        return not taken
+
+    def unsent(self, payload: bytes) -> None:
+        """Lost: who hangs below a parent that is gone finds another parent."""
+
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
+        self._do(lambda: self.roots.owners_changed(key, owners))
+
+    def activity_changed(self, active: bool) -> None:
+        """A peer that does not serve keys is no root."""
+        if active and not self._started:
+            self._started = True
+            self._do(self._start)
+        self._do(self.roots.review_all)
+
+    def lost(self, peer: Peer) -> None:
+        """The link to this peer broke, or the ring suspects it: repair at once what would be found out by silence."""
+        self._do(lambda: self._lost(peer))
+
+    def _lost(self, peer: Peer) -> None:
+        self.trees.lost(peer)
+        self.publisher.lost(peer)
+
+    # Acknowledgements
+
+    @property
+    def owes(self) -> bool:
+        """Whether others wait to be told that their messages are here."""
+        return self._receive_windows.owes or self.spread.owes
+
+    def acknowledge(self) -> None:
+        self._receive_windows.acknowledge()
+        self.spread.report()
+
+    # Time
+
+    def tick(self) -> None:
+        self._do(lambda: self._state.timers.run(self._state.clock.now))
+
+    def deadline(self) -> float:
+        return self._state.timers.next_at
+
+    def _start(self) -> None:
+        trees, every = self._state.trees, self._state.every
+        every(trees.heartbeat_s, self.trees.beat_all)
+        every(trees.heartbeat_s, self.roots.look)
+        every(trees.child_s / STAYS, self.trees.stay_all)
+        every(trees.trust_s / RENEWALS, self.publisher.renew)
+        every(trees.overdue_s / LOOKS, self.carrier.look)
+
+    # The parts
+
+    def _do(self, call: Callable[[], None]) -> None:
+        """Call a part, and then what this peer has said to itself."""
+        if self._inside:
+            call()
+            return
+        self._inside = True
+        try:
+            call()
+            said = self._state.said
+            while said:
+                sender, message = said.popleft()
+                self._handlers[type(message)](sender, message)
+            if not self.acknowledges_later:
+                self.acknowledge()
+        finally:
+            self._inside = False
+
+    def _gone(self, sender: Peer, message: Gone) -> None:
+        self.trees.gone(sender, message.places)
+        self.publisher.gone(sender, message.places)
+
+    def _handlers_of_parts(self) -> dict[type, Callable[..., None]]:
+        handlers: dict[type, Callable[..., None]] = {
+            Join: lambda sender, message: self.roots.join(message),
+            Beat: self.trees.beat,
+            Stay: self.trees.stay,
+            Leave: self.trees.leave,
+            Gone: self._gone,
+            Where: self.roots.where,
+            Here: self.publisher.here,
+            RootCopy: self.roots.copy,
+            Reached: self.carrier.reached,
+            RootFetch: self.roots.fetch,
+            RootFetched: lambda sender, message: self.subscriber.fetched(message),
+        }
+        return handlers

@@ -1,0 +1,1 @@
+"""Owns the data folder of a peer, its lock and its id; must not know sockets."""

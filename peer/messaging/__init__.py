@@ -1,0 +1,1 @@
+"""Owns what every dissemination engine shares; must not know sockets or the clock."""

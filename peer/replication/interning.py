@@ -1,0 +1,43 @@
+"""Records that share what is equal in them: each is decoded for itself, with a peer, a name and numbers of its own.
+
+A coordinator of many places has few subscriber peers, each of them a thousand times.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.messages import Record
+
+MAX_PEERS: Final = 4096
+"""Beyond it all are forgotten: records then share with those that come after them."""
+
+
+class Sharing:
+    """One per core."""
+
+    __slots__ = ("_peers",)
+
+    def __init__(self) -> None:
+        self._peers: dict[Id, Peer] = {}
+
+    def of(self, record: Record, place: str) -> Record:
+        """The same record of this place, in less room."""
+        name = place if record.name == place else record.name
+        peer, number = record.peer, record.number
+        if peer is not None:
+            peer = self._same(peer)
+            if number[0] == peer.boot:
+                number = (peer.boot, number[1])
+        return Record(record.kind, name, peer, number, record.gone, record.confirmed, record.body)
+
+    def _same(self, peer: Peer) -> Peer:
+        known = self._peers.get(peer.id)
+        if known == peer:
+            return known
+        if len(self._peers) >= MAX_PEERS:
+            self._peers.clear()
+        self._peers[peer.id] = peer
+        return peer

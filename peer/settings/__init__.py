@@ -1,0 +1,1 @@
+"""Owns the settings of a peer and how they are read; must not know how they are used."""

@@ -1,0 +1,65 @@
+"""A file of settings in TOML: read within bounds, its names compared with those that there are.
+
+What the names mean is for `peer.settings.load` to know.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+from ringmq.peer.errors import ConfigError
+
+MAX_FILE_BYTES: Final = 1 << 20
+"""Hundreds of times what all settings take."""
+MAX_UNKNOWN: Final = 20
+"""Names in a table of which each is told. A file with more is none of ours, and looking for near ones takes time."""
+_SHOWN_CHARS: Final = 200
+
+
+def read_toml(file: Path) -> dict[str, object]:
+    """What the file says, of which no more is read than it may have. Raises ConfigError, one clear line."""
+    try:
+        with file.open("rb") as source:
+            raw = source.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"config: cannot read {file}: {error.strerror}") from error
+    if len(raw) > MAX_FILE_BYTES:
+        raise ConfigError(f"config: {file} is longer than {MAX_FILE_BYTES} bytes")
+    try:
+        return tomllib.loads(raw.decode("utf-8"))
+    except RecursionError:
+        raise ConfigError(f"config: {file} is nested too deeply") from None
+    except ValueError as error:  # not UTF-8, not TOML, or a number with thousands of digits
+        raise ConfigError(f"config: {file} is not TOML: {error}") from error
+
+
+def check_names(names: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raises ConfigError for those that nobody knows; `where` says what such a name is called, and of what."""
+    unknown = [name for name in names if name not in known]
+    lines = [f"{where} {_named(name)}: {_hint(name, known)}" for name in unknown[:MAX_UNKNOWN]]
+    if unknown[MAX_UNKNOWN:]:
+        lines.append(f"{where}: {len(unknown) - MAX_UNKNOWN} more")
+    if lines:
+        raise ConfigError(*lines)
+
+
+def _named(name: str) -> str:
+    return name if name.isprintable() and len(name) <= _SHOWN_CHARS else shown(name)
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name.replace("-", "_"), known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+
+
+def shown(value: object) -> str:
+    """A wrong value as it may stand in an error: on one line, and not long."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number with thousands of digits, tables in tables in tables
+        return "this value"
+    return text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…"

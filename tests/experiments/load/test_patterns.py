@@ -1,0 +1,95 @@
+"""Patterns and their packets."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ringmq.experiments.load.patterns import (
+    PACKET_IDS,
+    PATTERNS,
+    PAYLOAD_BYTES,
+    RING_PATTERNS,
+    At,
+    Pattern,
+    connect_packet,
+    subscribe_packet,
+)
+from ringmq.mqtt_front.codec.codec import decode
+from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.packets import Connect, Packet, Publish, Subscribe, Version
+
+
+def read(packet: bytes) -> Packet:
+    ((first, body),) = PacketReader().feed(packet)
+    return decode(Version.V311, first, body)
+
+
+@pytest.mark.parametrize("name", [*PATTERNS, *RING_PATTERNS])
+def test_the_packets_of_a_pattern_are_publications_of_one_size(name: str) -> None:
+    pattern = {**PATTERNS, **RING_PATTERNS}[name]
+    packets = [packet for topic in range(pattern.topics) for packet in pattern.packets(topic)]
+    assert {len(packet) for packet in packets} == {pattern.packet_bytes}
+    first = read(packets[0])
+    assert isinstance(first, Publish)
+    assert (first.topic, first.qos, len(first.payload)) == (pattern.topic(0), pattern.qos, PAYLOAD_BYTES)
+
+
+def test_the_patterns_are_those_of_the_paper_and_pairs() -> None:
+    fan_out, pairs = PATTERNS["qos0-1to10"], PATTERNS["qos1-1to1"]
+    assert (fan_out.all_publishers, fan_out.sp_ratio) == (50, 10)
+    assert (pairs.all_publishers, pairs.sp_ratio) == (50, 1)
+
+
+def topics_at(pattern: Pattern, at: At, clients: int) -> list[list[int]]:
+    """For each server, how many clients of each topic are there; the largest first."""
+    places = Counter((at(topic, client), topic) for topic in range(pattern.topics) for client in range(clients))
+    assert {server for server, _ in places} <= set(range(pattern.servers))
+    return [
+        sorted((count for (where, _), count in places.items() if where == server), reverse=True)
+        for server in range(pattern.servers)
+    ]
+
+
+@pytest.mark.parametrize(("name", "topics"), [("five-B", [2] * 5), ("five-C", [10]), ("five-D", [8, 1, 1])])
+def test_five_servers_have_the_clients_that_the_paper_says(name: str, topics: list[int]) -> None:
+    pattern = RING_PATTERNS[name]
+    assert (pattern.topics, pattern.publishers, pattern.subscribers, pattern.qos) == (5, 10, 10, 0)
+    assert topics_at(pattern, pattern.publisher_at, pattern.publishers) == [topics] * 5
+    assert topics_at(pattern, pattern.subscriber_at, pattern.subscribers) == [topics] * 5
+    assert (pattern.prober_at, pattern.probed) == (4, (0, 1, 2, 3, 4))
+
+
+def test_one_server_has_all_clients() -> None:
+    pattern = RING_PATTERNS["one-A"]
+    assert (pattern.topics, pattern.publishers, pattern.subscribers, pattern.qos) == (5, 10, 10, 0)
+    assert topics_at(pattern, pattern.publisher_at, pattern.publishers) == [[10] * 5]
+    assert topics_at(pattern, pattern.subscriber_at, pattern.subscribers) == [[10] * 5]
+    assert (pattern.prober_at, pattern.probed) == (0, (0,))
+
+
+@pytest.mark.parametrize(("name", "sp_ratio"), [("two-1to10", 10), ("two-1to1", 1)])
+def test_publishers_are_at_one_of_two_servers_and_subscribers_at_the_other(name: str, sp_ratio: int) -> None:
+    pattern = RING_PATTERNS[name]
+    assert (pattern.sp_ratio, pattern.all_publishers) == (sp_ratio, 50)
+    assert topics_at(pattern, pattern.publisher_at, pattern.publishers)[1] == []
+    assert topics_at(pattern, pattern.subscriber_at, pattern.subscribers)[0] == []
+    assert (pattern.prober_at, pattern.probed) == (0, (1,))
+
+
+def test_a_publisher_with_qos_1_uses_its_ids_in_turn() -> None:
+    ids = []
+    for packet in PATTERNS["qos1-1to1"].packets(0):
+        publication = read(packet)
+        assert isinstance(publication, Publish)
+        ids.append(publication.packet_id)
+    assert ids == list(range(1, PACKET_IDS + 1))
+
+
+def test_what_clients_say_first() -> None:
+    hello, wish = read(connect_packet("a")), read(subscribe_packet("x", "y/+", qos=1))
+    assert isinstance(hello, Connect)
+    assert (hello.client_id, hello.clean_start) == ("a", True)
+    assert isinstance(wish, Subscribe)
+    assert [(one.filter, one.qos) for one in wish.subscriptions] == [("x", 1), ("y/+", 1)]

@@ -1,0 +1,34 @@
+"""SIGTERM as Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from ringmq.experiments.processes.signals import held_back, sigterm_interrupts
+
+
+def test_sigterm_interrupts_as_long_as_the_context_lasts() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with sigterm_interrupts(), pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_held_back_comes_in_the_end(number: signal.Signals) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    done: list[str] = []
+
+    def work() -> None:
+        signal.raise_signal(number)
+        done.append("all")
+
+    with sigterm_interrupts():
+        with pytest.raises(KeyboardInterrupt), held_back():
+            work()
+        assert done == ["all"]
+        with held_back():
+            done.clear()
+    assert (done, signal.getsignal(signal.SIGTERM)) == ([], before)

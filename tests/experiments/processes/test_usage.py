@@ -1,0 +1,40 @@
+"""What the system says about a process: this one."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ringmq.experiments.processes.usage import Usage, busy_s, memory_bytes
+
+
+def test_work_is_seen() -> None:
+    before = Usage.of(os.getpid())
+    clock = time.thread_time()
+    while time.thread_time() < clock + 0.05:
+        pass
+    used = Usage.of(os.getpid()).since(before)
+    assert 0.045 <= used.cpu_s < 10
+    assert used.waited_s >= 0
+
+
+def test_several_processes_are_added_up() -> None:
+    once, twice = Usage.of(os.getpid()), Usage.of(os.getpid(), os.getpid())
+    assert 2 * once.cpu_s - 0.001 <= twice.cpu_s < 2 * once.cpu_s + 10
+    assert Usage.of() == Usage(0, 0)
+
+
+def test_a_core_that_works_is_busy() -> None:
+    cores = os.sched_getaffinity(0)
+    before, clock = busy_s(cores), time.thread_time()
+    while time.thread_time() < clock + 0.1:
+        pass
+    assert 0.05 <= busy_s(cores) - before < 10 * len(cores)
+    assert busy_s([]) == 0
+
+
+def test_memory_is_seen() -> None:
+    before = memory_bytes(os.getpid())
+    ballast = bytearray(b"x") * (64 << 20)
+    assert memory_bytes(os.getpid()) - before > 48 << 20
+    assert len(ballast) == 64 << 20

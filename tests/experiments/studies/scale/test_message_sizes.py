@@ -1,0 +1,47 @@
+"""Lengths are those of what the peers encode."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.studies.scale.message_sizes import Wire
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.links.frames import Kind, frame
+from ringmq.peer.engines.scribe.codec import wrap
+from ringmq.peer.messaging.body import PLAIN_HEAD
+from ringmq.peer.messaging.publication import Leaf, Publication, Relay, Trace, encode, encode_plain
+
+PEER = Peer(Id(5), "127.0.0.1", 20_000, 1 << 40)
+BODY = PLAIN_HEAD + bytes(100)
+GUIDED = Choice("guided", 5)
+
+
+def wire(*, recorded: bool = False) -> Wire:
+    return Wire(PEER, "topic-1", 100, GUIDED, recorded)
+
+
+def test_a_plain_one_is_as_the_quick_way_sends_it() -> None:
+    payload = encode_plain(1, PEER.boot, b"topic-1", BODY)
+    assert wire().plain == len(frame(Kind.PARCEL, payload))
+
+
+@pytest.mark.parametrize("part", [0, 1, 15, 16, 300, 65_535, 65_536])
+def test_one_in_a_tree_bears_its_part(part: int) -> None:
+    leaves = tuple([Leaf(Peer(Id(number << 90), "127.0.0.1", 31_000, 1 << 41), 0, 0) for number in range(part)])
+    one = Publication(PEER.boot, 1, 0, "topic-1", BODY, relay=Relay(PEER, "guided", 5, leaves), trace=Trace(7))
+    assert wire(recorded=True).relayed(part) == len(frame(Kind.PARCEL, encode(one)))
+
+
+def test_scribe_has_an_envelope() -> None:
+    one = Publication(PEER.boot, 9, 0, "topic-1", BODY)
+    for up, size in ((True, wire().up), (False, wire().down)):
+        envelope = Publication(PEER.boot, 3, 0, "topic-1", wrap(PEER, up, one))
+        assert size == len(frame(Kind.PARCEL, encode(envelope)))
+
+
+def test_a_trace_is_the_same_everywhere() -> None:
+    with_trace, without = wire(recorded=True), wire()
+    more = [with_trace.plain - without.plain, with_trace.relayed(3) - without.relayed(3), with_trace.up - without.up]
+    assert more == [9, 9, 9]

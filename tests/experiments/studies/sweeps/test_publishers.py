@@ -1,0 +1,43 @@
+"""The sweep `publishers`: its levels, and what the thesis says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ringmq.experiments.studies.harness.outcome import Outcome
+from ringmq.experiments.studies.sweeps import publishers
+from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL
+from tests.experiments.studies.making import request
+
+SWEEP = publishers.SWEEP
+
+
+def test_levels() -> None:
+    assert [(one.name, one.size.publishers) for one in SWEEP.full] == [
+        ("2 %", 1),
+        ("10 %", 5),
+        ("20 %", 10),
+        ("28 %", 14),
+    ]
+    assert SWEEP.full[-1].size == FULL
+    assert [one.size.publishers for one in SWEEP.quick] == [1, 4]
+    assert SWEEP.quick[-1].size == SMALL
+
+
+def test_what_the_thesis_says() -> None:
+    assert [(one.approach.label, one.measure, one.of, one.percent) for one in SWEEP.claims] == [
+        ("Guided F=5", "bandwidth", "maximum", 45),
+        ("Guided F=5", "bandwidth", "deviation", 64),
+    ]
+    assert {one.source for one in SWEEP.claims} == {"§4.2.2"}
+
+
+def test_it_is_conducted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, _ = request(tmp_path)
+    outcome = Outcome()
+    monkeypatch.setattr(
+        publishers, "conduct", lambda sweep, request: outcome if (sweep, request) == (SWEEP, asked) else None
+    )
+    assert publishers.run(asked) is outcome

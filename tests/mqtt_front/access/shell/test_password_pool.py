@@ -1,0 +1,98 @@
+"""Who waits for a verification of a password, and who does not."""
+
+from __future__ import annotations
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from ringmq.mqtt_front.access.access import Access, Decision
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS
+from ringmq.mqtt_front.access.shell import password_pool
+from ringmq.mqtt_front.access.shell.password_pool import Verifying
+from ringmq.mqtt_front.codec.reasons import Reason
+
+
+class SlowAccess(Access):
+    """Verifies once it is told that it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may = Event()
+        self.verified: list[str] = []
+
+    def authenticate(self, user_name: str | None, password: bytes | None, client_id: str, anonymous: bool) -> Decision:
+        assert self.may.wait(10)
+        if password is None:
+            raise ValueError("no password")
+        self.verified.append(client_id)
+        return Decision(Reason.SUCCESS, ALL_RIGHTS, client_id)
+
+
+class Line:
+    """Those who wait."""
+
+    def __init__(self) -> None:
+        self.access = SlowAccess()
+        self.verifying = Verifying(self.access)
+        self.answers: asyncio.Queue[asyncio.Future[Decision | None]] = asyncio.Queue()
+
+    def begin(self, client_id: str, password: bytes | None = b"p", wanted: bool = True) -> None:
+        self.verifying.begin(("anna", password, client_id, False), lambda: wanted, self.answers.put_nowait)
+
+    async def next(self) -> asyncio.Future[Decision | None]:
+        return await asyncio.wait_for(self.answers.get(), 10)
+
+
+async def test_the_decision_comes_later() -> None:
+    line = Line()
+    line.begin("c")
+    assert line.answers.empty()
+    line.access.may.set()
+    decision = (await line.next()).result()
+    assert decision is not None
+    assert decision.client_id == "c"
+    line.verifying.stop()
+
+
+async def test_nothing_is_verified_for_who_has_gone() -> None:
+    line = Line()
+    line.access.may.set()
+    line.begin("c", wanted=False)
+    assert (await line.next()).result() is None
+    assert line.access.verified == []
+    line.verifying.stop()
+
+
+async def test_the_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(password_pool, "MAX_WAITING", 3)
+    line = Line()
+    for number in range(3):
+        assert not line.verifying.full
+        line.begin(str(number))
+    assert line.verifying.full
+    line.access.may.set()
+    for _ in range(3):
+        await line.next()
+    assert not line.verifying.full
+    line.verifying.stop()
+
+
+async def test_what_goes_wrong_is_told_and_leaves_room() -> None:
+    line = Line()
+    line.access.may.set()
+    line.begin("c", password=None)
+    assert isinstance((await line.next()).exception(), ValueError)
+    line.verifying.stop()
+
+
+async def test_a_stop_lets_those_who_wait_go() -> None:
+    line = Line()
+    for number in range(5):
+        line.begin(str(number))
+    line.verifying.stop()
+    line.access.may.set()
+    ends = [await line.next() for _ in range(5)]
+    assert sum(end.cancelled() for end in ends) >= 3
+    Verifying(line.access).stop()

@@ -1,0 +1,119 @@
+"""Overlapping subscriptions become one receiver; the members of a shared group take turns."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringmq.mqtt_front.matching.receivers import Receiver, SharedGroup, merged
+
+
+def test_nobody() -> None:
+    assert merged([]) == ()
+
+
+def test_one_filter_keeps_its_receivers() -> None:
+    one = {"a": Receiver("a", 1), "b": Receiver("b", 0)}
+    assert merged([one]) == (one["a"], one["b"])
+
+
+def test_overlapping_subscriptions_are_one_receiver() -> None:
+    """[MQTT-3.3.4-2] one copy at the highest QoS, [MQTT-3.3.4-4] all identifiers, even equal ones (5.0 §3.3.4)."""
+    first = {"a": Receiver("a", 0, False, False, (7,)), "b": Receiver("b", 1)}
+    second = {"c": Receiver("c", 2), "a": Receiver("a", 2, False, True, (7,))}
+    third = {"a": Receiver("a", 1, False, False, (9,))}
+    assert merged([first, second]) == (Receiver("a", 2, False, True, (7, 7)), first["b"], second["c"])
+    assert merged([first, second, third])[0] == Receiver("a", 2, False, True, (7, 7, 9))
+    assert first["a"].qos == 0, "the subscription itself has not changed"
+
+
+def test_who_wants_no_own_messages_by_any_subscription_gets_none() -> None:
+    lines = [{"a": Receiver("a", 0, True, False, (7,))}, {"a": Receiver("a", 2, True, True, (8,))}]
+    assert merged(lines) == (Receiver("a", 2, True, True, (7, 8)),)
+
+
+@given(st.permutations(range(4)))
+def test_own_messages_come_by_those_subscriptions_that_want_them(order: list[int]) -> None:
+    """[MQTT-3.8.3-3] with §3.3.4: QoS, identifiers and the flag of what leaves them out have no say in them."""
+    lines = [
+        Receiver("a", 2, True, True, (1,)),
+        Receiver("a", 0, False, False, (2,)),
+        Receiver("a", 1, False, False, (3,)),
+        Receiver("a", 2, True, True, (4,)),
+    ]
+    (receiver,) = merged([{"a": lines[place]} for place in order])
+    assert (receiver.qos, receiver.no_local, receiver.retain_as_published) == (2, False, True)
+    assert receiver.subscription_ids == tuple(place + 1 for place in order)
+    ordinary = tuple(place + 1 for place in order if place in (1, 2))
+    assert receiver.own == Receiver("a", 1, False, False, ordinary)
+
+
+def group_of(names: str) -> SharedGroup[str]:
+    group: SharedGroup[str] = SharedGroup("g", "a/#")
+    for name in names:
+        group.join(Receiver(name, 1))
+    return group
+
+
+def turns(group: SharedGroup[str], number: int, available: str = "abcdef") -> str:
+    chosen = (group.next_member(lambda session: session in available) for _ in range(number))
+    return "".join(member.session if member else "-" for member in chosen)
+
+
+def test_members_take_turns() -> None:
+    group = group_of("abc")
+    assert [member.session for member in group.members] == ["a", "b", "c"]
+    assert turns(group, 7) == "abcabca"
+
+
+def test_who_is_not_available_is_passed_over() -> None:
+    group = group_of("abc")
+    assert turns(group, 4, available="ac") == "acac"
+    assert turns(group, 2, available="b") == "bb"
+    assert turns(group, 1, available="") == "-"
+    assert turns(group, 3) == "cab"
+
+
+def test_an_empty_group_has_no_member() -> None:
+    assert turns(group_of(""), 1) == "-"
+
+
+def test_a_leaving_member_moves_nobody_out_of_turn() -> None:
+    group = group_of("abcd")
+    assert turns(group, 2) == "ab"
+    group.leave("a")
+    assert turns(group, 1) == "c"
+    group.leave("d")
+    assert turns(group, 3) == "bcb"
+
+
+def test_a_joining_member_comes_last() -> None:
+    group = group_of("ab")
+    assert turns(group, 2) == "ab"
+    group.join(Receiver("c", 0))
+    assert turns(group, 3) == "cab"
+
+
+def test_new_options_keep_the_place() -> None:
+    group = group_of("ab")
+    group.join(Receiver("a", 2))
+    assert group.members == (Receiver("a", 2), Receiver("b", 1))
+    assert group.get("a") == Receiver("a", 2)
+    assert group.get("c") is None
+    assert len(group) == 2
+
+
+@given(st.lists(st.sampled_from("abcdef.")))
+def test_turns_stay_fair(steps: list[str]) -> None:
+    """Whatever came before, as many turns as there are members serve everyone once."""
+    group = group_of("")
+    for step in steps:
+        if step == ".":
+            turns(group, 1)
+        elif group.get(step):
+            group.leave(step)
+        else:
+            group.join(Receiver(step, 0))
+    assert set(Counter(turns(group, 3 * len(group))).values()) <= {3}

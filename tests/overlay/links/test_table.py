@@ -1,0 +1,395 @@
+"""All links of a peer over real sockets: one a pair, bounded in number, and honest about losses."""
+
+import asyncio
+import contextlib
+import random
+import socket
+
+import pytest
+
+from ringmq.overlay.core.codec import encode
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping, Route
+from ringmq.overlay.core.timing import LAN
+from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.links.frames import Kind, frame
+from ringmq.overlay.links.handshake import Hello, Reason, decode_hello, encode_hello
+
+LOW, HIGH = Id(1000), Id(2000)
+
+
+# -- the good case
+
+
+async def test_messages_both_ways_over_one_connection(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    assert one.links.send(other.me, Heartbeat())
+    assert one.links.send(other.me, Parcel(b"bytes"))
+    await until(lambda: len(other.owner.messages) == 2)
+    assert other.owner.messages == [(one.me, Heartbeat()), (one.me, Parcel(b"bytes"))]
+    assert other.links.send(one.me, Route(other.me, 1, Id(3), 0, b"x"))
+    await until(lambda: one.owner.messages)
+    assert one.incidents.counters["dials"] == 1
+    assert other.incidents.counters["dials"] == 0
+    assert one.owner.losses == other.owner.losses == []
+
+
+async def test_more_than_a_frame_is_refused_and_counted(side, until) -> None:
+    one, other = await side(LOW, max_frame_bytes=65536), await side(HIGH)
+    assert not one.links.send(other.me, Parcel(bytes(65536)))
+    assert one.links.send(other.me, Parcel(bytes(65535)))
+    await until(lambda: other.owner.messages)
+    assert one.incidents.counters["unsendable"] == 1
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
+async def test_a_link_through_a_cut_network_breaks_by_itself(side, until) -> None:
+    """Or what is sent after the healing would wait for TCP, which tries again after a minute."""
+    one, other = await side(LOW), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    for end in (one, other):
+        (link,) = end.links.open_links()
+        connection = link.transport.get_extra_info("socket")
+        limit_s = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000
+        assert 0 < limit_s <= LAN.silence_s + LAN.fastest_verdict_s
+
+
+async def test_a_changed_address_is_announced_first(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    one.links.me = Peer(LOW, "127.0.0.1", one.me.port, 2)
+    one.links.send(other.me, Ping())
+    await until(lambda: len(other.owner.messages) == 2)
+    assert [sender.boot for sender, _ in other.owner.messages] == [1, 2]
+
+
+async def test_introduction_and_status_leave_no_link(side, stranger_to) -> None:
+    one = await side(LOW)
+    async with stranger_to(one) as stranger:
+        await stranger.greet(one, target=None)
+        assert await stranger.hears_goodbye(2) is Reason.INTRODUCED
+        assert decode_hello(stranger.heard[0][1]).peer == one.me
+        assert await stranger.ended()
+    async with stranger_to(one) as stranger:
+        await stranger.say(frame(Kind.STATUS_REQUEST))
+        assert (await stranger.hears())[0] == (Kind.STATUS_REPLY, b'{"hello":"there"}')
+    assert not list(one.links.open_links())
+    assert one.owner.losses == []
+
+
+# -- both at once
+
+
+@pytest.mark.parametrize("number", range(100))
+async def test_two_sides_dial_at_once(side, until, number: int) -> None:
+    """Again and again, at every relative timing: one link, all parcels in order, no loss told."""
+    dice = random.Random(number)
+    one, other = await side(LOW), await side(HIGH)
+    for sender, receiver in dice.sample([(one, other), (other, one)], 2):
+        for turn in range(5):
+            sender.links.send(receiver.me, Parcel(b"%d" % turn))
+        for _ in range(dice.randrange(6)):
+            await asyncio.sleep(0)
+    await until(lambda: len(one.parcels()) >= 5 and len(other.parcels()) >= 5)
+    assert one.parcels() == other.parcels() == [b"%d" % turn for turn in range(5)]
+    await until(lambda: len(one.links._sockets) == len(other.links._sockets) == 1)
+    assert one.owner.losses == other.owner.losses == []
+    for sender, receiver in ((one, other), (other, one)):
+        assert sender.links.send(receiver.me, Parcel(b"after"))
+    await until(lambda: one.parcels()[-1] == other.parcels()[-1] == b"after")
+    assert len(one.links._sockets) == 1
+
+
+# -- the end of a link
+
+
+async def test_a_broken_connection_is_told_once(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.link(one) and one.link(other))
+    other.link(one).transport.abort()
+    await until(lambda: one.owner.losses and other.owner.losses)
+    await until(lambda: not one.links._sockets)
+    assert one.owner.losses == [(other.me, False)]
+    assert other.owner.losses == [(one.me, False)]
+    one.links.send(other.me, Ping())
+    await until(lambda: len(other.owner.messages) == 2)
+    assert len(one.owner.losses) == 1
+
+
+async def test_somebody_else_at_the_address(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    ghost = Peer(Id(77), "127.0.0.1", other.me.port, 1)
+    one.links.send(ghost, Ping())
+    await until(lambda: one.owner.losses)
+    assert one.owner.losses == [(ghost, True)]
+    assert one.owner.unsent_parcels == []
+    assert other.owner.messages == []
+
+
+async def test_a_parcel_that_finds_no_link_comes_back(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    ghost = Peer(Id(77), "127.0.0.1", other.me.port, 1)
+    for message in (Parcel(b"first"), Ping(), Parcel(b"second")):
+        one.links.send(ghost, message)
+    await until(lambda: one.owner.unsent_parcels == [b"first", b"second"])
+    assert one.owner.losses == [(ghost, True)]
+
+
+async def test_an_idle_link_is_closed_without_a_loss(side, until) -> None:
+    one, other = await side(LOW, idle_link_s=0.08), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    await until(lambda: not one.links._sockets and not other.links._sockets)
+    assert one.owner.losses == other.owner.losses == []
+    assert one.incidents.counters["links_ended_idle"] == 1
+    other.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+
+
+async def test_stopping_is_no_loss_and_flushes(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    for number in range(1000):
+        one.links.send(other.me, Parcel(b"%d" % number))
+    await one.links.close()
+    await until(lambda: len(other.parcels()) == 1000)
+    await until(lambda: not other.links._sockets)
+    assert other.owner.losses == []
+    await one.links.close()
+
+
+# -- limits
+
+
+async def test_links_are_bounded(side, until) -> None:
+    one = await side(LOW, max_links=2)
+    others = [await side(HIGH + number) for number in range(4)]
+    for other in others[:3]:
+        other.links.send(one.me, Ping())
+        await until(lambda other=other: other.owner.losses or other.link(one))
+    assert len(list(one.links.open_links())) == 2
+    assert others[2].owner.losses == [(one.me, False)]
+    one.links.send(others[3].me, Ping())
+    await until(lambda: others[3].owner.messages)
+    assert len(list(one.links.open_links())) == 2
+    assert one.incidents.counters["links_evicted"] == 1
+    assert one.owner.losses == []
+
+
+async def test_strangers_are_bounded(side, until, stranger_to) -> None:
+    one, other = await side(LOW, max_strangers=3), await side(HIGH)
+    async with contextlib.AsyncExitStack() as crowd:
+        for _ in range(3):
+            await crowd.enter_async_context(stranger_to(one))
+        await until(lambda: len(one.links._strangers) == 3)
+        late = await crowd.enter_async_context(stranger_to(one))
+        assert await late.ended()
+    await until(lambda: not one.links._strangers)
+    other.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+    assert one.incidents.counters["strangers_refused"] == 1
+
+
+# -- hostility
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\0\0\0\0",
+        b"\xff\xff\xff\xff",
+        (4097).to_bytes(4, "big"),
+        frame(Kind.HELLO),
+        frame(Kind.HELLO, b"\x01garbage"),
+        frame(Kind.PARCEL, b"x"),
+        frame(Kind.CONTROL, encode(Heartbeat())),
+        frame(Kind.STATUS_REPLY, b"{}"),
+        b"\0\0\0\1\x63",
+    ],
+)
+async def test_garbage_before_hello(side, until, stranger_to, data: bytes) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    other.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+    async with stranger_to(one) as stranger:
+        await stranger.say(data)
+        assert await stranger.hears_goodbye() is Reason.PROTOCOL
+        assert await stranger.ended()
+    assert one.incidents.counters["protocol_errors"] == 1
+    assert one.owner.losses == []
+    other.links.send(one.me, Ping())
+    await until(lambda: len(one.owner.messages) == 2)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff\xff\xff\xff",
+        frame(Kind.CONTROL, b"\x91\x7f"),
+        frame(Kind.CONTROL, b"\x91" * 200_000),
+        frame(Kind.STATUS_REQUEST),
+        frame(Kind.HELLO, encode_hello(Hello("ringmq", Peer(Id(6), "h", 1, 1), True, LOW))),
+    ],
+)
+async def test_garbage_after_hello_closes_that_link_and_no_other(side, until, stranger_to, data: bytes) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    other.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+    async with stranger_to(one) as stranger:
+        await stranger.greet(one)
+        await until(lambda: one.links.get(Id(5)))
+        await stranger.say(frame(Kind.PARCEL, b"good") + data + frame(Kind.PARCEL, b"too late"))
+        assert await stranger.hears_goodbye(2) is Reason.PROTOCOL
+    assert one.parcels() == [b"good"]
+    assert one.incidents.counters["protocol_errors"] == 1
+    assert [(peer.id, refused) for peer, refused in one.owner.losses] == [(Id(5), False)]
+    other.links.send(one.me, Ping())
+    await until(lambda: len(one.owner.messages) == 3)
+
+
+async def test_a_thousand_random_streams_harm_nobody(side, until, stranger_to) -> None:
+    dice = random.Random(4)
+    one, other = await side(LOW, handshake_s=0.5, linger_s=0.5), await side(HIGH)
+    other.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+
+    async def attack(seed: int) -> None:
+        data = random.Random(seed).randbytes(dice.randrange(1, 200))
+        async with stranger_to(one) as stranger:
+            if seed % 2:
+                await stranger.greet(one, point=seed + 3000)
+            await stranger.say(data)
+
+    for batch in range(20):
+        await asyncio.gather(*(attack(batch * 50 + number) for number in range(50)))
+    await until(lambda: len(one.links._sockets) == 1)
+    assert one.link(other).phase.name == "OPEN"
+    assert other.owner.losses == []
+
+
+# -- who is who
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ring": "another"}, Reason.RING),
+        ({"terms": "others"}, Reason.TERMS),
+        ({"target": Id(99)}, Reason.NOT_ME),
+        ({"peer": Peer(LOW, "127.0.0.1", 9, 1)}, Reason.ID_TAKEN),
+    ],
+)
+async def test_refused_hellos(side, stranger_to, changes: dict[str, object], reason: Reason) -> None:
+    one = await side(LOW)
+    async with stranger_to(one) as stranger:
+        await stranger.greet(one, **changes)
+        assert await stranger.hears_goodbye() is reason
+        assert await stranger.ended()
+    assert one.incidents.counters["handshakes_refused"] == 1
+    assert not list(one.links.open_links())
+    assert one.owner.losses == []
+
+
+async def test_who_has_agreed_on_something_else_is_refused(side, until) -> None:
+    one, other = await side(LOW, terms="timing lan"), await side(HIGH, terms="timing wan")
+    one.links.send(other.me, Ping())
+    await until(lambda: one.owner.losses)
+    assert one.owner.losses == [(other.me, True)]
+    assert other.incidents.counters["handshakes_refused"] == 1
+    assert other.owner.messages == []
+    same = await side(Id(5), terms="timing lan")
+    same.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+
+
+async def test_another_version(side, stranger_to) -> None:
+    one = await side(LOW)
+    async with stranger_to(one) as stranger:
+        await stranger.say(frame(Kind.HELLO, b"\x02whatever comes then"))
+        assert await stranger.hears_goodbye() is Reason.VERSION
+
+
+async def test_a_dial_into_another_ring_fails(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH, ring="another")
+    one.links.send(other.me, Ping())
+    await until(lambda: one.owner.losses)
+    assert one.owner.losses == [(other.me, True)]
+
+
+async def test_a_connection_to_itself(side, until) -> None:
+    one = await side(LOW)
+    mirror = Peer(HIGH, "127.0.0.1", one.me.port, 1)
+    one.links.send(mirror, Ping())
+    await until(lambda: one.owner.losses)
+    assert one.owner.losses == [(mirror, True)]
+    assert not one.links.send(one.me, Ping())
+    assert one.owner.messages == []
+
+
+async def test_a_higher_boot_replaces_and_a_lower_is_refused(side, until, stranger_to) -> None:
+    one = await side(LOW)
+    async with stranger_to(one) as first, stranger_to(one) as second, stranger_to(one) as third:
+        await first.greet(one, boot=5)
+        await until(lambda: one.links.get(Id(5)))
+        await second.greet(one, boot=6)
+        assert await first.hears_goodbye(2) is Reason.REPLACED
+        assert one.links.get(Id(5)).peer.boot == 6
+        await third.greet(one, boot=5)
+        assert await third.hears_goodbye() is Reason.OLD_BOOT
+        await second.say(frame(Kind.PARCEL, b"still here"))
+        await until(one.parcels)
+    await until(lambda: not one.links._sockets)
+    assert [peer.boot for peer, _ in one.owner.losses] == [6]
+
+
+async def test_a_restarted_peer_at_another_port_is_dialled_there(side, until) -> None:
+    one, old = await side(LOW), await side(HIGH)
+    one.links.send(old.me, Ping())
+    await until(lambda: old.owner.messages)
+    new = await side(HIGH, boot=2)
+    one.links.send(new.me, Ping())
+    await until(lambda: new.owner.messages)
+    assert one.owner.losses == []
+
+
+async def test_a_peer_that_lost_the_link_may_dial_again(side, until, stranger_to) -> None:
+    """Our end still looks open: the new connection takes its place."""
+    one = await side(LOW)
+    async with stranger_to(one) as first, stranger_to(one) as second:
+        await first.greet(one)
+        await until(lambda: one.links.get(Id(5)))
+        await second.greet(one)
+        await until(lambda: one.incidents.counters["links_replaced"])
+        await second.say(frame(Kind.PARCEL, b"again"))
+        await until(one.parcels)
+    await until(lambda: one.owner.losses)
+
+
+# -- the rest
+
+
+async def test_reading_can_be_paused(side, until) -> None:
+    one, other = await side(LOW), await side(HIGH)
+    one.links.send(other.me, Ping())
+    await until(lambda: other.owner.messages)
+    other.links.set_reading(False)
+    one.links.send(other.me, Parcel(b"later"))
+    third = await side(Id(3))
+    third.links.send(one.me, Ping())
+    await until(lambda: one.owner.messages)
+    assert other.parcels() == []
+    other.links.set_reading(True)
+    await until(other.parcels)
+
+
+async def test_a_port_in_use_is_one_clear_line(side) -> None:
+    one = await side(LOW)
+    with pytest.raises(OverlayError, match=rf"^cannot listen on 127.0.0.1:{one.me.port}: address already in use$"):
+        await side(HIGH, listen=("127.0.0.1", one.me.port))
+    with pytest.raises(OverlayError, match=r"^cannot listen on no\.such\.host\.invalid:0: "):
+        await side(HIGH, listen=("no.such.host.invalid", 0))

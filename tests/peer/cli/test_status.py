@@ -1,0 +1,310 @@
+"""`ringmq status`: the table for people, and what it says when nobody answers."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ringmq.peer.cli.status import MAX_ROWS, duration, lines_of, lines_of_topic, name_of, size, table
+
+LEAF = {"id": "4" * 32, "address": "127.0.0.1:4884"}
+ANSWER: dict[str, Any] = {
+    "id": "3f2a9c01" + "0" * 24,
+    "address": "127.0.0.1:4883",
+    "ring": "hall 7",
+    "active": True,
+    "uptime_s": 125.2,
+    "neighbours": {"clockwise": LEAF, "counterclockwise": LEAF},
+    "leaves": {"clockwise": [LEAF, LEAF], "counterclockwise": [LEAF]},
+    "table_size": 7,
+    "suspects": 0,
+    "dead": 1,
+    "links": [
+        {**LEAF, "rtt_ms": 0.52, "bytes_out": 12_345, "bytes_in": 999, "queued_bytes": 70},
+        {
+            "id": "0" * 32,
+            "address": "[::1]:48831",
+            "rtt_ms": None,
+            "bytes_out": 0,
+            "bytes_in": 3_400_000_000,
+            "queued_bytes": 5,
+        },
+        {"rtt_ms": 1.0, "bytes_out": 0, "bytes_in": 0, "queued_bytes": 0},
+    ],
+    "ring_counters": {"delivered": 1234567, "deaths": 0, "joins_granted": 1},
+    "counters": {"frames_refused": 2},
+}
+
+IN_SYNC, BEHIND = {"id": "5" * 32, "in_sync": True}, {"id": "6" * 32, "in_sync": False}
+
+
+def place(name: str, role: str = "coordinator") -> dict[str, Any]:
+    return {"place": name, "role": role, "reign": 3, "position": 17, "entries": 1234, "publishers": 2} | {
+        "shadows": [IN_SYNC, BEHIND]
+    }
+
+
+def topic(name: str, fanout: int | None = None, peers: int | None = None) -> dict[str, Any]:
+    dispatch = "direct" if fanout is None else "guided"
+    told = {"topic": name, "dispatch": dispatch, "fanout": fanout, "peers": peers}
+    return told | {"waiting": 5, "trusted_s": 2.0449}
+
+
+LISTENERS = {"mqtt": "127.0.0.1:1883", "mqtt_ws": "127.0.0.1:8083"}
+FRONT = {
+    "clients": 3,
+    "counters": {
+        "publish_received": 1234,
+        "publish_sent": 5,
+        "publish_dropped": 6,
+        "bytes_received": 7,
+        "bytes_sent": 8_000_000,
+        "refused": 0,
+        "log_received": 0,
+        "log_sent": 0,
+        "log_dropped": 0,
+        "log_bytes_received": 0,
+        "log_bytes_sent": 0,
+    },
+}
+ROLES = {
+    "places": {"total": 4, "coordinated": 2, "gathering": 1, "copied": 1}
+    | {"shown": [place("a/b"), place("#"), place("c", "gathering"), place("d", "holder")]},
+    "publishing": {
+        "topics_total": 2,
+        "topics": [topic("a/b", 4, 12), topic("x")],
+        "lists_total": 7,
+        "lists_trusted": 6,
+    },
+    "subscribing": {"total": 5, "stages": {"asking": 1, "fetching": 0, "in_force": 3, "leaving": 1}, "filters": []},
+    "queues": {"waiting_bytes": 2000, "unacknowledged": 1, "peers_total": 1, "peers": []},
+    "counters": {"published": 9, "resent": 0},
+}
+SERVING = ANSWER | {"pubsub": ROLES, "listeners": LISTENERS, "front": FRONT}
+
+SHOWN_SERVING = """\
+also known  7 in the table, 0 suspected, 1 dead
+clients     3 on mqtt 127.0.0.1:1883, mqtt_ws 127.0.0.1:8083
+messages    1,234 in (7 B), 5 out (8.0 MB), 6 dropped
+places      2 coordinated, 1 copied, 1 being taken over
+publishes   2 topics, by 7 lists of which 6 are trusted
+subscribes  3 filters in force, 2 on their way
+waiting     2.0 kB for peers, 1 messages unacknowledged, 75 B on links
+
+coordinates  version  subscribers  publishers  in sync
+a/b          3.17           1,234           2   1 of 2
+#            3.17           1,234           2   1 of 2
+
+publishes  dispatch  peers  waiting  trusted for
+a/b        guided 4     12        5        2.0 s
+x          direct        -        5        2.0 s
+
+link      address         round trip     sent  received
+00000000  [::1]:48831              -      0 B    3.4 GB
+44444444  127.0.0.1:4884     0.52 ms  12.3 kB     999 B
+
+counted
+delivered               1,234,567
+joins granted                   1
+frames refused                  2
+pubsub published                9
+front publish received      1,234
+front publish sent              5
+front publish dropped           6
+front bytes received            7
+front bytes sent        8,000,000"""
+
+
+def test_records_have_a_line_of_their_own_if_there_are_any() -> None:
+    counted = {"log_received": 1, "log_sent": 2000, "log_dropped": 3, "log_bytes_received": 4, "log_bytes_sent": 5000}
+    front = FRONT | {"counters": FRONT["counters"] | counted}  # type: ignore[operator]
+    lines = list(lines_of(SERVING | {"front": front}))
+    assert "records     1 in (4 B), 2,000 out (5.0 kB), 3 dropped" in lines
+    assert not any(line.startswith("records ") for line in lines_of(SERVING))
+
+
+def test_a_peer_that_serves_clients() -> None:
+    lines = list(lines_of(SERVING))
+    assert "\n".join(lines[5:]) == SHOWN_SERVING
+
+
+PEER = {"id": "7" * 32, "address": "127.0.0.1:4887"}
+
+
+def subscribed(*filters: str, total: int) -> dict[str, Any]:
+    return {"subscribers_total": total, "subscribers": [{"filter": name, **LEAF} for name in filters]}
+
+
+TOPIC = {
+    "topic": "a/b",
+    "places": [
+        {"place": "a/b", "coordinator": PEER, "held": place("a/b") | subscribed("a/b", total=1)},
+        {"place": "a/#", "coordinator": LEAF, "held": place("a/#", "gathering") | subscribed("a/#", "a/+", total=14)},
+        {"place": "#", "coordinator": LEAF, "held": None},
+    ],
+}
+SHOWN_TOPIC = """\
+topic       a/b
+
+place  coordinator         address    version  publishers  in sync
+a/b    77777777     127.0.0.1:4887       3.17           2   1 of 2
+a/#    44444444     127.0.0.1:4884  gathering           2   1 of 2
+#      44444444     127.0.0.1:4884          -           -        -
+
+filter  subscriber         address
+a/b     44444444    127.0.0.1:4884
+a/#     44444444    127.0.0.1:4884
+a/+     44444444    127.0.0.1:4884
+and 12 more"""
+
+
+def test_a_topic_for_people() -> None:
+    assert "\n".join(lines_of_topic(TOPIC)) == SHOWN_TOPIC
+
+
+def test_a_topic_that_nobody_subscribes_to() -> None:
+    assert list(lines_of_topic(TOPIC | {"places": TOPIC["places"][2:]}))[-2:] == ["", "nobody subscribes"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "says"),
+    [
+        ("a/#", "--topic: topic name 'a/#' has a wildcard"),
+        ("", "--topic: topic name '' is empty"),
+        ("é" * 2048, "--topic: 4096 bytes are more than the 4095 that can be asked"),
+    ],
+)
+def test_what_is_no_topic_is_one_line(ringmq: Callable[..., Any], closed_port: int, topic: str, says: str) -> None:
+    process = ringmq("status", "--peer", f"127.0.0.1:{closed_port}", "--topic", topic)
+    assert (process.popen.returncode, process.out, process.err) == (2, "", f"ringmq: {says}\n")
+
+
+def test_a_peer_without_listeners() -> None:
+    lines = list(lines_of(SERVING | {"listeners": {}, "front": None}))
+    assert "clients     not served" in lines
+    assert not [line for line in lines if line.startswith(("messages", "front"))]
+
+
+def test_a_peer_that_does_not_listen_yet() -> None:
+    assert "clients     3 on no listener yet" in lines_of(SERVING | {"listeners": {}})
+
+
+def test_of_many_places_and_topics_the_first_are_shown() -> None:
+    places = ROLES["places"] | {"coordinated": 10_000, "shown": [place(f"p/{number}") for number in range(100)]}
+    topics = ROLES["publishing"] | {"topics_total": 11, "topics": [topic(f"t/{number}") for number in range(11)]}
+    lines = list(lines_of(SERVING | {"pubsub": ROLES | {"places": places, "publishing": topics}}))
+    assert [line.split()[0] for line in lines if line.startswith("p/")] == [f"p/{number}" for number in range(MAX_ROWS)]
+    assert [line.split()[0] for line in lines if line.startswith("t/")] == [f"t/{number}" for number in range(MAX_ROWS)]
+    assert [line for line in lines if line.endswith(" more")] == ["and 9,990 more", "and 1 more"]
+    topics = topics | {"topics_total": 10, "topics": topics["topics"][:10]}
+    lines = list(lines_of(SERVING | {"pubsub": ROLES | {"publishing": topics}}))
+    assert not [line for line in lines if line.endswith(" more")]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a/b", "a/b"),
+        ("n" * 40, "n" * 40),
+        ("n" * 41, "n" * 39 + "…"),
+        ("\x1b[2Jgone\r\n", "\ufffd[2Jgone\ufffd\ufffd"),
+        ("Fühler/1", "Fühler/1"),
+    ],
+)
+def test_names_of_clients_choosing(name: str, shown: str) -> None:
+    assert name_of(name) == shown
+
+
+SHOWN = """\
+peer        3f2a9c01 at 127.0.0.1:4883 of ring hall 7
+state       active, up 2 min 5 s
+before      44444444 at 127.0.0.1:4884
+after       44444444 at 127.0.0.1:4884
+leaf set    1 before, 2 after
+also known  7 in the table, 0 suspected, 1 dead
+
+link      address         round trip     sent  received
+00000000  [::1]:48831              -      0 B    3.4 GB
+44444444  127.0.0.1:4884     0.52 ms  12.3 kB     999 B
+
+counted
+delivered       1,234,567
+joins granted           1
+frames refused          2"""
+
+
+def test_a_status_for_people() -> None:
+    assert "\n".join(lines_of(ANSWER)) == SHOWN
+
+
+def test_a_peer_alone() -> None:
+    nobody = {"clockwise": None, "counterclockwise": None}
+    none = {"links": [], "counters": {}, "ring_counters": {}, "leaves": {"clockwise": [], "counterclockwise": []}}
+    search = {"search": "no ring found; asked 127.0.0.1:4884; founding in 9 s"}
+    alone = ANSWER | none | search | {"active": False, "neighbours": nobody}
+    assert list(lines_of(alone))[1:6] == [
+        "state       joining, up 2 min 5 s",
+        "search      no ring found; asked 127.0.0.1:4884; founding in 9 s",
+        "before      nobody",
+        "after       nobody",
+        "leaf set    0 before, 0 after",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59.9, "59 s"),
+        (60, "1 min 0 s"),
+        (3600, "1 h 0 min"),
+        (90061, "1 d 1 h"),
+        (86400 * 400, "400 d 0 h"),
+    ],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_234_567, "1.2 MB"), (5e12, "5.0 TB"), (5e16, "50000.0 TB")],
+)
+def test_sizes(count: float, text: str) -> None:
+    assert size(count) == text
+
+
+def test_a_table_without_rows_has_its_heads() -> None:
+    assert list(table(("one", "two", "three"), [])) == ["one  two  three"]
+
+
+def test_nobody_there_is_one_line_and_status_1(ringmq: Callable[..., Any], closed_port: int) -> None:
+    process = ringmq("status", "--peer", f"127.0.0.1:{closed_port}")
+    assert process.popen.returncode == 1
+    assert process.out == ""
+    assert process.err.startswith("ringmq: ")
+    assert process.err.count("\n") == 1
+    assert f"127.0.0.1:{closed_port}" in process.err
+
+
+def test_it_starts_quickly() -> None:
+    """In processor time and as a ratio, which a busy machine does not change much."""
+    nothing_s = min(cpu_s("-c", "pass") for _ in range(3))
+    status_s = min(cpu_s("-m", "ringmq", "status", "--help") for _ in range(3))
+    print(f"\nringmq status --help: {status_s / nothing_s:.1f} times the start of Python ({nothing_s:.3f} s)")
+    assert status_s < 16 * nothing_s, "measured 11; what it imports must not grow unnoticed"
+
+
+def cpu_s(*arguments: str) -> float:
+    def used() -> float:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return children.ru_utime + children.ru_stime
+
+    before = used()
+    subprocess.run([sys.executable, "-P", *arguments], check=True, capture_output=True, timeout=30)
+    return used() - before

@@ -1,0 +1,56 @@
+"""The front's message inside a publication."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ringmq.mqtt_front.message import Message
+from ringmq.overlay.errors import ProtocolError
+from ringmq.peer.messaging.body import PLAIN_HEAD, aged, decode_body, encode_body, payload_bytes, remaining_of
+
+
+@given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
+def test_a_message_survives_and_its_time_goes_on(
+    payload: bytes, properties: bytes, qos: int, expiry_s: int | None
+) -> None:
+    expires_at = None if expiry_s is None else 100.0 + expiry_s
+    message = Message("t", payload, qos, True, properties, expires_at, "client")
+    got = decode_body("t", encode_body(message, 100.0), None, True, 500.0)
+    assert (got.payload, got.properties, got.qos, got.retain) == (payload, properties, qos, True)
+    assert got.expires_at == (None if expiry_s is None else 500.0 + expiry_s)
+    assert got.origin == "", "who published it is nobody's business elsewhere"
+    assert decode_body("t", encode_body(message, 0.0), 0, False, 0.0).qos == 0
+
+
+def test_the_head_of_plain_messages() -> None:
+    assert encode_body(Message("t", b"x"), 0.0) == PLAIN_HEAD + b"x"
+
+
+@pytest.mark.parametrize("body", [b"", b"\0" * 9, b"\3" + b"\0" * 9, b"\0\0\0\0\0\0\0\0\0\5"])
+def test_garbage_is_refused(body: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode_body("t", body, None, False, 0.0)
+
+
+@given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1))
+def test_a_body_ages(payload: bytes, properties: bytes, expiry_s: int, remaining_s: int) -> None:
+    body = encode_body(Message("t", payload, 1, True, properties, 100.0 + expiry_s), 100.0)
+    assert remaining_of(body) == expiry_s
+    older = aged(body, remaining_s)
+    assert older == encode_body(Message("t", payload, 1, True, properties, 100.0 + remaining_s), 100.0)
+
+
+@pytest.mark.parametrize("body", [b"", b"\0\1\0", PLAIN_HEAD])
+def test_what_has_no_time_to_live_lives_for_ever(body: bytes) -> None:
+    assert remaining_of(body) is None
+
+
+@pytest.mark.parametrize(("body", "size"), [(PLAIN_HEAD + b"abc", 3), (b"", 0), (b"abc", 0), (b"\xff" * 12, 0)])
+def test_how_long_a_payload_is(body: bytes, size: int) -> None:
+    assert payload_bytes(body) == size
+
+
+def test_properties_are_no_payload() -> None:
+    assert payload_bytes(encode_body(Message("a", b"12345", 1, False, b"\x01\x00"), 0.0)) == 5

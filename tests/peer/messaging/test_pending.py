@@ -1,0 +1,45 @@
+"""A message is done when everybody has it, and the publisher is told once what became of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.peer.messaging.pending import Countdown, PendingPublication, addressed
+from ringmq.peer.messaging.publication import Publication
+
+ONE = Publication(1, 2, 1, "a", b"x", True, 7)
+
+
+@pytest.mark.parametrize(("matched", "reason"), [(True, Reason.SUCCESS), (False, Reason.NO_MATCHING_SUBSCRIBERS)])
+def test_it_is_done_when_nobody_is_missing(matched: bool, reason: Reason) -> None:
+    told: list[Reason] = []
+    outgoing = PendingPublication(ONE, matched, told.append, 0.0)
+    outgoing.missing += 2
+    for _ in range(2):
+        outgoing.got()
+        assert told == []
+    outgoing.got()
+    assert told == [reason]
+    outgoing.got()
+    assert told == [reason]
+
+
+def test_nobody_need_be_told() -> None:
+    PendingPublication(ONE, True, None, 0.0).got()
+
+
+def test_a_copy_says_whom_it_is_for() -> None:
+    copy = addressed(ONE, False, ("$share/g/a",))
+    assert (copy.plain, copy.shared) == (False, ("$share/g/a",))
+    assert (copy.seq, copy.body, copy.retain, copy.stamp) == (ONE.seq, ONE.body, ONE.retain, ONE.stamp)
+    assert ONE.plain
+
+
+def test_a_countdown_calls_once() -> None:
+    calls: list[int] = []
+    countdown = Countdown(2, lambda: calls.append(1))
+    countdown.down()
+    assert calls == []
+    countdown.down()
+    assert calls == [1]

@@ -1,0 +1,68 @@
+"""What is retained, seen from who subscribes: everybody gets a message once, as retained or as live."""
+
+from __future__ import annotations
+
+from ringmq.overlay.core.ids import Id
+from ringmq.peer.engines.coordinated.messages import Kind, Record
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.publication import Publication
+from ringmq.peer.messaging.retained_cache import RetainedCache, stamp_of
+
+ORIGIN = Id(9)
+
+
+def live(stamp: int, body: bytes = b"live") -> Publication:
+    return Publication(1, stamp, 1, "a/b", body, True, stamp, clears=not body)
+
+
+def record(stamp: int, body: bytes = b"kept", topic: str = "a/b") -> Record:
+    return Record(Kind.RETAINED, topic, None, stamp_of(stamp, ORIGIN), not body, body=body)
+
+
+def kept(state: MessagingContext) -> dict[str, bytes]:
+    found: dict[str, bytes] = state.clients.kept  # type: ignore[attr-defined]
+    return found
+
+
+def test_the_last_one_is_kept_in_whatever_order_they_come(state: MessagingContext) -> None:
+    retained_cache = RetainedCache(state)
+    retained_cache.live(ORIGIN, live(5))
+    retained_cache.fetched(record(4))
+    assert kept(state) == {"a/b": b"live"}
+    retained_cache.fetched(record(6))
+    assert kept(state) == {"a/b": b"kept"}
+    retained_cache.live(ORIGIN, live(7, b""))
+    assert kept(state) == {"a/b": b""}
+    assert len(retained_cache) == 1
+
+
+def test_a_copy_of_what_was_fetched_is_held_back(state: MessagingContext) -> None:
+    retained_cache = RetainedCache(state)
+    assert not retained_cache.repeats(ORIGIN, live(5))
+    retained_cache.fetched(record(5))
+    assert retained_cache.repeats(ORIGIN, live(5))
+    assert retained_cache.repeats(ORIGIN, live(4))
+    assert not retained_cache.repeats(ORIGIN, live(6))
+    assert not retained_cache.repeats(Id(8), live(4)), "of other publishers only time will tell"
+
+
+def test_a_copy_of_what_came_live_is_no_news(state: MessagingContext) -> None:
+    retained_cache = RetainedCache(state)
+    retained_cache.live(ORIGIN, live(5))
+    retained_cache.fetched(record(5))
+    assert not retained_cache.repeats(ORIGIN, live(5))
+    assert kept(state) == {"a/b": b"live"}
+
+
+def test_what_nobody_wants_is_forgotten(state: MessagingContext) -> None:
+    retained_cache = RetainedCache(state)
+    retained_cache.fetched(record(5))
+    retained_cache.fetched(record(5, topic="a/c"))
+    retained_cache.forget("a/+", lambda topic: topic == "a/c")
+    assert kept(state) == {"a/b": b"", "a/c": b"kept"}
+    assert len(retained_cache) == 1
+
+
+def test_the_clock_follows_what_is_seen(state: MessagingContext) -> None:
+    RetainedCache(state).fetched(record(500))
+    assert state.tick_clock(3) == 501

@@ -1,0 +1,174 @@
+"""Messages to others: sent, sent again, and done when they are held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.messages import Held, Unserved
+from ringmq.peer.messaging.config import LAN
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.publication import Publication, decode, tail_of
+from ringmq.peer.messaging.send_window import Item, SendWindows
+
+TO = Peer(Id(9), "h", 1, 1)
+
+
+class Way:
+    """An outlet, and what it sent."""
+
+    def __init__(self, state: MessagingContext) -> None:
+        self.state = state
+        self.send_windows = SendWindows(state)
+        self.held: list[int] = []
+
+    def push(self, *bodies: int) -> None:
+        for body in bodies:
+            one = Publication(1, body, 1, "t", str(body).encode())
+            self.send_windows.push(TO, one, tail_of(one), lambda body=body: self.held.append(body))  # type: ignore[misc]
+
+    def sent(self) -> list[tuple[int, int]]:
+        """Numbers and bases since the last call."""
+        queue = self.state.overlay.net.queue  # type: ignore[attr-defined]
+        messages = [decode(payload) for _, _, payload in queue]
+        queue.clear()
+        return [(one.number, one.base) for one in messages if isinstance(one, Publication)]
+
+    def wait(self, span_s: float) -> None:
+        self.state.clock.now += span_s
+        self.state.timers.run(self.state.clock.now)
+
+
+def test_numbers_and_acknowledgements(state: MessagingContext) -> None:
+    way = Way(state)
+    way.push(10, 11, 12)
+    assert way.sent() == [(1, 1), (2, 1), (3, 1)]
+    assert (way.send_windows.waiting, way.send_windows.leads_to(9)) == (3, True)
+    way.send_windows.held(TO, Held(1, 2, ()))
+    assert way.held == [10, 11]
+    way.push(13)
+    assert way.sent() == [(4, 3)]
+    way.send_windows.held(TO, Held(1, 4, ()))
+    assert way.held == [10, 11, 12, 13]
+    assert (len(way.send_windows), state.waiting_bytes) == (0, 0)
+    way.push(14)
+    assert way.sent() == [(5, 5)], "the numbers go on"
+
+
+def test_what_is_missing_is_sent_again_and_no_more(state: MessagingContext) -> None:
+    way = Way(state)
+    way.push(10, 11, 12)
+    way.sent()
+    way.send_windows.held(TO, Held(1, 0, (2,)))
+    assert way.held == [], "it is not with the clients yet"
+    way.wait(LAN.retry_s)
+    assert way.sent() == [(1, 1), (3, 1)]
+    assert state.counters.resent == 2
+    way.send_windows.held(TO, Held(1, 3, ()))
+    way.wait(100)
+    assert way.sent() == []
+
+
+def test_the_acknowledgement_of_an_earlier_life_is_none(state: MessagingContext) -> None:
+    way = Way(state)
+    way.push(10)
+    way.send_windows.held(TO, Held(0, 1, ()))
+    assert way.held == []
+
+
+def test_no_more_than_the_window_is_on_its_way(state: MessagingContext) -> None:
+    state.config = replace(LAN, window=2)
+    way = Way(state)
+    way.push(10, 11, 12)
+    assert way.sent() == [(1, 1), (2, 1)]
+    way.send_windows.held(TO, Held(1, 1, ()))
+    assert way.sent() == [(3, 2)]
+
+
+def test_who_is_given_up_is_not_waited_for(state: MessagingContext) -> None:
+    way = Way(state)
+    way.push(10, 11)
+    way.send_windows.give_up(TO.id)
+    assert way.held == [10, 11]
+    assert state.counters.given_up == 2
+    way.send_windows.give_up(TO.id)
+    way.push(12)
+    assert way.sent()[-1] == (3, 3)
+    for _ in range(100):
+        way.wait(1.0)
+    assert way.held == [10, 11, 12], "nothing is retried for ever"
+    assert len(way.send_windows) == 0
+
+
+def test_others_may_send_it(state: MessagingContext) -> None:
+    way = Way(state)
+    one = Publication(1, 1, 1, "t", b"1")
+    leaf = way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
+    assert leaf is not None
+    assert (leaf.peer, leaf.number, leaf.base) == (TO, 1, 1)
+    assert way.sent() == []
+    way.wait(LAN.retry_s)
+    assert way.sent() == [(1, 1)], "who did not get it is sent it directly"
+    assert way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(2)) is None
+    assert way.sent() == [(2, 1)], "who is behind gets the next from us too"
+    way.send_windows.held(TO, Held(1, 2, ()))
+    assert way.held == [1, 2]
+
+
+def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> None:
+    way = Way(state)
+    asked: list[tuple[Peer, Item]] = []
+
+    def passed_on(peer: Peer, item: Item) -> bool:
+        asked.append((peer, item))
+        return item.publication.body == b"1"
+
+    way.send_windows.passed_on = passed_on
+    for body in (b"1", b"2"):
+        one = Publication(1, 1, 1, "t", body, shared=("$share/g/t",))
+        way.send_windows.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
+    way.push(3)
+    way.send_windows.give_up(TO.id)
+    assert [(peer, item.tail, item.tried) for peer, item in asked] == [
+        (TO, b"1", frozenset({4})),
+        (TO, b"2", frozenset({4})),
+    ]
+    assert way.held == [2, 3]
+    assert (state.counters.passed_on, state.counters.given_up, state.waiting_bytes) == (1, 2, 0)
+
+
+def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: MessagingContext) -> None:
+    way = Way(state)
+    way.push(10, 11, 12)
+    way.sent()
+    way.send_windows.held(TO, Held(1, 0, (2, 3)))
+    way.send_windows.held(TO, Held(1, 0, ()))
+    way.wait(LAN.retry_s)
+    assert way.sent() == [(1, 1), (2, 1), (3, 1)]
+
+
+def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: MessagingContext) -> None:
+    way = Way(state)
+    asked: list[tuple[str, ...]] = []
+    others = True
+
+    def passed_on(peer: Peer, item: Item) -> bool:
+        asked.append(item.publication.shared)
+        return others
+
+    way.send_windows.passed_on = passed_on
+    for number in (10, 11, 12):
+        way.send_windows.push(
+            TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.held.append, number)
+        )
+    unserved = (Unserved(1, ("g", "unheard of")), Unserved(2, ("unheard of",)))
+    way.send_windows.held(TO, Held(1, 2, (), unserved))
+    assert asked == [("g",)]
+    assert way.held == [11], "whoever serves the first says when it is held"
+    others = False
+    way.send_windows.held(TO, Held(1, 3, (), (Unserved(3, ("h",)),)))
+    assert way.held == [11, 12], "there is nobody else"
+    assert state.counters.passed_on == 1
+    assert state.waiting_bytes == 0

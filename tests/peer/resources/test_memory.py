@@ -1,0 +1,130 @@
+"""Memory that is not in use any more goes back to the system; each process has its allocator."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringmq.peer.cli.main import main
+from ringmq.peer.resources.memory import ALLOCATOR, in_use_bytes, with_pages
+from tests.conftest import Process
+
+on_glibc = pytest.mark.skipif(not in_use_bytes(), reason="not on glibc 2.33 or newer")
+
+HEAD = """
+import gc, os, sys
+from ringmq.peer.resources.memory import GivingBack, in_use_bytes
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+giving_back = GivingBack()
+"""
+COME_AND_GO = """
+before = resident()
+many = [(number, str(number), [number]) for number in range(300_000)]
+kept = [many[place] for place in range(0, len(many), 3000)]
+assert not giving_back.look(8)
+most = resident()
+del many
+assert giving_back.look(8)
+after = resident()
+assert most > before + 40_000_000, (before, most)
+assert after < before + 8_000_000, (before, after)
+assert len(kept) == 100 and kept[1][1] == "3000"
+"""
+SMALL = """
+giving_back.look(8)
+some = [bytes(1000) for _ in range(in_use_bytes() // 20_000)]
+giving_back.look(8)
+del some
+assert not giving_back.look(8)
+assert giving_back.look(64)
+assert not giving_back.look(64)
+"""
+
+
+GARBAGE = """
+import asyncio
+class Own:
+    def __init__(self):
+        self.own = self
+        alive.append(1)
+    def __del__(self):
+        alive.pop()
+alive = []
+async def looks():
+    loop = asyncio.get_running_loop()
+    for _ in range(6):
+        giving_back._look(loop)
+        giving_back.stop()
+for many in (0, 200_000_000):
+    gc.disable()
+    Own()
+    gc.freeze(); gc.unfreeze()  # it is old now
+    held = bytes(many)
+    giving_back.look(64)
+    asyncio.run(looks())
+    assert len(alive) == (1 if many else 0), (many, alive)
+"""
+
+
+def run(code: str, environment: dict[str, str]) -> None:
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@on_glibc
+@pytest.mark.parametrize("code", [COME_AND_GO, SMALL])
+def test_what_has_gone_is_given_back(code: str) -> None:
+    run(HEAD + code, with_pages(os.environ))
+
+
+@on_glibc
+def test_old_garbage_is_looked_for_while_that_is_quick() -> None:
+    run(HEAD + GARBAGE, with_pages(os.environ))
+
+
+def test_who_has_chosen_an_allocator_keeps_it() -> None:
+    assert with_pages({ALLOCATOR: "debug"}) == {ALLOCATOR: "debug"}
+
+
+@on_glibc
+def test_the_allocator_of_a_peer() -> None:
+    assert with_pages({"HOME": "/"}) == {"HOME": "/", ALLOCATOR: "malloc"}
+
+
+def allocator_of(pid: int) -> list[str]:
+    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return [value for name, _, value in (one.partition("=") for one in variables) if name == ALLOCATOR]
+
+
+@on_glibc
+@pytest.mark.parametrize(("chosen", "used"), [(None, "malloc"), ("pymalloc", "pymalloc")])
+def test_a_peer_starts_again_on_it_as_the_same_process(
+    chosen: str | None, used: str, start: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if chosen is None:
+        monkeypatch.delenv(ALLOCATOR, raising=False)
+    else:
+        monkeypatch.setenv(ALLOCATOR, chosen)
+    process = start("peer", "--overlay", "127.0.0.1:0", "--no-discovery")
+    process.says("active: ")
+    assert allocator_of(process.pid) == [used]
+
+
+@on_glibc
+@pytest.mark.parametrize("command", [["config", "example"], ["peer"]])
+def test_only_peers_start_again(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def again(program: str, arguments: list[str], environment: dict[str, str]) -> None:
+        raise LookupError(program)
+
+    monkeypatch.delenv(ALLOCATOR, raising=False)
+    monkeypatch.setattr("os.execve", again)
+    monkeypatch.setattr("sys.argv", ["ringmq", *command])
+    with pytest.raises(LookupError if command == ["peer"] else SystemExit):
+        main()
