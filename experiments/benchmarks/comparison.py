@@ -1,6 +1,6 @@
-"""Servers compared in one run: they take turns step by step, so that whatever else the machine does falls on all alike.
+"""Servers compared in one run: they take turns step by step, so that disturbances of the machine affect all equally.
 
-Owns the order of measurements and what is made of them. The figures are `load`'s, the search is `limit`'s.
+Owns the order of the measurements and their results. The load generator makes the figures, and `limit` the search.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ringmq.experiments.benchmarks.limit import Search, search
 from ringmq.experiments.load.patterns import Pattern
 
 START_HZ: Final = 10_000.0
-"""The rate of all publishers that the first search begins with."""
+"""Rate of all publishers together at the start of the first search."""
 DISTURBED: Final = 0.05
-"""Where others had more of the core than this, a measurement is taken again, a bounded number of times."""
+"""Share of the core used by other processes from which on a measurement is repeated, a bounded number of times."""
 LATENCY_SPANS: Final = 3
-"""Latency is measured for so many times the usual span: its 99th percentile is seen in one message of a hundred."""
+"""Length of a latency measurement in usual spans: the 99th percentile depends on one message in a hundred."""
 
 Told = Callable[[str, Figures], None]
 
@@ -32,33 +32,33 @@ class Measured(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """How long and how often is measured."""
+    """Length and number of the measurements."""
 
     span_s: float = 2.0
-    """Of one measurement. The paper takes a minute; shorter ones, taken in turns, are disturbed alike."""
+    """Length of one measurement. The paper measures for a minute; short measurements in turns are disturbed equally."""
     warm_s: float = 0.25
-    """Before it, at the same rate."""
+    """Time at the same rate before the measurement."""
     repeats: int = 3
     """Searches for the limit, and measurements of the latency: their spread is the error."""
     quick: bool = False
-    """Halve the last doubling instead of dividing it into 20."""
+    """Bisect the last doubling instead of dividing it into 20 parts."""
     patience: int = 3
-    """So many times a measurement that other processes disturbed is taken again."""
+    """Most repetitions of a measurement that other processes disturbed."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What one server did in one pattern."""
+    """Results of one server in one pattern."""
 
     limits: list[Figures] = field(default_factory=list)
-    """At the limit, one of each repetition."""
+    """Figures at the limit, one for each repetition."""
     lower_bound: bool = False
-    """The generator could offer no more: the limit is higher than that."""
+    """Whether the generator could offer no more, so that the limit is higher."""
     at_half: list[Figures] = field(default_factory=list)
-    """At half of the limit of the server that latency is compared with; empty where that is more than it can."""
+    """Figures at half of the limit of the reference server; empty if this server cannot bear that rate."""
 
     def limit_hz(self) -> float:
-        """Egress, the median."""
+        """Median of the egress at the limit."""
         return median(one.egress_hz for one in self.limits) if self.limits else 0.0
 
     def percentile_s(self, percent: float) -> float:
@@ -68,7 +68,8 @@ class Result:
 def compare(
     pattern: Pattern, loads: Mapping[str, Measured], method: Method, reference: str, told: Told
 ) -> dict[str, Result]:
-    """Find all limits, then take the latencies at half the limit of `reference`. `told` hears of every measurement."""
+    """Find all limits, then measure the latencies at half of the limit of `reference`. Calls `told` after each
+    measurement."""
     results = {name: Result() for name in loads}
     starts = dict.fromkeys(loads, pattern.all_publishers / START_HZ)
     for _ in range(method.repeats):
@@ -89,7 +90,7 @@ def _find_limits(
     results: dict[str, Result],
     told: Told,
 ) -> None:
-    """One search for each server, in turns."""
+    """Run a search for each server, step by step in turns."""
     searches: dict[str, Search] = {name: search(starts[name], method.quick) for name in loads}
     intervals = {name: next(one) for name, one in searches.items()}
     best: dict[str, Figures] = {}
@@ -117,7 +118,7 @@ def _latency(load: Measured, rate_hz: float, method: Method, told: Told, name: s
 
 
 def _measured(load: Measured, rate_hz: float, method: Method, told: Told, name: str, calm: bool = False) -> Figures:
-    """Measure; if others were at work, again. That a server keeps up needs no calm: what it once can, it can."""
+    """Measure, and repeat a disturbed measurement, except if the server kept up all the same, unless `calm`."""
     figures = load.measure(rate_hz, method.warm_s, method.span_s)
     told(name, figures)
     for _ in range(method.patience):

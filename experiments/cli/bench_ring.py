@@ -1,7 +1,6 @@
-"""`ringmq bench pairs|retained|kill|flap|takeover`: whether a ring of real peers loses or keeps anything.
+"""`ringmq bench pairs|retained|kill|flap|takeover`: checks for losses and leaks of a ring of real peers.
 
-By commands that anyone can repeat, which end with exit status 1 when something was missed, came twice or too late, or
-was kept.
+A command ends with exit status 1 if a message was missed, duplicated or late, or if memory or files were kept.
 """
 
 from __future__ import annotations
@@ -34,13 +33,14 @@ except ImportError:
     from asyncio import new_event_loop  # type: ignore[assignment]
 
 FILES: Final = 8192
-"""For the clients of a check, which are all in this process."""
+"""Open files of this process, which has all clients of a check."""
 GUIDED: Final = "guided"
 PATIENT: Final = """\
 [limits]
 max_queued = 100000
 """
-"""Of the peers of `kill`: what a client is sent at once after a pause is to be lost by the ring or not at all."""
+"""Settings of the peers of `kill`. With the usual limit, a front may drop messages that come at once after a pause, and
+they would count as losses of the ring."""
 MIX: Final = (
     (DIRECT.name, Kind.COORDINATOR),
     (DIRECT.name, Kind.OWNERS),
@@ -48,7 +48,7 @@ MIX: Final = (
     (GUIDED, Kind.OWNERS),
     (GUIDED, Kind.INTERIOR),
 )
-"""Of the runs of `kill`, in turn."""
+"""Ways of dispatching and kinds of victims of the runs of `kill`, in rotation."""
 
 Figures = TypeVar("Figures")
 
@@ -70,9 +70,9 @@ _fanout = click.option("--fanout", default=2, show_default=True, type=click.IntR
 def pairs(peers: int, count: int, at_once: int, dispatch: str, fanout: int, seed: int) -> None:
     """Look for messages missed after a SUBACK.
 
-    From its SUBACK on, a client of one peer is to get what is published at any other, once. Each pair of peers is
-    drawn, and a topic, new or published to before, a filter with wildcards or without, and a QoS. Three messages are
-    published right after the SUBACK, by another connection; sometimes two right before.
+    After its SUBACK, a client of one peer must get each message that is published at any other peer, exactly once.
+    Each pair of peers is drawn at random, with a new or a known topic, a filter with or without wildcards, and a QoS.
+    Another connection publishes three messages right after the SUBACK, and sometimes two right before it.
     """
     with _ring(peers, Choice(dispatch, fanout)) as ring:
         method = pairing.Method(pairs=count, at_once=at_once, seed=seed)
@@ -88,10 +88,10 @@ def pairs(peers: int, count: int, at_once: int, dispatch: str, fanout: int, seed
 @_fanout
 @_seed
 def retained(peers: int, meetings: int, at_once: int, dispatch: str, fanout: int, seed: int) -> None:
-    """Look for retained messages missed or seen twice.
+    """Look for retained messages that are missed or duplicated.
 
-    A message is retained while clients of other peers subscribe: each is to see it once, as retained or as live. Five
-    subscribers meet each message; they subscribe within 20 ms before or after it is published.
+    A message is retained while clients of other peers subscribe: each must get it once, as retained or as live. Five
+    clients subscribe within 20 ms before or after the publication of each message.
     """
     with _ring(peers, Choice(dispatch, fanout)) as ring:
         method = retaining.Method(meetings=meetings, at_once=at_once, seed=seed)
@@ -114,15 +114,15 @@ def retained(peers: int, meetings: int, at_once: int, dispatch: str, fanout: int
 def kill(peers: int, runs: int, rate: float, within: float, shadows: int, fanout: int, seed: int) -> None:
     """Kill peers and look for losses.
 
-    They are killed with SIGKILL while messages flow to and from clients of others. Who is, in turn:
+    Peers are killed with SIGKILL while messages flow between clients of other peers. The victims are, in rotation:
 
     \b
-    coordinator  that of the topic
-    owners       the coordinator and all but one of its shadows
-    interior     a subscriber that passes messages on, with Guided dispatching
+    coordinator  the coordinator of the topic
+    owners       the coordinator and all of its shadows except one
+    interior     a subscriber that relays messages, with Guided dispatching
 
-    With Direct dispatching nothing may be lost, nor with QoS 1 anything that was acknowledged. Nothing may come twice.
-    New subscribers and publishers of the topic are there right after the kill.
+    With Direct dispatching no message may be lost, and with QoS 1 no acknowledged message. No message may come twice.
+    New subscribers and publishers of the topic start right after the kill.
     """
     lines: list[str] = []
     faults = Faults()
@@ -148,7 +148,7 @@ def _file(folder: str, text: str) -> str:
 
 
 def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.Method) -> dict[Kind, killing.Figures]:
-    """All runs on one ring; the last is the one that the ring did not survive."""
+    """Run on one ring, until all runs are done or the ring does not survive a run."""
     all_figures = {kind: killing.Figures() for _, kind in runs}
     for run, kind in runs:
         _say(f"run {run}: {method.choice.name}, {kind}")
@@ -178,10 +178,10 @@ def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.Method) -> d
 def flap(
     peers: int, filters: int, topics: int, rate: float, seconds: float, quiet: float, ratio: float, seed: int
 ) -> None:
-    """Look for what peers keep of clients that have gone.
+    """Look for memory and files that peers keep after clients have gone.
 
-    Memory and open files of the peers, before, at most, and when it is quiet again. One client has many filters; many
-    topics get a retained message, which is cleared at the end.
+    Measures memory and open files of the peers: before the load, at the peak, and when it is quiet again. One client
+    has many filters; many topics get a retained message, which is cleared at the end.
     """
     with _ring(peers, DIRECT) as ring:
         method = flapping.Method(
@@ -204,8 +204,8 @@ def flap(
 def takeover(topics: int, subscribers: int, lease_bytes: float, within: float, seed: int) -> None:
     """Kill a peer that coordinates many topics.
 
-    Each topic has the same coordinator and the same first shadow, and a subscriber at each of the other peers. How much
-    memory the leases take, and how long it takes until the shadow coordinates all of them.
+    Each topic has the same coordinator and the same first shadow, and a subscriber at each of the other peers. Measures
+    the memory of the leases, and the time until the shadow coordinates all topics.
     """
     with _ring(subscribers + 2, DIRECT) as ring:
         method = taking_over.Method(
@@ -217,7 +217,7 @@ def takeover(topics: int, subscribers: int, lease_bytes: float, within: float, s
 
 @contextmanager
 def _ring(peers: int, choice: Choice, *options: str) -> Iterator[Ring]:
-    """Turns what goes wrong with it into one line."""
+    """A ring of peers. Turns a BenchError into one line for the user."""
     allow_files(FILES)
     fanout = () if choice.name == DIRECT.name else ("--fanout", str(choice.fanout))
     _say(f"{peers} peers, {choice.name}")
@@ -234,7 +234,7 @@ def _run(work: Coroutine[Any, Any, Figures]) -> Figures:
 
 
 def _say(text: str) -> None:
-    """To whom waits for it: on standard error, so that the output is the result alone."""
+    """Show progress on standard error, so that the output has only the results."""
     click.echo(text, err=True)
 
 

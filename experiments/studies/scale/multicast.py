@@ -2,7 +2,7 @@
 
 Copies are planned (`dispatching`), routed and encoded by the code of the peers, in a settled ring. Only publications
 are simulated, without leases, heartbeats and joins. So 100,000 peers need no memory beyond their tables, and no time
-between publications. `scale_cores` compares the results with the whole cores of peers.
+between publications. `cores` compares the results with the whole cores of peers.
 
 A send keeps its sender busy for a gap, as in `ringmq simulate spread`, and arrives after the delay of the pair.
 """

@@ -1,4 +1,4 @@
-"""From landed records to tables, by a real Spark in its own process."""
+"""Tables from landed records, by a real Spark in its own process."""
 
 from __future__ import annotations
 
