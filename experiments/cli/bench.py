@@ -112,7 +112,7 @@ def front(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """Measure the front alone: throughput at the limit, loss, latency at half of the limit, cost of a crowd."""
+    """The front alone: throughput at the limit, loss, latency at half of the limit, what a crowd costs."""
     report = Report(as_json, verbose)
     method = _method(seconds, repeats, quick)
     if pattern is None:
@@ -166,7 +166,7 @@ def ring(
     five-C     each server has a topic of its own, 10 publishers and 10 subscribers
     five-D     8 and 8 of a topic at one server, 1 and 1 at each of two others
 
-    Patterns A to D come from Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
+    A to D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
     """
     report = Report(as_json, verbose)
     method = _method(seconds, repeats, quick)
@@ -249,7 +249,7 @@ def _available(names: list[str], report: Report, why_not: Callable[[str], str | 
 
 
 def _patterns(report: Report, names: list[str], servers: list[str], method: Method, core: int) -> None:
-    """Measure one pattern after the other, all servers in turns, with new processes for each pattern."""
+    """One pattern after the other, all servers in turns, with new processes for each pattern."""
     for name in names:
         report.say(f"{name}: {', '.join(servers)}")
         pattern = PATTERNS[name]
@@ -263,7 +263,7 @@ def _patterns(report: Report, names: list[str], servers: list[str], method: Meth
 
 
 def _ring_pattern(report: Report, name: str, chosen: list[str], method: Method, core: int) -> dict[str, Result]:
-    """Measure one pattern, all sides in turns, with new processes."""
+    """One pattern, all sides in turns, with new processes."""
     report.say(f"{name}: {', '.join(chosen)}")
     pattern = RING_PATTERNS[name]
     with ExitStack() as stack:

@@ -33,7 +33,7 @@ writes once per packet: on one machine Mosquitto then reaches half of its limit.
 PROBES_HZ: Final = 1000.0
 """Messages a second to all clients that measure the latency together."""
 QUIET_S: Final = 1.0
-"""After this time without an arrival, no more arrivals are expected."""
+"""When nothing has come for so long, nothing more will."""
 MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
 """Of one publisher with QoS 1, on the average: its ids come again after twice as many."""
 DRAIN_S: Final = 20.0

@@ -38,7 +38,7 @@ class Pattern:
     subscriber_at: At = _first
     prober_at: int = 0
     probed: tuple[int, ...] = (0,)
-    """Servers with subscribers that measure the latency of publications at `prober_at`."""
+    """The servers at which the latency is taken of what is published at `prober_at`."""
 
     @property
     def sp_ratio(self) -> int:

@@ -46,7 +46,7 @@ def test_short_run_gives_plausible_figures() -> None:
         assert 0 < half["latency_p50_s"] <= half["latency_p99_s"] < 60
 
 
-def test_idle_and_filters_are_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "MESSAGES", 100)
     monkeypatch.setattr(crowd, "ROUNDS", 1)
     figures = figures_of(run("--servers", "ringmq", "--idle", "20", "--filters", "100", "--json"))
