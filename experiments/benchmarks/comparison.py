@@ -21,7 +21,7 @@ DISTURBED: Final = 0.05
 LATENCY_SPANS: Final = 3
 """Length of a latency measurement in usual spans: the 99th percentile depends on one message in a hundred."""
 
-Told = Callable[[str, Figures], None]
+OnMeasurement = Callable[[str, Figures], None]
 
 
 class Measured(Protocol):
@@ -59,26 +59,25 @@ class Result:
 
     def limit_hz(self) -> float:
         """Median of the egress at the limit."""
-        return median(one.egress_hz for one in self.limits) if self.limits else 0.0
+        return median(figures.egress_hz for figures in self.limits) if self.limits else 0.0
 
     def percentile_s(self, percent: float) -> float:
-        return median(one.percentile_s(percent) for one in self.at_half) if self.at_half else float("nan")
+        return median(figures.percentile_s(percent) for figures in self.at_half) if self.at_half else float("nan")
 
 
 def compare(
-    pattern: Pattern, loads: Mapping[str, Measured], method: Method, reference: str, told: Told
+    pattern: Pattern, loads: Mapping[str, Measured], method: Method, reference: str, on_measurement: OnMeasurement
 ) -> dict[str, Result]:
-    """Find all limits, then measure the latencies at half of the limit of `reference`. Calls `told` after each
-    measurement."""
+    """Find all limits, then measure the latencies at half of the limit of `reference`."""
     results = {name: Result() for name in loads}
     starts = dict.fromkeys(loads, pattern.all_publishers / START_HZ)
     for _ in range(method.repeats):
-        _find_limits(pattern, loads, method, starts, results, told)
+        _find_limits(pattern, loads, method, starts, results, on_measurement)
     half_hz = results[reference].limit_hz() / pattern.sp_ratio / 2
     able = [name for name in loads if results[name].limit_hz() / pattern.sp_ratio >= half_hz > 0]
     for _ in range(method.repeats):
         for name in able:
-            results[name].at_half.append(_latency(loads[name], half_hz, method, told, name))
+            results[name].at_half.append(_latency(loads[name], half_hz, method, on_measurement, name))
     return results
 
 
@@ -88,17 +87,17 @@ def _find_limits(
     method: Method,
     starts: dict[str, float],
     results: dict[str, Result],
-    told: Told,
+    on_measurement: OnMeasurement,
 ) -> None:
     """Run a search for each server, step by step in turns."""
     searches: dict[str, Search] = {name: search(starts[name], method.quick) for name in loads}
-    intervals = {name: next(one) for name, one in searches.items()}
+    intervals = {name: next(steps) for name, steps in searches.items()}
     best: dict[str, Figures] = {}
     too_much: dict[str, Figures] = {}
     while intervals:
         for name in list(intervals):
             rate_hz = pattern.all_publishers / intervals[name]
-            figures = _measured(loads[name], rate_hz, method, told, name)
+            figures = _measured(loads[name], rate_hz, method, on_measurement, name)
             if figures.keeps_up and (name not in best or figures.offered_hz > best[name].offered_hz):
                 best[name] = figures
             if not figures.keeps_up and (name not in too_much or figures.offered_hz < too_much[name].offered_hz):
@@ -113,18 +112,22 @@ def _find_limits(
         results[name].lower_bound |= name in too_much and too_much[name].generator_bound
 
 
-def _latency(load: Measured, rate_hz: float, method: Method, told: Told, name: str) -> Figures:
-    return _measured(load, rate_hz, replace(method, span_s=method.span_s * LATENCY_SPANS), told, name, calm=True)
+def _latency(load: Measured, rate_hz: float, method: Method, on_measurement: OnMeasurement, name: str) -> Figures:
+    return _measured(
+        load, rate_hz, replace(method, span_s=method.span_s * LATENCY_SPANS), on_measurement, name, calm=True
+    )
 
 
-def _measured(load: Measured, rate_hz: float, method: Method, told: Told, name: str, calm: bool = False) -> Figures:
+def _measured(
+    load: Measured, rate_hz: float, method: Method, on_measurement: OnMeasurement, name: str, calm: bool = False
+) -> Figures:
     """Measure, and repeat a disturbed measurement, except if the server kept up all the same, unless `calm`."""
     figures = load.measure(rate_hz, method.warm_s, method.span_s)
-    told(name, figures)
+    on_measurement(name, figures)
     for _ in range(method.patience):
         if figures.waited < DISTURBED or (figures.keeps_up and not calm):
             break
         again = load.measure(rate_hz, method.warm_s, method.span_s)
-        told(name, again)
-        figures = min(figures, again, key=lambda one: (not one.keeps_up, one.waited))
+        on_measurement(name, again)
+        figures = min(figures, again, key=lambda candidate: (not candidate.keeps_up, candidate.waited))
     return figures

@@ -212,7 +212,7 @@ def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -
     the time that Spark takes to start.
     """
     report = Report(as_json, verbose=False)
-    found: dict[str, list[collector.Figures]] = {"ingest": [], "stream": [], "reduce": []}
+    found: dict[str, list[collector.StageFigures]] = {"ingest": [], "stream": [], "reduce": []}
     try:
         with TemporaryDirectory(prefix="ringmq-bench-") as empty:
             start_s = collector.start_s(Path(empty), master)
@@ -227,12 +227,12 @@ def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -
                 }
                 for name, step in steps.items():
                     found[name].append(step())
-                    told = found[name][-1].told()
+                    shown = found[name][-1].shown()
                     if len(found[name]) > 1:
-                        told["slope"] = collector.slope(found[name][-2:])
+                        shown["slope"] = collector.slope(found[name][-2:])
                         if name != "ingest":
-                            told["slope without start"] = collector.slope(found[name][-2:], start_s)
-                    report.add(f"{name}, {records:,} records", told)
+                            shown["slope without start"] = collector.slope(found[name][-2:], start_s)
+                    report.add(f"{name}, {records:,} records", shown)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     report.judge(collector.verdicts(found))

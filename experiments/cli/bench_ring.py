@@ -52,18 +52,24 @@ MIX: Final = (
 
 Figures = TypeVar("Figures")
 
-_peers = click.option("--peers", default=13, show_default=True, type=click.IntRange(2, 100), help="Of the ring.")
-_seed = click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Chooses who, what and when.")
-_dispatch = click.option(
-    "--dispatch", default=DIRECT.name, show_default=True, type=click.Choice((DIRECT.name, GUIDED)), help="Of the ring."
+_peers = click.option("--peers", default=13, show_default=True, type=click.IntRange(2, 100), help="Peers of the ring.")
+_seed = click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(0), help="Determines all random choices."
 )
-_fanout = click.option("--fanout", default=2, show_default=True, type=click.IntRange(1), help="Of trees.")
+_dispatch = click.option(
+    "--dispatch",
+    default=DIRECT.name,
+    show_default=True,
+    type=click.Choice((DIRECT.name, GUIDED)),
+    help="Dispatching of the ring.",
+)
+_fanout = click.option("--fanout", default=2, show_default=True, type=click.IntRange(1), help="Fan-out of trees.")
 
 
 @click.command()
 @_peers
-@click.option("--pairs", "count", default=10_000, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--at-once", default=24, show_default=True, type=click.IntRange(1, 1000), help="Pairs at one time.")
+@click.option("--pairs", "count", default=10_000, show_default=True, type=click.IntRange(1), help="Number of pairs.")
+@click.option("--at-once", default=24, show_default=True, type=click.IntRange(1, 1000), help="Concurrent pairs.")
 @_dispatch
 @_fanout
 @_seed
@@ -75,15 +81,21 @@ def pairs(peers: int, count: int, at_once: int, dispatch: str, fanout: int, seed
     Another connection publishes three messages right after the SUBACK, and sometimes two right before it.
     """
     with _ring(peers, Choice(dispatch, fanout)) as ring:
-        method = pairing.Method(pairs=count, at_once=at_once, seed=seed)
+        method = pairing.PairsMethod(pairs=count, at_once=at_once, seed=seed)
         figures = _run(pairing.check([peer.mqtt for peer in ring.peers], method, _say))
         _end(ring, figures.lines(), figures.faults)
 
 
 @click.command()
 @_peers
-@click.option("--meetings", default=10_000, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--at-once", default=5, show_default=True, type=click.IntRange(1, 1000), help="Messages at one time.")
+@click.option(
+    "--meetings",
+    default=10_000,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Number of meetings of a message and a subscriber.",
+)
+@click.option("--at-once", default=5, show_default=True, type=click.IntRange(1, 1000), help="Concurrent messages.")
 @_dispatch
 @_fanout
 @_seed
@@ -94,21 +106,27 @@ def retained(peers: int, meetings: int, at_once: int, dispatch: str, fanout: int
     clients subscribe within 20 ms before or after the publication of each message.
     """
     with _ring(peers, Choice(dispatch, fanout)) as ring:
-        method = retaining.Method(meetings=meetings, at_once=at_once, seed=seed)
+        method = retaining.RetainedMethod(meetings=meetings, at_once=at_once, seed=seed)
         figures = _run(retaining.check([peer.mqtt for peer in ring.peers], method, _say))
         _end(ring, figures.lines(), figures.faults)
 
 
 @click.command()
 @click.option(
-    "--peers", default=13, show_default=True, type=click.IntRange(LEAST_PEERS, 100), help="Of each of the two rings."
+    "--peers", default=13, show_default=True, type=click.IntRange(LEAST_PEERS, 100), help="Peers of each ring."
 )
-@click.option("--runs", default=50, show_default=True, type=click.IntRange(1), help="How many, of all kinds in turn.")
+@click.option(
+    "--runs", default=50, show_default=True, type=click.IntRange(1), help="Number of runs, of all kinds in rotation."
+)
 @click.option("--rate", default=1000.0, show_default=True, type=click.FloatRange(1), help="Publications a second.")
 @click.option(
-    "--within", default=1.0, show_default=True, type=click.FloatRange(0), help="Seconds until new clients are served."
+    "--within",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0),
+    help="Most seconds until new clients are served.",
 )
-@click.option("--shadows", default=2, show_default=True, type=click.IntRange(1, 8), help="Of the rings.")
+@click.option("--shadows", default=2, show_default=True, type=click.IntRange(1, 8), help="Shadows of the rings.")
 @_fanout
 @_seed
 def kill(peers: int, runs: int, rate: float, within: float, shadows: int, fanout: int, seed: int) -> None:
@@ -129,7 +147,7 @@ def kill(peers: int, runs: int, rate: float, within: float, shadows: int, fanout
     numbered = [(run, *MIX[run % len(MIX)]) for run in range(runs)]
     for name in dict.fromkeys(name for _, name, _ in numbered):
         choice = Choice(name, fanout) if name == GUIDED else DIRECT
-        method = killing.Method(rate_hz=rate, served_s=within, seed=seed, choice=choice, shadows=shadows)
+        method = killing.KillMethod(rate_hz=rate, served_s=within, seed=seed, choice=choice, shadows=shadows)
         with (
             TemporaryDirectory(prefix="ringmq-bench-") as folder,
             _ring(peers, choice, "--shadows", str(shadows), "--config", _file(folder, PATIENT)) as ring,
@@ -147,9 +165,9 @@ def _file(folder: str, text: str) -> str:
     return str(file)
 
 
-def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.Method) -> dict[Kind, killing.Figures]:
+def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.KillMethod) -> dict[Kind, killing.KillFigures]:
     """Run on one ring, until all runs are done or the ring does not survive a run."""
-    all_figures = {kind: killing.Figures() for _, kind in runs}
+    all_figures = {kind: killing.KillFigures() for _, kind in runs}
     for run, kind in runs:
         _say(f"run {run}: {method.choice.name}, {kind}")
         figures = all_figures[kind]
@@ -165,14 +183,22 @@ def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.Method) -> d
 
 
 @click.command()
-@click.option("--peers", default=3, show_default=True, type=click.IntRange(1, 100), help="Of the ring.")
-@click.option("--filters", default=1000, show_default=True, type=click.IntRange(1, 10_000), help="Of one SUBSCRIBE.")
-@click.option("--retained", "topics", default=100_000, show_default=True, type=click.IntRange(1), help="Topics.")
-@click.option("--rate", default=100.0, show_default=True, type=click.FloatRange(1), help="Clients a second.")
-@click.option("--seconds", default=60.0, show_default=True, type=click.FloatRange(0), help="How long they come and go.")
-@click.option("--quiet", default=150.0, show_default=True, type=click.FloatRange(0), help="Seconds of patience after.")
+@click.option("--peers", default=3, show_default=True, type=click.IntRange(1, 100), help="Peers of the ring.")
 @click.option(
-    "--ratio", default=1.2, show_default=True, type=click.FloatRange(0), help="Memory after / before, at most."
+    "--filters", default=1000, show_default=True, type=click.IntRange(1, 10_000), help="Filters of one SUBSCRIBE."
+)
+@click.option(
+    "--retained", "topics", default=100_000, show_default=True, type=click.IntRange(1), help="Topics with messages."
+)
+@click.option("--rate", default=100.0, show_default=True, type=click.FloatRange(1), help="Clients a second.")
+@click.option(
+    "--seconds", default=60.0, show_default=True, type=click.FloatRange(0), help="Seconds in which clients come."
+)
+@click.option(
+    "--quiet", default=150.0, show_default=True, type=click.FloatRange(0), help="Most seconds until memory is back."
+)
+@click.option(
+    "--ratio", default=1.2, show_default=True, type=click.FloatRange(0), help="Most memory after the load / before."
 )
 @_seed
 def flap(
@@ -184,7 +210,7 @@ def flap(
     has many filters; many topics get a retained message, which is cleared at the end.
     """
     with _ring(peers, DIRECT) as ring:
-        method = flapping.Method(
+        method = flapping.FlapMethod(
             filters=filters, retained=topics, flaps_hz=rate, flap_s=seconds, quiet_s=quiet, ratio=ratio, seed=seed
         )
         figures = _run(flapping.check(ring, method, _say))
@@ -193,13 +219,17 @@ def flap(
 
 @click.command()
 @click.option(
-    "--topics", default=10_000, show_default=True, type=click.IntRange(1, 100_000), help="Of one coordinator."
+    "--topics", default=10_000, show_default=True, type=click.IntRange(1, 100_000), help="Topics of one coordinator."
 )
-@click.option("--subscribers", default=10, show_default=True, type=click.IntRange(1, 98), help="Peers, for each topic.")
 @click.option(
-    "--bytes", "lease_bytes", default=1000.0, show_default=True, type=click.FloatRange(0), help="A lease, at most."
+    "--subscribers", default=10, show_default=True, type=click.IntRange(1, 98), help="Subscribers of each topic."
 )
-@click.option("--within", default=2.0, show_default=True, type=click.FloatRange(0), help="Seconds until it is done.")
+@click.option(
+    "--bytes", "lease_bytes", default=1000.0, show_default=True, type=click.FloatRange(0), help="Most bytes of a lease."
+)
+@click.option(
+    "--within", default=2.0, show_default=True, type=click.FloatRange(0), help="Most seconds of the takeover."
+)
 @_seed
 def takeover(topics: int, subscribers: int, lease_bytes: float, within: float, seed: int) -> None:
     """Kill a peer that coordinates many topics.
@@ -208,7 +238,7 @@ def takeover(topics: int, subscribers: int, lease_bytes: float, within: float, s
     the memory of the leases, and the time until the shadow coordinates all topics.
     """
     with _ring(subscribers + 2, DIRECT) as ring:
-        method = taking_over.Method(
+        method = taking_over.TakeoverMethod(
             topics=topics, subscribers=subscribers, lease_bytes=lease_bytes, taken_s=within, seed=seed
         )
         figures = _run(taking_over.check(ring, method, _say))
