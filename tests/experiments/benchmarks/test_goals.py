@@ -36,7 +36,7 @@ def test_goal_depends_on_the_pattern(figures: Make) -> None:
     assert reached == {"qos0-1to10": False, "qos0-1to1": False, "qos1-1to1": True}
 
 
-def test_verdicts_compare_a_ring_with_bridges(figures: Make) -> None:
+def test_a_ring_against_bridges(figures: Make) -> None:
     results = {
         "ringmq": result(figures, [110], [0.001]),
         "bridged": result(figures, [100], [0.001]),

@@ -36,7 +36,7 @@ def test_one_table_has_the_results_of_several_patterns(figures: Make) -> None:
     assert lines[3].split() == ["five-C", "ringmq", *cells]
 
 
-def test_line_shows_whether_the_server_keeps_up(figures: Make) -> None:
+def test_a_measurement_in_a_line(figures: Make) -> None:
     assert "keeps up" in line(figures())
     assert "does not" in line(figures(egress_hz=1.0))
 

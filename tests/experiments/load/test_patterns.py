@@ -87,10 +87,9 @@ def test_publisher_with_qos_1_uses_its_packet_ids_in_turn() -> None:
     assert ids == list(range(1, PACKET_IDS + 1))
 
 
-def test_connect_and_subscribe_packets_decode() -> None:
-    connect, subscribe = read(connect_packet("a")), read(subscribe_packet("x", "y/+", qos=1))
-    assert isinstance(connect, Connect)
-    assert (connect.client_id, connect.clean_start) == ("a", True)
-    assert isinstance(subscribe, Subscribe)
-    filters = [(subscription.filter, subscription.qos) for subscription in subscribe.subscriptions]
-    assert filters == [("x", 1), ("y/+", 1)]
+def test_what_clients_say_first() -> None:
+    hello, wish = read(connect_packet("a")), read(subscribe_packet("x", "y/+", qos=1))
+    assert isinstance(hello, Connect)
+    assert (hello.client_id, hello.clean_start) == ("a", True)
+    assert isinstance(wish, Subscribe)
+    assert [(one.filter, one.qos) for one in wish.subscriptions] == [("x", 1), ("y/+", 1)]
