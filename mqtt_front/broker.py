@@ -1,6 +1,6 @@
 """The front's core: its sessions, and what happens between a message that comes in and the clients it goes to.
 
-Knows clients by their sessions and connections, and the rest of the world by `Ports`; no socket, no clock, no ring.
+Knows clients by their sessions and connections, and the rest of the world by `Cluster`; no socket, no clock, no ring.
 `now` is set by the shell before each call. Connections put bytes into their outboxes and themselves on `dirty`.
 """
 
@@ -15,7 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
-from ringmq.mqtt_front.cluster import Alone, Done, Ports
+from ringmq.mqtt_front.cluster import Cluster, Done, Standalone
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
@@ -31,7 +31,7 @@ from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.retained import Retained
-from ringmq.mqtt_front.sessions.session import Line, Session
+from ringmq.mqtt_front.sessions.session import Session, SessionConnection
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each session."""
@@ -43,26 +43,26 @@ class Broker:
     def __init__(
         self,
         config: FrontConfig,
-        ports: Ports | None = None,
+        cluster: Cluster | None = None,
         journal: Journal | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.config = config
-        self.ports: Ports = ports or Alone()
+        self.cluster: Cluster = cluster or Standalone()
         self.journal: Journal = journal or NO_JOURNAL
         self.clock: Clock = clock or StillClock()
         self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
         self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
-        self.dirty: list[Line] = []
+        self.dirty: list[SessionConnection] = []
         """Connections with something in their outboxes; the shell empties it at the end of a turn."""
         self.turn = 0
         """Counts the turns of the event loop; by the shell."""
         self.work = Work()
         self.encoded: Encoded | None = None
         """Of the message that is being given out."""
-        self.alone = ports is None
+        self.alone = cluster is None
         """Whether nobody is to be told of what is published."""
         self._plans = Plans(self.router)
         self.plan = self._plans.of
@@ -238,7 +238,7 @@ class Broker:
             for one in waiting:
                 one()
 
-        self.ports.filter_added(topic_filter, told)
+        self.cluster.filter_added(topic_filter, told)
 
     def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
         """Who waits for a filter that is not in force everywhere as yet: add to it. None if it is."""
@@ -246,7 +246,7 @@ class Broker:
 
     def _withdraw(self, topic_filter: str) -> None:
         if _concerns_others(topic_filter):
-            self.ports.filter_removed(topic_filter)
+            self.cluster.filter_removed(topic_filter)
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
         removed = self.router.unsubscribe(session, topic_filter)
@@ -260,10 +260,10 @@ class Broker:
 
     def publish(self, message: Message, done: Done | None) -> None:
         """A client, or the server itself, publishes."""
-        if message.retain and not self.ports.keeps_retained:
+        if message.retain and not self.cluster.keeps_retained:
             self._retain(message)
-        give = self.distribute_plain if self.ports.serves_groups else self.distribute
-        self.ports.published(message, give(message), done)
+        give = self.distribute_plain if self.cluster.serves_groups else self.distribute
+        self.cluster.published(message, give(message), done)
 
     def _retain(self, message: Message) -> None:
         if self.retained.set(message):

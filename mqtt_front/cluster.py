@@ -1,6 +1,6 @@
 """The door to the layer above: what a front tells of its clients, and what it waits for.
 
-Plain calls. A front that is all there is has `Alone` behind it.
+Plain calls. A front that is all there is has `Standalone` behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ringmq.mqtt_front.message import Message
 Done = Callable[[Reason], None]
 
 
-class Ports(Protocol):
+class Cluster(Protocol):
     """What the layer above is told. Each `done` is to be called once, now or later."""
 
     @property
@@ -48,7 +48,7 @@ class Ports(Protocol):
         """The last subscription here to this filter has gone."""
 
 
-class Alone:
+class Standalone:
     """The ports of a front that is all there is."""
 
     serves_groups = False

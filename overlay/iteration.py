@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ringmq.overlay.core.timers import Agenda
-from ringmq.overlay.timer import Alarm
+from ringmq.overlay.core.timers import TimerQueue
+from ringmq.overlay.timer import Timer
 
 
 class IterationOwner(Protocol):
@@ -18,7 +18,7 @@ class IterationOwner(Protocol):
     """Called once at the end of this iteration, when everything that they send is safe to be sent."""
     continuations: list[Callable[[], object]]
     """Called once after that: work that must leave room for others."""
-    alarms: list[tuple[Agenda, Alarm]]
+    loop_timers: list[tuple[TimerQueue, Timer]]
     """Timer queues that are looked at when an iteration ends, each with the alarm set for its first deadline."""
 
     def begin(self) -> float:

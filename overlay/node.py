@@ -23,11 +23,11 @@ from ringmq.overlay.core.timing import Timing
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.iteration import IterationOwner
 from ringmq.overlay.links.handshake import Hello
-from ringmq.overlay.links.incidents import Notices
-from ringmq.overlay.links.table import Links
+from ringmq.overlay.links.incidents import Incidents
+from ringmq.overlay.links.table import LinkTable
 from ringmq.overlay.queries import ask_status, introduce
 from ringmq.overlay.status import describe, describe_links
-from ringmq.overlay.timer import SOONEST_S, Alarm
+from ringmq.overlay.timer import SOONEST_S, Timer
 
 __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
 
@@ -62,12 +62,12 @@ class Node:
         self._application = application
         self._core = core
         self._loop = asyncio.get_running_loop()
-        self._notices = Notices()
+        self._incidents = Incidents()
         self._iteration = iteration
-        self._links = Links(config, self, self._notices, iteration)
+        self._links = LinkTable(config, self, self._incidents, iteration)
         self._seeds: Seeds | None = None
         self._discovery: Discovery | None = None
-        self._alarm = Alarm(self._tick)
+        self._timer = Timer(self._tick)
         self._inside = False
         """In a call of the core, so that what the application does there is sent afterwards."""
         self._draining = False
@@ -88,11 +88,11 @@ class Node:
             self._application.started(me)
             self.ring = self._core(me, self._config.timing, self._application)
             self._outbox = self.ring.outbox
-            self._iteration.alarms.append((self.ring.agenda, self._alarm))
+            self._iteration.loop_timers.append((self.ring.timers, self._timer))
             await self._links.serve(me)
-            self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._notices)
+            self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._incidents)
             if self._config.discovery:
-                self._discovery = Discovery(self._config, self, self._notices)
+                self._discovery = Discovery(self._config, self, self._incidents)
                 await self._discovery.start(port, self._seeds.others)
             self._seeds.start()
         except BaseException:
@@ -110,7 +110,7 @@ class Node:
             await self._discovery.stop()
         if hasattr(self, "ring"):
             self._tell(self.ring.leave, self._iteration.begin())
-        self._alarm.stop()
+        self._timer.stop()
         await self._links.close()
 
     async def wait_active(self, timeout_s: float) -> None:
@@ -165,7 +165,7 @@ class Node:
     @property
     def counters(self) -> dict[str, int]:
         """Of the shell; those of the core are in `ring.statistics()`."""
-        return dict(self._notices.counters)
+        return dict(self._incidents.counters)
 
     def pause_reading(self) -> None:
         """Take nothing in from other peers. Longer than silence_s, and this peer is taken for dead."""
@@ -192,7 +192,7 @@ class Node:
         try:
             self.ring.receive(sender, message, self._iteration.now)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         self._inside = False
 
     def parcel(self, sender: Peer, payload: bytes) -> None:
@@ -200,7 +200,7 @@ class Node:
         try:
             self.ring.parcel(sender, payload, self._iteration.now)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         self._inside = False
 
     def read(self) -> None:
@@ -208,7 +208,7 @@ class Node:
         try:
             self._application.read_done()
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         if (self._outbox or self._links.active is not self.ring.active) and not self._inside:
             self._drain()
 
@@ -262,7 +262,7 @@ class Node:
         try:
             call(*arguments)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("core_errors")
+            self._incidents.failed("core_errors")
         self._inside = outer
         self.settled()
 
@@ -278,7 +278,7 @@ class Node:
                 for peer, message in outbox:
                     links.send(peer, message)
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("send_errors")
+            self._incidents.failed("send_errors")
         finally:
             self._draining = False
         if links.active is not ring.active or links.me is not ring.me:
@@ -288,5 +288,5 @@ class Node:
 
     def _tick(self) -> None:
         now = self._iteration.begin()
-        if self.ring.agenda.next_at <= now + SOONEST_S:
+        if self.ring.timers.next_at <= now + SOONEST_S:
             self._tell(self.ring.tick, now)

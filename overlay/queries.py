@@ -15,8 +15,8 @@ from ringmq.overlay.errors import OverlayError, ProtocolError
 from ringmq.overlay.links.frames import FrameReader, Kind, frame
 from ringmq.overlay.links.handshake import (
     MAX_HELLO_BYTES,
+    HandshakePolicy,
     Hello,
-    Judge,
     Reason,
     decode_goodbye,
     decode_hello,
@@ -105,7 +105,7 @@ async def introduce(config: OverlayConfig, me: Peer, active: bool, address: Addr
         hello = decode_hello(body) if kind == Kind.HELLO else None
     except ProtocolError as error:
         raise OverlayError(f"{show(address)} is no peer: {error}") from None
-    reason = Judge(me, config.ring, config.terms).stranger(hello)
+    reason = HandshakePolicy(me, config.ring, config.terms).stranger(hello)
     if reason is Reason.MYSELF:
         raise MyselfError(f"{show(address)} is this peer itself")
     if hello is None or reason is not None:

@@ -17,7 +17,7 @@ HELD_UP_S: Final = 0.1
 """So late it rings only if all was held up."""
 
 
-class Alarm:
+class Timer:
     """One per core. Create inside a running event loop."""
 
     __slots__ = ("_call", "_loop", "_read_first", "_timer", "at")

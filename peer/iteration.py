@@ -20,8 +20,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from ringmq.overlay.core.timers import Agenda
-from ringmq.overlay.timer import Alarm
+from ringmq.overlay.core.timers import TimerQueue
+from ringmq.overlay.timer import Timer
 
 Call = Callable[[], object]
 
@@ -31,7 +31,17 @@ FAILED: Final = "unhandled error at the end of an iteration"
 class Iteration:
     """One per event loop. Create inside it, when it runs."""
 
-    __slots__ = ("_begun", "_loop", "acknowledgements", "alarms", "commits", "continuations", "flushes", "now", "time")
+    __slots__ = (
+        "_begun",
+        "_loop",
+        "acknowledgements",
+        "commits",
+        "continuations",
+        "flushes",
+        "loop_timers",
+        "now",
+        "time",
+    )
 
     def __init__(self, time: Callable[[], float] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -43,7 +53,7 @@ class Iteration:
         self.acknowledgements: list[Call] = []
         self.flushes: list[Call] = []
         self.continuations: list[Call] = []
-        self.alarms: list[tuple[Agenda, Alarm]] = []
+        self.loop_timers: list[tuple[TimerQueue, Timer]] = []
         """The timer queue of each core, and the alarm that is set for its first deadline."""
         self._begun = False
 
@@ -72,9 +82,9 @@ class Iteration:
                 self._run(self.commits)
         if self.flushes:
             self._run(self.flushes)
-        for agenda, alarm in self.alarms:
-            if agenda.next_at < alarm.at:
-                alarm.set(agenda.next_at)
+        for timers, timer in self.loop_timers:
+            if timers.next_at < timer.at:
+                timer.set(timers.next_at)
         self._begun = False
         if self.commits or self.acknowledgements or self.flushes:
             self.begin()

@@ -15,12 +15,12 @@ from typing import Any, Final
 import structlog
 
 from ringmq.mqtt_front.access.access import Access
-from ringmq.mqtt_front.amqtt.server import AmqttFront
-from ringmq.mqtt_front.cluster import Done, Ports
+from ringmq.mqtt_front.amqtt.server import AmqttServer
+from ringmq.mqtt_front.cluster import Cluster, Done
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 from ringmq.overlay.config import Address, show
 from ringmq.peer.certificates import Certificates
@@ -39,11 +39,11 @@ class ClientsError(PeerError):
     """MQTT clients cannot be served as configured."""
 
 
-class Clients:
+class MqttService:
     """Create inside a running event loop, `prepare`, `restore`, `listen`, and `stop` at the end, in any case."""
 
     def __init__(
-        self, config: PeerConfig, ports: Ports, iteration: Iteration, on_fault: Callable[[], None] | None = None
+        self, config: PeerConfig, ports: Cluster, iteration: Iteration, on_fault: Callable[[], None] | None = None
     ) -> None:
         """`on_fault` is called when clients cannot be served any more; `fault` then says why."""
         self._config = config
@@ -54,10 +54,10 @@ class Clients:
             password_file=str(config.passwords), acl_file=str(config.acl), memory_key=secrets.token_bytes(32)
         )
         self._certificates: Certificates | None = None
-        self._front: Front | AmqttFront | None = None
+        self._front: MqttServer | AmqttServer | None = None
         self._addresses: dict[str, Address] = {}
 
-    def prepare(self) -> Front | AmqttFront:
+    def prepare(self) -> MqttServer | AmqttServer:
         """Read the files; serve nobody yet. Raises PeerError, one clear line."""
         config = self._config
         try:
@@ -67,7 +67,7 @@ class Clients:
             if config.front == "amqtt":
                 self._front = self._amqtt_front()
             else:
-                self._front = front = Front(self._iteration, config.limits, self._access, self._ports)
+                self._front = front = MqttServer(self._iteration, config.limits, self._access, self._ports)
                 front.on_fault = self._on_fault
         except FrontError as error:
             raise ClientsError(str(error)) from error
@@ -78,7 +78,7 @@ class Clients:
 
         Of 100,000 sessions this takes seconds, in which the event loop stands still.
         """
-        if self._config.data is not None and isinstance(self._front, Front):
+        if self._config.data is not None and isinstance(self._front, MqttServer):
             try:
                 self._front.restore(Store(self._config.data / STORE, time.time() - self._iteration.begin()))
             except FrontError as error:
@@ -99,7 +99,7 @@ class Clients:
         """The peer itself publishes. It needs no rights."""
         front = self._front
         assert front is not None, "`prepare` comes first"
-        if isinstance(front, Front):
+        if isinstance(front, MqttServer):
             self._iteration.begin()
             front.broker.publish(message, done)
             front.turn()
@@ -111,7 +111,7 @@ class Clients:
         front = self._front
         assert front is not None, "`prepare` comes first"
         told: dict[str, Any] = {"kind": self._config.front}
-        if isinstance(front, Front):
+        if isinstance(front, MqttServer):
             broker = front.broker
             routes = broker.router.statistics()
             told |= {"clients": len(front.clients), "sessions": len(broker.sessions), "retained": len(broker.retained)}
@@ -121,11 +121,11 @@ class Clients:
         listeners = {name: show(address) for name, address in self._addresses.items()}
         return {"listeners": listeners, "front": told | {"counters": front.broker.counters.as_dict()}}
 
-    def _amqtt_front(self) -> AmqttFront:
+    def _amqtt_front(self) -> AmqttServer:
         if self._config.data is not None:
             log.warning("with the front amqtt nothing of the clients is kept in the data folder")
         settings = self._config.amqtt_settings
-        return AmqttFront(
+        return AmqttServer(
             self._config.limits,
             self._access,
             self._ports,
@@ -135,7 +135,7 @@ class Clients:
 
     @property
     def fault(self) -> str | None:
-        return self._front.fault if isinstance(self._front, Front) else None
+        return self._front.fault if isinstance(self._front, MqttServer) else None
 
     def _texts(self) -> tuple[str | None, str | None]:
         return _text(self._config.passwords), _text(self._config.acl)
@@ -163,7 +163,7 @@ class Clients:
         if self._certificates is not None:
             self._reload_certificates(self._certificates)
 
-    def _reload_rules(self, front: Front | AmqttFront) -> None:
+    def _reload_rules(self, front: MqttServer | AmqttServer) -> None:
         try:
             self._access.reload(*self._texts())
         except (FrontError, PeerError) as error:

@@ -33,13 +33,13 @@ from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, 
 from ringmq.peer.engines.coordinated.status import describe, describe_topic
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
-from ringmq.peer.engines.scribe.shell.adapter import ScribePorts
+from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
-from ringmq.peer.messaging.shell.adapter import RingPorts
-from ringmq.peer.mqtt_service import Clients, ClientsError
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
+from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
 from ringmq.peer.settings.load import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
@@ -72,9 +72,9 @@ class PeerProcess:
     def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
         self.config = config
         self.folder = folder
-        self._ports: RingPorts | ScribePorts | None = None
+        self._ports: CoordinatedAdapter | ScribeAdapter | None = None
         self._node: Node | None = None
-        self._clients: Clients | None = None
+        self._clients: MqttService | None = None
         self._recording: Recording | None = None
         self._giving_back = GivingBack()
         self._stop = asyncio.Event()
@@ -110,13 +110,13 @@ class PeerProcess:
 
     async def _start(self) -> None:
         """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
-        ports: RingPorts | ScribePorts
+        ports: CoordinatedAdapter | ScribeAdapter
         iteration = Iteration()
         if self.config.dispatch == SCRIBE:
-            ports = ScribePorts(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
+            ports = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            ports = RingPorts(self.config.roles, iteration, self._activity_changed, store)
+            ports = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store)
         ports.on_fault = self._stop.set
         self._ports = ports
         overlay = self._overlay_config()
@@ -126,7 +126,7 @@ class PeerProcess:
         self._node = node = Node(overlay, ports, iteration)
         clients = None
         if self.config.listeners:
-            self._clients = clients = Clients(self.config, ports, iteration, self._stop.set)
+            self._clients = clients = MqttService(self.config, ports, iteration, self._stop.set)
             ports.attach(node, clients.prepare())
             clients.restore()
         else:
@@ -142,13 +142,13 @@ class PeerProcess:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
 
-    def _more_status(self, ports: RingPorts | ScribePorts, node: Node, about: str) -> dict[str, Any]:
+    def _more_status(self, ports: CoordinatedAdapter | ScribeAdapter, node: Node, about: str) -> dict[str, Any]:
         """What a status says beside the overlay; or what is known about a topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
             clients["recording"] = self._recording.status()
-        if isinstance(ports, ScribePorts):
+        if isinstance(ports, ScribeAdapter):
             return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
         if about:
             towards = partial(next_hop, node.ring.leaves, node.ring.table)

@@ -50,9 +50,9 @@ class Verdict:
 
 
 def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
-    """Of RingMQ against each of the other servers that were measured."""
+    """Of RingMQ against each of the other servers that were measured. Only the patterns with a goal are judged."""
     ours = results.get("ringmq")
-    if ours is None:
+    if ours is None or pattern not in EGRESS_RATIOS:
         return []
     verdicts = []
     mosquitto, amqtt = results.get("mosquitto"), results.get("amqtt")

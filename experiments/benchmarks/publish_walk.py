@@ -31,14 +31,14 @@ from typing import Any, Final, NamedTuple
 import click
 
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.overlay.config import Address, OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.node import Node
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.shell.adapter import RingPorts
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 
 GOAL_SHARE: Final = 0.15
 """The goal for bookkeeping among the calls. It is shown, not enforced yet."""
@@ -63,40 +63,48 @@ BOOKKEEPING: Final = (
     Group(
         "own id",
         "looks up the id of this peer, the node it belongs to, or whether it is active",
-        ("State.me", "Shell.active", "Node.active"),
+        ("MessagingContext.me", "EngineAdapter.active", "Node.active"),
     ),
     Group(
         "flush wanted",
         "asks whether something must be flushed, or whether it may be",
-        ("Shell._owing", "PubSub.owes", "Inlets.owes", "FrontClients.safe"),
+        ("EngineAdapter._owing", "CoordinatedEngine.owes", "ReceiveWindows.owes", "FrontClients.safe"),
     ),
     Group(
         "flush",
         "ends a batch of calls or an iteration of the loop: commits, and leads to the function that writes",
         (
-            "Iteration._end", "Iteration._run", "Shell._leave", "Shell.read_done", "AmqttClients.leave",
-            "Front.turn", "Front._flush", "Front._commit",
-            "NoJournal.commit", "Shell._commit", "RingPorts._commit", "State.keep_promises",
+            "Iteration._end", "Iteration._run", "EngineAdapter._leave", "EngineAdapter.read_done", "AmqttClients.leave",
+            "MqttServer.turn", "MqttServer._flush", "MqttServer._commit",
+            "NoJournal.commit", "EngineAdapter._commit", "CoordinatedAdapter._commit", "MessagingContext.keep_promises",
             "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
         ),
     ),
     Group(
         "timer",
         "asks for the next deadline, or re-arms the one timer of a core",
-        ("Ring.agenda", "PubSub.agenda", "Ring.deadline", "PubSub.deadline", "Alarm.set"),
+        ("Ring.timers", "CoordinatedEngine.timers", "Ring.deadline", "CoordinatedEngine.deadline", "Timer.set"),
     ),
 )  # fmt: skip
 """The list to keep up. Each name must be defined in exactly one file, whichever that is. A name that is gone makes the
 script fail, so that a renamed function cannot drop out of the count."""
 
 NEAR: Final = (
-    Group("write", "hands bytes to a socket or a link", ("Link._flush", "ClientProtocol.flush_at_once", "State.flush")),
-    Group("retry", "arms the retry timer of this message", ("Outlets._retry_later", "State.after", "Agenda.at")),
-    Group("answer", "makes B acknowledge to A", ("Shell._acknowledge", "PubSub.acknowledge")),
+    Group(
+        "write",
+        "hands bytes to a socket or a link",
+        ("Link._flush", "ClientSocket.flush_at_once", "MessagingContext.flush"),
+    ),
+    Group(
+        "retry",
+        "arms the retry timer of this message",
+        ("SendWindows._retry_later", "MessagingContext.after", "TimerQueue.at"),
+    ),
+    Group("answer", "makes B acknowledge to A", ("EngineAdapter._acknowledge", "CoordinatedEngine.acknowledge")),
     Group("mark", "puts a connection on the list of connections to flush", ("Outgoing.wake",)),
     Group("budget", "limits the work of one iteration", ("Reading._begin_turn", "Work.begin")),
-    Group("heard", "ends a suspicion of the sender", ("Liveness.heard",)),
-    Group("entry", "defers calls that the roles make to each other", ("PubSub._do",)),
+    Group("heard", "ends a suspicion of the sender", ("FailureDetector.heard",)),
+    Group("entry", "defers calls that the roles make to each other", ("CoordinatedEngine._do",)),
     Group("state", "asks for the state of a link", ("Link.closed", "Link.introduced_as")),
     Group("count", "counts packets and messages", ("FrontCounters.given", "FrontCounters.received")),
     Group(
@@ -294,25 +302,25 @@ class _Peer:
 
     def __init__(self, number: int, seeds: tuple[Address, ...]) -> None:
         iteration = Iteration()
-        self._ports = RingPorts(ROLES, iteration)
-        self._front = Front(iteration, ports=self._ports)
+        self._cluster = CoordinatedAdapter(ROLES, iteration)
+        self._front = MqttServer(iteration, cluster=self._cluster)
         self.mqtt: Address = ("127.0.0.1", 0)
         """Where clients connect, once `start` has returned."""
         config = OverlayConfig(
             id=Id(number << 100), boot=1, listen=("127.0.0.1", 0), seeds=seeds, timing=LOCAL, discovery=False
         )
-        self.node = Node(config, self._ports, iteration)
-        self._ports.attach(self.node, self._front)
+        self.node = Node(config, self._cluster, iteration)
+        self._cluster.attach(self.node, self._front)
 
     async def start(self) -> None:
         await self.node.start()
-        self._ports.begin()
+        self._cluster.begin()
         self.mqtt = await self._front.listen(Listen(host="127.0.0.1", port=0))
         await self.node.wait_active(PATIENCE_S)
 
     async def stop(self) -> None:
         await self._front.stop()
-        self._ports.stop()
+        self._cluster.stop()
         await self.node.stop()
 
 

@@ -37,6 +37,10 @@ class Report:
         if self._verbose:
             self.say(f"  {name:<10}{line(figures)}")
 
+    def detail(self, text: str) -> None:
+        if self._verbose:
+            self.say(text)
+
     def add_pattern(self, pattern: str, results: Mapping[str, Result]) -> None:
         self._keep(pattern, results)
         click.echo(table(pattern, results), err=self._as_json)
@@ -61,6 +65,11 @@ class Report:
         self._figures[name] = figures
         text = ", ".join(f"{key} {value:.4g}" for key, value in figures.items())
         click.echo(f"{name}: {text}", err=self._as_json)
+
+    def add_table(self, name: str, figures: object, text: str) -> None:
+        """Figures of any form, and the table of them that people read."""
+        self._figures[name] = figures
+        click.echo(text, err=self._as_json)
 
     def judge(self, verdicts: Sequence[Verdict]) -> None:
         self._verdicts += verdicts
@@ -95,11 +104,12 @@ def table(pattern: str, results: Mapping[str, Result]) -> str:
 
 def one_table(patterns: Mapping[str, Mapping[str, Result]]) -> str:
     """The results of several patterns, with the processor time of all servers for a million deliveries."""
-    lines = [f"{'pattern':<12}{'servers':<12}{_heads('cpu s/million')}"]
+    width = max(12, *(len(pattern) + 2 for pattern in patterns))
+    lines = [f"{'pattern':<{width}}{'servers':<12}{_heads('cpu s/million')}"]
     for pattern, results in patterns.items():
         for name, result in results.items():
             costs = [one.cpu_s_per_million for one in result.limits]
-            lines.append(f"{pattern:<12}{name:<12}{_cells(result, f'{median(costs):.2f}' if costs else '')}")
+            lines.append(f"{pattern:<{width}}{name:<12}{_cells(result, f'{median(costs):.2f}' if costs else '')}")
     return "\n".join(lines)
 
 

@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Final, Self
 
 from ringmq.experiments.benchmarks.figures import Figures
-from ringmq.experiments.load.patterns import PACKET_IDS, PAYLOAD_BYTES, Pattern
+from ringmq.experiments.load.patterns import PAYLOAD_BYTES, Pattern
 from ringmq.experiments.load.raw_clients import BenchError, connected, subscribe
 from ringmq.experiments.load.receiver import TIMESTAMP, Receiver
 from ringmq.experiments.load.sender import Sender
@@ -34,8 +34,8 @@ PROBES_HZ: Final = 1000.0
 """Messages a second to all clients that measure the latency together."""
 QUIET_S: Final = 1.0
 """When nothing has come for so long, nothing more will."""
-MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
-"""Of one publisher with QoS 1, on the average: its ids come again after twice as many."""
+UNACKNOWLEDGED_SHARE: Final = 0.5
+"""The most unacknowledged messages of a publisher with QoS 1 or 2, on the average, as a share of its packet ids."""
 DRAIN_S: Final = 20.0
 """Longest wait for messages in flight after the last publication."""
 
@@ -75,8 +75,11 @@ class Load:
         for number in range(pattern.topics * pattern.subscribers):
             topic, one = divmod(number, pattern.subscribers)
             client = self._client(pattern.subscriber_at(topic, one), f"sub-{number}", pattern.topic(topic), pattern.qos)
-            if pattern.qos:
-                receiver.acknowledge(client, pattern.packet_bytes, pattern.packet_bytes - PAYLOAD_BYTES - 2)
+            id_at = pattern.packet_bytes - pattern.payload_bytes - 2
+            if pattern.qos == 2:
+                receiver.complete_deliveries(client, pattern.packet_bytes, id_at)
+            elif pattern.qos:
+                receiver.acknowledge(client, pattern.packet_bytes, id_at)
             else:
                 receiver.count(client)
         for number, server in enumerate(pattern.probed):
@@ -88,8 +91,10 @@ class Load:
             at = pattern.publisher_at(*divmod(number, pattern.publishers))
             publishers.append(self._client(at, f"pub-{number}"))
         if pattern.qos:
+            follow = receiver.complete_publications if pattern.qos == 2 else receiver.await_acknowledgements
             for publisher in publishers:
-                receiver.await_acknowledgements(publisher)
+                follow(publisher)
+        self._most_unacknowledged = UNACKNOWLEDGED_SHARE * pattern.packet_ids * pattern.all_publishers
         self._sender = Sender(pattern, publishers)
 
     def _client(self, at: int, client_id: str, topic: str | None = None, qos: int = 0) -> socket.socket:
@@ -141,7 +146,7 @@ class Load:
         probe_at = look_at = now
         while now < end:
             due = int((now - start) * rate_hz) + base - sender.sent
-            held = due > 0 and self._unacknowledged > MOST_UNACKNOWLEDGED * self._pattern.all_publishers
+            held = due > 0 and self._unacknowledged > self._most_unacknowledged
             if due > 0 and not held:
                 sender.send(min(due, BURST))
             if now >= probe_at:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ringmq.mqtt_front.codec.codec import encode, encode_publish
@@ -13,6 +13,9 @@ PAYLOAD_BYTES: Final = 32
 """As in the paper (§6.1)."""
 PACKET_IDS: Final = 1000
 """A publisher uses so many packet ids in turn, so it may never have more unacknowledged."""
+PACKETS_BYTES: Final = 1 << 28
+"""Memory for the packets of all publishers with QoS 1 or 2. Large payloads get fewer packet ids to stay below it."""
+LEAST_PACKET_IDS: Final = 4
 
 At = Callable[[int, int], int]
 """Maps the number of a topic and the number of a client of this topic to the number of the client's server."""
@@ -39,6 +42,7 @@ class Pattern:
     prober_at: int = 0
     probed: tuple[int, ...] = (0,)
     """The servers at which the latency is taken of what is published at `prober_at`."""
+    payload_bytes: int = PAYLOAD_BYTES
 
     @property
     def sp_ratio(self) -> int:
@@ -54,13 +58,32 @@ class Pattern:
     def packets(self, topic: int) -> list[bytes]:
         """What one publisher of the topic sends, in turn."""
         name = self.topic(topic).encode()
-        ids = range(1, PACKET_IDS + 1) if self.qos else range(1)
-        return [encode_publish(Version.V311, name, bytes(PAYLOAD_BYTES), self.qos, packet_id=i) for i in ids]
+        ids = range(1, self.packet_ids + 1) if self.qos else range(1)
+        return [encode_publish(Version.V311, name, bytes(self.payload_bytes), self.qos, packet_id=i) for i in ids]
+
+    @property
+    def packet_ids(self) -> int:
+        """The number of packet ids that a publisher with QoS 1 or 2 uses in turn."""
+        room = PACKETS_BYTES // (self.all_publishers * max(1, self.payload_bytes))
+        return max(LEAST_PACKET_IDS, min(PACKET_IDS, room))
 
     @property
     def packet_bytes(self) -> int:
         """The size of every PUBLISH, from a publisher and to a subscriber."""
-        return len(self.packets(0)[0])
+        return len(
+            encode_publish(Version.V311, self.topic(0).encode(), bytes(self.payload_bytes), self.qos, packet_id=1)
+        )
+
+    def varied(self, qos: int | None, payload_bytes: int | None) -> Pattern:
+        """The same clients with another QoS or another size of payloads, as far as given. The name says so."""
+        qos = self.qos if qos is None else qos
+        payload_bytes = self.payload_bytes if payload_bytes is None else payload_bytes
+        name = self.name
+        if qos != self.qos:
+            name = f"qos{qos}-{name.removeprefix(f'qos{self.qos}-')}"
+        if payload_bytes != self.payload_bytes:
+            name = f"{name}-{payload_bytes}B"
+        return replace(self, name=name, qos=qos, payload_bytes=payload_bytes)
 
 
 PATTERNS: Final = {
@@ -71,6 +94,14 @@ PATTERNS: Final = {
         Pattern("qos1-1to1", topics=50, publishers=1, subscribers=1, qos=1),
     )
 }
+
+
+def chosen(
+    patterns: Mapping[str, Pattern], names: Iterable[str], qos: int | None, payload_bytes: int | None
+) -> list[Pattern]:
+    """The patterns of these names, varied. Patterns that become equal appear once."""
+    varied = (patterns[name].varied(qos, payload_bytes) for name in names)
+    return list({pattern.name: pattern for pattern in varied}.values())
 
 
 def _second(topic: int, client: int) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
+from ringmq.experiments.load import exactly_once
 from ringmq.experiments.load.raw_clients import BenchError
 
 BUFFER_BYTES: Final = 1 << 18
@@ -51,6 +52,20 @@ class Receiver:
     def await_acknowledgements(self, publisher: socket.socket) -> None:
         def read() -> int:
             self.puback_bytes += publisher.recv_into(self._buffer)
+            return 0
+
+        self._add(publisher, read)
+
+    def complete_deliveries(self, subscriber: socket.socket, packet_bytes: int, id_at: int) -> None:
+        """Count the publications that a subscriber with QoS 2 receives, and take its part of the handshake."""
+        self._add(subscriber, exactly_once.SubscriberHandshake(subscriber, self._buffer, packet_bytes, id_at).read)
+
+    def complete_publications(self, publisher: socket.socket) -> None:
+        """Take the part of a publisher with QoS 2 in the handshake. A PUBCOMP counts like a PUBACK."""
+        handshake = exactly_once.PublisherHandshake(publisher, self._buffer)
+
+        def read() -> int:
+            self.puback_bytes += _PUBACK_BYTES * handshake.read()
             return 0
 
         self._add(publisher, read)

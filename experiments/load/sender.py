@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 
-from ringmq.experiments.load.patterns import PACKET_IDS, Pattern
+from ringmq.experiments.load.patterns import Pattern
 
 _Sending = tuple[Callable[[bytes], int], bytes]
 
@@ -59,5 +59,5 @@ class Sender:
 
 def _turns(pattern: Pattern, publishers: list[socket.socket]) -> list[_Sending]:
     packets = [pattern.packets(number // pattern.publishers) for number in range(len(publishers))]
-    rounds = PACKET_IDS if pattern.qos else 1
+    rounds = pattern.packet_ids if pattern.qos else 1
     return [(one.send, packets[who][turn]) for turn in range(rounds) for who, one in enumerate(publishers)]

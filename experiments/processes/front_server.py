@@ -12,7 +12,7 @@ import sys
 import uvloop
 
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.resources.limits import collect_garbage_seldom
 
@@ -21,7 +21,7 @@ async def serve(port: int) -> None:
     """Serve MQTT on the loopback until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    front = Front(Iteration())
+    front = MqttServer(Iteration())
     await front.listen(Listen(host="127.0.0.1", port=port))
     collect_garbage_seldom()  # as a peer does
     await stop.wait()

@@ -16,11 +16,11 @@ from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.leaf_set import HALF
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import Timing
-from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.scribe.config import TreeConfig
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import Clients, Overlay
+from ringmq.peer.messaging.context import LocalClients, Overlay
 
 
 class PubSubRing(SimulatedRing):
@@ -91,7 +91,7 @@ class PubSubNode(Node):
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         core = self.core
-        if not isinstance(core, Scribe):
+        if not isinstance(core, ScribeEngine):
             return True
         return core.forward(key, payload, next_hop)
 
@@ -99,7 +99,7 @@ class PubSubNode(Node):
         self.core.receive(sender, payload)
 
     def link_lost(self, peer: Peer) -> None:
-        if isinstance(self.core, Scribe):
+        if isinstance(self.core, ScribeEngine):
             self.core.lost(peer)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
@@ -135,14 +135,14 @@ class PubSubWorld(World):
     def clients_for(self, peer: Peer) -> SimulatedClients:
         return SimulatedClients(peer, self.pubsub_checks)
 
-    def core_for(self, overlay: Overlay, clients: Clients) -> PubSub | Scribe:
+    def core_for(self, overlay: Overlay, clients: LocalClients) -> CoordinatedEngine | ScribeEngine:
         if self.trees is None:
-            return PubSub(overlay, clients, self.config, clock=self)
-        return Scribe(overlay, clients, self.config, self.trees, clock=self)
+            return CoordinatedEngine(overlay, clients, self.config, clock=self)
+        return ScribeEngine(overlay, clients, self.config, self.trees, clock=self)
 
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a filter. Scribe does not serve all of them."""
-        return self.trees is None or Scribe.serves(topic_filter)
+        return self.trees is None or ScribeEngine.serves(topic_filter)
 
     def add(self, peer_id: Id | None = None) -> PubSubNode:
         number = next(self._numbers)

@@ -24,10 +24,10 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.coordinated.messages import Kind
 from ringmq.peer.messaging.partitions import key_of_place, place_of
-from ringmq.peer.replication.replicas import Holdings
+from ringmq.peer.replication.replicas import ReplicaTable
 
 if TYPE_CHECKING:
     from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
@@ -114,8 +114,8 @@ class PubSubChecks:
         key = (Kind.ENTRY, subscription.filter, subscription.peer.id)
         count = 0
         for node in world.all_nodes():
-            holding = holdings_of(node).get(place) if node.alive else None
-            record = holding.book.get(key) if holding is not None else None
+            replica = holdings_of(node).get(place) if node.alive else None
+            record = replica.book.get(key) if replica is not None else None
             count += record is not None and not record.gone
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
         wanted = min(world.config.shadows + 1, len(world.nodes)) - died
@@ -256,7 +256,7 @@ class PubSubChecks:
         for node in live.values():
             for name in node.clients.filters:
                 wanted[place_of(name)].add((name, node.peer.id))
-        held = {holding.place for node in live.values() for holding in holdings_of(node)}
+        held = {replica.place for node in live.values() for replica in holdings_of(node)}
         for place in sorted(held | set(wanted)):
             key = key_of_place(place)
             nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))[: world.config.shadows + 1]
@@ -302,9 +302,9 @@ def _was_retained(sent: PublishedMessage, subscription: Subscription, lossless: 
     return sent.done_at is not None and sent.done_at <= subscription.since
 
 
-def holdings_of(node: PubSubNode) -> Holdings:
-    assert isinstance(node.core, PubSub), "Scribe has no holdings"
-    return node.core.holdings
+def holdings_of(node: PubSubNode) -> ReplicaTable:
+    assert isinstance(node.core, CoordinatedEngine), "Scribe has no holdings"
+    return node.core.replicas
 
 
 def names_of(subscriptions: list[Subscription]) -> str:

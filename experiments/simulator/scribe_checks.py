@@ -14,7 +14,7 @@ from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.clients import Subscription
 from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
 from ringmq.overlay.core.ids import Id, nearness
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.partitions import is_wild, key_of_place, place_of
 
@@ -46,7 +46,7 @@ class ScribeChecks(PubSubChecks):
         trees: dict[str, dict[Id, Tree]] = defaultdict(dict)
         subscribers: dict[str, set[Id]] = defaultdict(set)
         for peer_id, node in live.items():
-            assert isinstance(node.core, Scribe), "these checks are for Scribe alone"
+            assert isinstance(node.core, ScribeEngine), "these checks are for Scribe alone"
             for tree in node.core.trees:
                 trees[tree.place][peer_id] = tree
             for name in node.clients.filters:

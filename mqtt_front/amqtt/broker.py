@@ -22,7 +22,7 @@ from amqtt.session import ApplicationMessage, Session
 from ringmq.mqtt_front.access.access import Decision
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
 from ringmq.mqtt_front.amqtt.sender import READY, Sending
-from ringmq.mqtt_front.cluster import Alone, Ports
+from ringmq.mqtt_front.cluster import Cluster, Standalone
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from ringmq.mqtt_front.counters import FrontCounters
@@ -51,7 +51,7 @@ def rights_of(session: Session) -> Rights:
 class Contained(Broker):  # type: ignore[misc]
     """`distribute` and `retain` are what the layer above calls."""
 
-    def __init__(self, settings: dict[str, Any], limits: FrontConfig, ports: Ports | None) -> None:
+    def __init__(self, settings: dict[str, Any], limits: FrontConfig, cluster: Cluster | None) -> None:
         """`settings` as amqtt takes them, with plugins, if none of them. Raises what amqtt raises about them."""
         expiry_s = None if limits.session_expiry_3_s == NEVER_EXPIRES_S else limits.session_expiry_3_s
         own: dict[str, Any] = {"listeners": {"default": {"type": "external"}}}
@@ -59,7 +59,7 @@ class Contained(Broker):  # type: ignore[misc]
         for name in LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.limits = limits
-        self.ports: Ports = ports or Alone()
+        self.cluster: Cluster = cluster or Standalone()
         self.counters = FrontCounters()
         self._broadcast_queue: asyncio.Queue[tuple[Message, list[tuple[Session, int]]]] = asyncio.Queue(MAX_WAITING)
         self._in_force: dict[str, asyncio.Event] = {}
@@ -93,7 +93,7 @@ class Contained(Broker):  # type: ignore[misc]
         in_force = self._in_force.get(topic_filter)
         if in_force is None:
             in_force = self._in_force[topic_filter] = asyncio.Event()
-            self.ports.filter_added(topic_filter, in_force.set)
+            self.cluster.filter_added(topic_filter, in_force.set)
         await in_force.wait()
         return qos
 
@@ -102,7 +102,7 @@ class Contained(Broker):  # type: ignore[misc]
         if deleted and not self._subscriptions[a_filter]:
             del self._subscriptions[a_filter]
             self._in_force.pop(a_filter).set()
-            self.ports.filter_removed(a_filter)
+            self.cluster.filter_removed(a_filter)
         return deleted
 
     async def _del_all_subscriptions(self, session: Session) -> None:
@@ -160,13 +160,13 @@ class Contained(Broker):  # type: ignore[misc]
 
     async def _publish(self, message: Message) -> None:
         """What comes from here: to the clients here, and to the layer above, but for what is of this server alone."""
-        if message.retain and not self.ports.keeps_retained:
+        if message.retain and not self.cluster.keeps_retained:
             await self.retain_message(None, message.topic, message.payload, message.qos)
         receivers = self._receivers(message)
         if receivers:
             await self._broadcast_queue.put((message, receivers))
         if not message.topic.startswith("$") or message.origin:
-            self.ports.published(message, len(receivers), self._answered if message.qos else None)
+            self.cluster.published(message, len(receivers), self._answered if message.qos else None)
 
     def _answered(self, reason: Reason) -> None:
         """amqtt has acknowledged it long ago: if the layer above does not have it, that can only be counted."""

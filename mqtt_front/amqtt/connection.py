@@ -35,10 +35,10 @@ FROM_CLIENTS: Final = frozenset(
 """What a client may send after its CONNECT."""
 
 
-class Line(asyncio.Protocol):
+class AmqttConnection(asyncio.Protocol):
     """Await `connect` first; who decides on it calls `refuse`, or gives the line to amqtt."""
 
-    def __init__(self, config: FrontConfig, counters: FrontCounters, opened: Callable[[Line], None]) -> None:
+    def __init__(self, config: FrontConfig, counters: FrontCounters, opened: Callable[[AmqttConnection], None]) -> None:
         self._config = config
         self._counters = counters
         self._opened = opened

@@ -14,8 +14,8 @@ import structlog
 
 from ringmq.mqtt_front.access.access import Access, Decision
 from ringmq.mqtt_front.access.shell.password_pool import Verifying
-from ringmq.mqtt_front.amqtt.connection import Line
-from ringmq.mqtt_front.cluster import Ports
+from ringmq.mqtt_front.amqtt.connection import AmqttConnection
+from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.packets import Connect, Version
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
@@ -36,14 +36,14 @@ STOP_S: Final = 5.0
 """How long amqtt and its plugins may take to stop."""
 
 
-class AmqttFront:
-    """As `Front`: create inside a running event loop; `listen` for each listener, `stop` at the end."""
+class AmqttServer:
+    """As `MqttServer`: create inside a running event loop; `listen` for each listener, `stop` at the end."""
 
     def __init__(
         self,
         config: FrontConfig | None = None,
         access: Access | None = None,
-        ports: Ports | None = None,
+        cluster: Cluster | None = None,
         settings: str | None = None,
         settings_file: str = "amqtt configuration",
     ) -> None:
@@ -51,10 +51,10 @@ class AmqttFront:
         self.config = config or FrontConfig()
         self.access = access or Access()
         self._loop = asyncio.get_running_loop()
-        self.broker = _broker(settings, settings_file, self.config, self.access, ports)
+        self.broker = _broker(settings, settings_file, self.config, self.access, cluster)
         self._started = self._stopped = False
         self._servers: list[asyncio.Server] = []
-        self._lines: set[Line] = set()
+        self._lines: set[AmqttConnection] = set()
         self._verifying = Verifying(self.access)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
@@ -65,8 +65,8 @@ class AmqttFront:
         if not self._started:
             await self._start()
 
-        def line() -> Line:
-            return Line(self.config, self.broker.counters, lambda line: self._opened(line, listen.anonymous))
+        def line() -> AmqttConnection:
+            return AmqttConnection(self.config, self.broker.counters, lambda line: self._opened(line, listen.anonymous))
 
         server = await accept_clients(listen, line, self._faulty, self.config.connect_timeout_s)
         self._servers.append(server)
@@ -123,7 +123,7 @@ class AmqttFront:
         self.broker.counters.protocol_errors += 1
         log.debug("a client broke the rules of WebSocket", why=why)
 
-    def _opened(self, line: Line, anonymous: bool) -> None:
+    def _opened(self, line: AmqttConnection, anonymous: bool) -> None:
         if self._stopped or len(self._lines) >= self.config.max_connections:
             self.broker.counters.refused += 1
             line.abort()
@@ -131,7 +131,7 @@ class AmqttFront:
         self._lines.add(line)
         line.task = self._loop.create_task(self._serve(line, anonymous))
 
-    async def _serve(self, line: Line, anonymous: bool) -> None:
+    async def _serve(self, line: AmqttConnection, anonymous: bool) -> None:
         try:
             connect = await line.connect
             if connect is not None:
@@ -145,7 +145,7 @@ class AmqttFront:
             line.hang_up()
             self._lines.discard(line)
 
-    async def _admit(self, line: Line, connect: Connect, anonymous: bool) -> None:
+    async def _admit(self, line: AmqttConnection, connect: Connect, anonymous: bool) -> None:
         check_connect(connect, self.config)
         decision = await self._decide(line, connect, anonymous)
         if decision is None:
@@ -160,7 +160,7 @@ class AmqttFront:
             line.keep_alive_s = connect.keep_alive_s
             await self.broker.serve(line, connect, decision)
 
-    async def _decide(self, line: Line, connect: Connect, anonymous: bool) -> Decision | None:
+    async def _decide(self, line: AmqttConnection, connect: Connect, anonymous: bool) -> Decision | None:
         """None if the client has gone meanwhile."""
         self._ids += 1
         client_id = connect.client_id or f"{self._id_prefix}{self._ids}"
@@ -194,14 +194,14 @@ class AmqttFront:
                 line.abort()
 
 
-def _broker(settings: str | None, file: str, config: FrontConfig, access: Access, ports: Ports | None) -> Service:
+def _broker(settings: str | None, file: str, config: FrontConfig, access: Access, cluster: Cluster | None) -> Service:
     try:
         from ringmq.mqtt_front.amqtt.sessions import Service  # noqa: PLC0415  # only who wants this front needs amqtt
     except ImportError as error:
         raise FrontError(MISSING) from error
     given = settings_of(settings or "", file)
     try:
-        return Service(given, config, access, ports)
+        return Service(given, config, access, cluster)
     except Exception as error:
         # amqtt raises whatever it comes across, at times without a word and with the cause behind it.
         why = str(error) or str(error.__cause__) or type(error).__name__

@@ -17,9 +17,9 @@ from amqtt.session import Session
 
 from ringmq.mqtt_front.access.access import Access, Decision
 from ringmq.mqtt_front.amqtt.broker import DECISION, Contained, rights_of
-from ringmq.mqtt_front.amqtt.connection import Line
+from ringmq.mqtt_front.amqtt.connection import AmqttConnection
 from ringmq.mqtt_front.amqtt.sender import READY
-from ringmq.mqtt_front.cluster import Ports
+from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.packets import Connect, Version
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
@@ -55,13 +55,13 @@ class Handler(BrokerProtocolHandler):  # type: ignore[misc]
 class Service(Contained):
     """Create, `start`, give it connections to `serve`, and `shutdown`."""
 
-    def __init__(self, settings: dict[str, Any], limits: FrontConfig, access: Access, ports: Ports | None) -> None:
-        super().__init__(settings, limits, ports)
+    def __init__(self, settings: dict[str, Any], limits: FrontConfig, access: Access, cluster: Cluster | None) -> None:
+        super().__init__(settings, limits, cluster)
         self._access = access
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, AmqttConnection] = {}
         """Of the clients that are connected, by their ids."""
 
-    async def serve(self, line: Line, connect: Connect, decision: Decision) -> None:
+    async def serve(self, line: AmqttConnection, connect: Connect, decision: Decision) -> None:
         """Everything from the CONNECT on. The client was let in; amqtt's plugins may still refuse it."""
         session = _session_of(connect, decision, line)
         if not await self._plugins_agree(session):
@@ -88,7 +88,7 @@ class Service(Contained):
         finally:
             del self._lines[decision.client_id]
 
-    async def _converse(self, line: Line, session: Session) -> None:
+    async def _converse(self, line: AmqttConnection, session: Session) -> None:
         """Until the connection has ended; then nothing of it goes on, and nothing of a session that is not to stay."""
         handler = Handler(self.plugins_manager, loop=self._loop)
         try:
@@ -117,7 +117,7 @@ class Service(Contained):
         """It was asked before the session that the client names was touched."""
         return True
 
-    async def _end(self, line: Line) -> None:
+    async def _end(self, line: AmqttConnection) -> None:
         """Close, and wait until all is done that follows from it."""
         line.hang_up()
         if line.task is not None and not (await asyncio.wait([line.task], timeout=LINGER_S))[0]:
@@ -158,7 +158,7 @@ class Service(Contained):
                 self._del_subscription(topic_filter, session)
 
 
-def _session_of(connect: Connect, decision: Decision, line: Line) -> Session:
+def _session_of(connect: Connect, decision: Decision, line: AmqttConnection) -> Session:
     """As amqtt would have made it of the CONNECT, but without a will and a keep-alive, which are not left to it."""
     session = Session()
     session.client_id = decision.client_id

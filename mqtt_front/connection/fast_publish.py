@@ -41,7 +41,7 @@ class ShortWay(Conversation):
             plan = broker.plan(topic)
         except PacketError:
             return -1
-        if plan.slow or (plan.groups and not broker.ports.serves_groups):
+        if plan.slow or (plan.groups and not broker.cluster.serves_groups):
             return -1
         counters = broker.counters
         counters.publish_received += 1
@@ -71,7 +71,7 @@ class ShortWay(Conversation):
         counters.publish_sent += sent
         counters.messages_sent += sent
         if not broker.alone:
-            broker.ports.plain_published(plan.topic, data[after + v5 : end], len(plan.quick))
+            broker.cluster.plain_published(plan.topic, data[after + v5 : end], len(plan.quick))
         return len(plan.quick) * (end - at + DELIVERY_BYTES) + plan.cost
 
     def _publish_1(self, data: bytes, at: int, start: int, end: int) -> int:
@@ -88,7 +88,7 @@ class ShortWay(Conversation):
             plan = broker.plan(data[start + 2 : id_at])
         except PacketError:
             return -1
-        if plan.slow or not plan.least_qos or (plan.groups and not broker.ports.serves_groups):
+        if plan.slow or not plan.least_qos or (plan.groups and not broker.cluster.serves_groups):
             return -1
         counters = broker.counters
         counters.publish_received += 1
@@ -101,7 +101,7 @@ class ShortWay(Conversation):
             if not receiver.deliver_plain(message, head, tail, v5):
                 broker.deliver(receiver, message, 1, False, ())
         if done is not None:
-            broker.ports.published(message, len(plan.quick), done)
+            broker.cluster.published(message, len(plan.quick), done)
         elif plan.quick or not v5:
             self.send(PUBACK_HEAD + packet_id)
         else:

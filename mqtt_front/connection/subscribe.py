@@ -82,7 +82,7 @@ class Subscribing:
         if not session.rights.may_subscribe(subscription.filter):
             self._broker.counters.unauthorized += 1
             return Reason.NOT_AUTHORIZED, False
-        if subscription.filter.startswith(SHARED) and not self._broker.ports.serves(subscription.filter):
+        if subscription.filter.startswith(SHARED) and not self._broker.cluster.serves(subscription.filter):
             return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, False
         try:
             new, first = self._broker.subscribe(session, subscription, identifier)

@@ -54,13 +54,13 @@ def placement_of(topic_filter: str) -> int:
     return sum(1 << place for place, level in enumerate(topic_filter.split("/")) if level == "+")
 
 
-class _Node(Generic[V]):
+class _FilterNode(Generic[V]):
     """One level of some filters, `+` among them: the values of the one that ends here, and of the one with `#` next."""
 
     __slots__ = ("children", "here", "rest")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node[V]] = {}
+        self.children: dict[str, _FilterNode[V]] = {}
         self.here: V | None = None
         self.rest: V | None = None
 
@@ -74,7 +74,7 @@ class FilterTree(Generic[V]):
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
-        self._root: _Node[V] = _Node()
+        self._root: _FilterNode[V] = _FilterNode()
 
     def __len__(self) -> int:
         return len(self._values)
@@ -92,7 +92,7 @@ class FilterTree(Generic[V]):
         for level in levels:
             child = node.children.get(level)
             if child is None:
-                child = node.children[level] = _Node()
+                child = node.children[level] = _FilterNode()
             node = child
         if rest:
             node.rest = value
@@ -122,7 +122,7 @@ class FilterTree(Generic[V]):
         reached = [self._root]
         wild = not topic.startswith("$")  # [MQTT-4.7.2-1]
         for level in topic.split("/"):
-            below: list[_Node[V]] = []
+            below: list[_FilterNode[V]] = []
             for node in reached:
                 children = node.children
                 if wild:

@@ -20,13 +20,13 @@ FEW: Final = 100
 unless it is filled anew."""
 
 
-class _Node:
+class _TopicNode:
     """One level of some topics; `topic` is the whole name if one ends here."""
 
     __slots__ = ("children", "topic")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
+        self.children: dict[str, _TopicNode] = {}
         self.topic: str | None = None
 
 
@@ -39,7 +39,7 @@ class TopicTree(Generic[V]):
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
-        self._root = _Node()
+        self._root = _TopicNode()
         self.values: Mapping[str, V] = self._values
         """A live view for reading by name, as fast as a dict: oldest first, replaced values in their old place."""
 
@@ -80,7 +80,7 @@ class TopicTree(Generic[V]):
     def clear(self) -> None:
         """Take out all."""
         self._values.clear()
-        self._root = _Node()
+        self._root = _TopicNode()
 
     def match(self, topic_filter: str) -> list[tuple[str, V]]:
         """All topics that match, with their values: a list of its own, so that the tree may change meanwhile."""
@@ -99,7 +99,7 @@ class TopicTree(Generic[V]):
         for topic, _ in taken:
             del self._values[topic]
         self._slim()
-        self._root = _Node()
+        self._root = _TopicNode()
         for topic in self._values:
             self._plant(topic)
         return taken
@@ -109,7 +109,7 @@ class TopicTree(Generic[V]):
         for level in topic.split("/"):
             child = node.children.get(level)
             if child is None:
-                child = node.children[level] = _Node()
+                child = node.children[level] = _TopicNode()
             node = child
         node.topic = topic
 
@@ -137,7 +137,7 @@ class TopicTree(Generic[V]):
                 batches.append(([node.children[level]], place + 1))
             yield node.topic if level is None or level == "#" else None
 
-    def _below(self, node: _Node) -> list[_Node]:
+    def _below(self, node: _TopicNode) -> list[_TopicNode]:
         """The last first. A wildcard does not stand for what begins with `$` at the root [MQTT-4.7.2-1]."""
         if node is self._root:
             return [child for name, child in reversed(node.children.items()) if not name.startswith("$")]

@@ -10,18 +10,18 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.connection import Connection, Phase
 
 if TYPE_CHECKING:
-    from ringmq.mqtt_front.server.server import Front
+    from ringmq.mqtt_front.server.server import MqttServer
 
 
 NO_FILE: Final = -1
 
 
-class ClientProtocol(asyncio.Protocol):
+class ClientSocket(asyncio.Protocol):
     """Of one front, which it tells of what happened, and which calls `flush`."""
 
     __slots__ = ("_file", "_front", "_reading", "_turn", "connection", "transport")
 
-    def __init__(self, front: Front, anonymous: bool, bare: bool = False) -> None:
+    def __init__(self, front: MqttServer, anonymous: bool, bare: bool = False) -> None:
         """`bare`: its socket takes bytes as they are, without TLS or WebSocket around them."""
         self._front = front
         self._file = 0 if bare else NO_FILE

@@ -20,7 +20,7 @@ import structlog
 from ringmq.mqtt_front.access.access import Access, Decision
 from ringmq.mqtt_front.access.shell.password_pool import Verifying
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.cluster import Ports
+from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.decode import forget_topics
 from ringmq.mqtt_front.codec.packets import Connect
 from ringmq.mqtt_front.codec.reasons import Reason
@@ -28,10 +28,10 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection, Phase
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
-from ringmq.mqtt_front.server.client_socket import ClientProtocol
+from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL
-from ringmq.mqtt_front.sessions.session import Line
+from ringmq.mqtt_front.sessions.session import SessionConnection
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 from ringmq.mqtt_front.sys_topics import SysTopics
@@ -46,7 +46,7 @@ REFRESH_S: Final = 60.0
 """How often the quick ways are made anew: 16,384 topics take a tenth of a second together, each when it is used."""
 
 
-class Front:
+class MqttServer:
     """Create inside a running event loop; `listen` for each listener, `stop` at the end."""
 
     def __init__(
@@ -54,13 +54,13 @@ class Front:
         iteration: IterationOwner,
         config: FrontConfig | None = None,
         access: Access | None = None,
-        ports: Ports | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.iteration = iteration
         self.config = config or FrontConfig()
         self.access = access or Access()
-        self.broker = Broker(self.config, ports, clock=iteration)
-        self.clients: dict[Connection, ClientProtocol] = {}
+        self.broker = Broker(self.config, cluster, clock=iteration)
+        self.clients: dict[Connection, ClientSocket] = {}
         self._loop = asyncio.get_running_loop()
         now = iteration.begin()
         self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, now)
@@ -69,11 +69,11 @@ class Front:
         self._servers: list[asyncio.Server] = []
         self._verifying = Verifying(self.access)
         self._flushing = self._committing = False
-        self._unfinished: list[ClientProtocol] = []
+        self._unfinished: list[ClientSocket] = []
         """Clients that had more to do than one iteration has room for, or do not take what they are sent."""
-        self._answered: list[Line] = []
+        self._answered: list[SessionConnection] = []
         """Who spoke in this turn and is answered at its end. They are on no list of the broker's."""
-        self._client_of = cast("Callable[[Line], ClientProtocol | None]", self.clients.get)
+        self._client_of = cast("Callable[[SessionConnection], ClientSocket | None]", self.clients.get)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -94,7 +94,7 @@ class Front:
         """Begin to accept clients; the address says which port it is. Raises FrontError with one clear line."""
         bare = listen.tls is None and not listen.websocket
         server = await accept_clients(
-            listen, partial(ClientProtocol, self, listen.anonymous, bare), self._faulty, self.config.connect_timeout_s
+            listen, partial(ClientSocket, self, listen.anonymous, bare), self._faulty, self.config.connect_timeout_s
         )
         self._servers.append(server)
         return address_of(server)
@@ -137,7 +137,7 @@ class Front:
 
     # The turn
 
-    def turn(self, speaker: Line | None = None, gathered: bool = False) -> None:
+    def turn(self, speaker: SessionConnection | None = None, gathered: bool = False) -> None:
         """Something may be waiting in outboxes: send it at the end of this turn of the loop, once.
 
         What waits for a few clients is sent to them at once, unless that has been done in this turn, since it would

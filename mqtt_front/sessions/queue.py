@@ -23,7 +23,7 @@ class Delivery:
         """QoS 2: the client has it, and is to be told that the identifier is free again."""
 
 
-class Waiting(deque[Delivery]):
+class MessageQueue(deque[Delivery]):
     """The queue of one session, the oldest first. Only `append` and `popleft` change it, and `take_expired`."""
 
     def __init__(self) -> None:

@@ -1,6 +1,6 @@
 """A session: what a client has subscribed, what waits for it, and what is on its way; it may outlive connections.
 
-Sends through whatever connection it has at the moment (`Line`), and keeps what has to be kept when it has none. Which
+Sends through its present connection (`SessionConnection`), and keeps what must be kept while it has none. Which
 messages it gets is the router's business, how packets look the codec's.
 """
 
@@ -17,12 +17,12 @@ from ringmq.mqtt_front.counters import FrontCounters
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.given_live import GivenLive
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
-from ringmq.mqtt_front.sessions.queue import Delivery, Waiting
+from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
 
 PACKET_IDS: Final = 65535
 
 
-class Line(Protocol):
+class SessionConnection(Protocol):
     """The connection of a session. Its fields are for who sends plain messages past the session."""
 
     out: list[bytes]
@@ -84,7 +84,7 @@ class Session:
         self.user: str | None = None
         """The user name that was proven by who began it."""
         self.rights = rights
-        self.line: Line | None = None
+        self.line: SessionConnection | None = None
         self.live: GivenLive | None = None
         """Set while retained messages are to follow a SUBACK."""
         self.journal: Journal = NO_JOURNAL
@@ -96,7 +96,7 @@ class Session:
         self.will_at: float | None = None
         """When the will of a client that has gone is to be published."""
         self.inflight: dict[int, Delivery] = {}
-        self.queue = Waiting()
+        self.queue = MessageQueue()
         self.incoming: set[int] = set()
         """Identifiers of QoS 2 messages received from the client and not yet released by it."""
         self.unsettled: dict[int, list[Callable[[Reason], None]]] = {}
@@ -151,7 +151,7 @@ class Session:
             self._counters.expired_messages += 1
             self.journal.done(self, delivery)
 
-    def _send(self, line: Line, delivery: Delivery) -> bool:
+    def _send(self, line: SessionConnection, delivery: Delivery) -> bool:
         delivery.packet_id = self._free_id()
         self.inflight[delivery.packet_id] = delivery
         self.journal.sent(self, delivery)

@@ -20,7 +20,7 @@ from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.handshake import Hello
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.queries import cause
 
 LOOKUP_S: Final = 60.0
@@ -43,22 +43,22 @@ class Newcomers(Protocol):
 class Discovery:
     """Create, `await start`, and `await stop()`; each candidate found is introduced to `newcomers`."""
 
-    def __init__(self, config: OverlayConfig, newcomers: Newcomers, notices: Notices) -> None:
+    def __init__(self, config: OverlayConfig, newcomers: Newcomers, incidents: Incidents) -> None:
         self._config = config
         self._newcomers = newcomers
-        self._notices = notices
+        self._incidents = incidents
         self._server: Lookups | None = None
         self._task: asyncio.Task[None] | None = None
         self._random = random.Random(int(config.id))
 
     async def start(self, port: int, seeds: Sequence[Address]) -> None:
         """Without its UDP port there is no discovery: counted and logged, as the overlay works without."""
-        server = Lookups(kademlia_key(self._config.id), self._notices)
+        server = Lookups(kademlia_key(self._config.id), self._incidents)
         try:
             await server.listen(port, self._config.listen[0])
         except (OSError, UnicodeError) as error:
             here = show((self._config.listen[0], port))
-            self._notices.warn("discovery_unavailable", here, f"cannot listen on UDP {here}: {cause(error)}")
+            self._incidents.warn("discovery_unavailable", here, f"cannot listen on UDP {here}: {cause(error)}")
             return
         self._server = server
         self._task = asyncio.create_task(self._run(server, seeds), name="discovery")
@@ -83,9 +83,9 @@ class Discovery:
                         found = await server.bootstrap(await self._resolved(seeds))
                     news = await self._follow(found)
             except TimeoutError:
-                self._notices.count("discovery_timeouts")
+                self._incidents.count("discovery_timeouts")
             except Exception:  # noqa: BLE001 - a task's root: logged and counted
-                self._notices.failed("discovery_errors")
+                self._incidents.failed("discovery_errors")
             rounds += 1
             pause_s = self._config.timing.reunion_s * FIRST_PAUSE if news else min(pause_s * 2, MAX_PAUSE_S)
             await asyncio.sleep(pause_s * (0.75 + 0.5 * self._random.random()))
@@ -115,5 +115,5 @@ class Discovery:
                 self._newcomers.introduced(await self._newcomers.introduce((contact.ip, contact.port)))
                 answered += 1
             except OverlayError:
-                self._notices.count("hints_stale")
+                self._incidents.count("hints_stale")
         return answered

@@ -25,7 +25,7 @@ from msgspec import Meta
 
 from ringmq.overlay.config import Address
 from ringmq.overlay.core.ids import ID_BYTES, Id
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 
 KEY_BYTES: Final = 20
 """Kademlia's ids are of 160 bits: ours come first, so that their numerical order is kept."""
@@ -101,10 +101,10 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     Mind that in a subclass of it, any attribute that does not exist is a remote call.
     """
 
-    def __init__(self, source: Contact, storage: IStorage, bucket: int, notices: Notices) -> None:
+    def __init__(self, source: Contact, storage: IStorage, bucket: int, incidents: Incidents) -> None:
         super().__init__(source, storage, bucket)
         self.router = _Table(self, bucket, source)
-        self._notices = notices
+        self._incidents = incidents
         self._version = 4
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -118,11 +118,11 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             elif len(data) > _HEAD_BYTES and data[0] == 1:
                 self._reply(data[1:_HEAD_BYTES], data[_HEAD_BYTES:])
             else:
-                self._notices.count("discovery_garbage")
+                self._incidents.count("discovery_garbage")
         except (msgspec.MsgspecError, ValueError, RecursionError, OSError):
-            self._notices.count("discovery_garbage")
+            self._incidents.count("discovery_garbage")
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
-            self._notices.failed("discovery_errors")
+            self._incidents.failed("discovery_errors")
 
     def error_received(self, exc: Exception) -> None:
         """ICMP says that somebody is not there: the timeout will tell."""
@@ -130,7 +130,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     def _request(self, number: bytes, body: bytes, address: tuple[Any, ...]) -> None:
         name, keys = _request_of(body)
         if len(keys) != (1 if name == "ping" else 2):
-            self._notices.count("discovery_garbage")
+            self._incidents.count("discovery_garbage")
             return
         reply = self.rpc_ping(address, *keys) if name == "ping" else self.rpc_find_node(address, *keys)
         self.transport.sendto(b"\x01" + number + _encode(reply), address)
@@ -138,7 +138,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     def _reply(self, number: bytes, body: bytes) -> None:
         reply = _reply_of(body)
         if number not in self._outstanding:
-            self._notices.count("discovery_garbage")
+            self._incidents.count("discovery_garbage")
             return
         if isinstance(reply, list):
             mine = self.source_node.id
@@ -183,14 +183,14 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 class Lookups(Server):  # type: ignore[misc]
     """The package's lookups without its periodic work."""
 
-    def __init__(self, key: bytes, notices: Notices) -> None:
+    def __init__(self, key: bytes, incidents: Incidents) -> None:
         super().__init__(ksize=BUCKET, node_id=key, storage=_Nowhere())
         for name in ("kademlia", "rpcudp"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        self._notices = notices
+        self._incidents = incidents
 
     def _create_protocol(self) -> _Protocol:
-        return _Protocol(self.node, self.storage, self.ksize, self._notices)
+        return _Protocol(self.node, self.storage, self.ksize, self._incidents)
 
     async def bootstrap_node(self, addr: Address) -> Contact | None:
         answered, key = await self.protocol.ping(addr, self.node.id)

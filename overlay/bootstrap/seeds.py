@@ -17,7 +17,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import Timing
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.handshake import Hello
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.queries import MyselfError
 
 FIRST_RETRY: Final = 1 / 8
@@ -100,10 +100,10 @@ class Guest(Protocol):
 class Seeds:
     """Create, `start`, and `await stop()`."""
 
-    def __init__(self, config: OverlayConfig, own: frozenset[Address], guest: Guest, notices: Notices) -> None:
+    def __init__(self, config: OverlayConfig, own: frozenset[Address], guest: Guest, incidents: Incidents) -> None:
         self._config = config
         self._guest = guest
-        self._notices = notices
+        self._incidents = incidents
         listed = tuple(dict.fromkeys(config.seeds))
         self.others = tuple(seed for seed in listed if seed not in own)
         self._first: Address | None = listed[0] if listed else None
@@ -152,7 +152,7 @@ class Seeds:
         try:
             await root
         except Exception:  # noqa: BLE001 - a task's root: logged and counted
-            self._notices.failed("seed_errors")
+            self._incidents.failed("seed_errors")
 
     async def _ask_on(self, seed: Address) -> None:
         join_s, reunion_s = self._config.timing.join_s, self._config.timing.reunion_s * REUNION
@@ -166,10 +166,10 @@ class Seeds:
                     self._is_myself(seed)
                     return
                 except OverlayError as error:
-                    self._notices.warn("seeds_unreachable", show(seed), str(error))
+                    self._incidents.warn("seeds_unreachable", show(seed), str(error))
                     known = None
                 else:
-                    self._notices.forgive("seeds_unreachable", show(seed))
+                    self._incidents.forgive("seeds_unreachable", show(seed))
                     known = hello.peer.id
                     self._guest.introduced(hello)
             if self._guest.active:
@@ -195,11 +195,11 @@ class Seeds:
             now = self._loop.time()
             if self._founding.due(now) <= now:
                 if not self._founding.first:
-                    self._notices.warn("rings_founded", "seeds", f"no ring found; asked {_listed(self.others)}")
+                    self._incidents.warn("rings_founded", "seeds", f"no ring found; asked {_listed(self.others)}")
                 self._guest.found()
                 return
             if not self._founding.sees(now):
-                self._notices.warn("no_ring_found", "seeds", self._prospect())
+                self._incidents.warn("no_ring_found", "seeds", self._prospect())
 
 
 def _listed(addresses: Sequence[Address]) -> str:

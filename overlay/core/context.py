@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
 from ringmq.overlay.core.messages import Message, Peer
 from ringmq.overlay.core.routing import RoutingTable
-from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.core.timing import Timing
 
 
@@ -48,17 +48,17 @@ class Counters:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-class State:
+class RingContext:
     """One per core. The parts read all of it; each field has one part that changes it."""
 
-    __slots__ = ("active", "agenda", "counters", "leaves", "me", "now", "outbox", "seq", "table", "timing", "version")
+    __slots__ = ("active", "counters", "leaves", "me", "now", "outbox", "seq", "table", "timers", "timing", "version")
 
     def __init__(self, me: Peer, timing: Timing, half: int = HALF) -> None:
         self.me = me
         self.timing = timing
         self.leaves = LeafSet(me.id, half)
         self.table = RoutingTable(me.id)
-        self.agenda = Agenda()
+        self.timers = TimerQueue()
         self.outbox: list[tuple[Peer, Message]] = []
         self.counters = Counters()
         self.active = False

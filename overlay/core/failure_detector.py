@@ -14,7 +14,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from ringmq.overlay.core.context import State
+from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Heartbeat, Peer, Ping, PingRequest, PingResult, Pong
 
@@ -61,7 +61,7 @@ class Suspicion:
         """Whether any of them has."""
 
 
-class Liveness:
+class FailureDetector:
     """Feeds on evidence (`heard`, `suspect`, `refused`) and reports `on_dead` and `on_back`."""
 
     __slots__ = (
@@ -79,7 +79,7 @@ class Liveness:
     )
 
     def __init__(
-        self, state: State, on_dead: Callable[[Peer, Source], None], on_back: Callable[[Peer, bool], None]
+        self, state: RingContext, on_dead: Callable[[Peer, Source], None], on_back: Callable[[Peer, bool], None]
     ) -> None:
         self._state = state
         self._on_dead = on_dead
@@ -102,8 +102,8 @@ class Liveness:
         self._started = True
         state, timing = self._state, self._state.timing
         phase = (state.me.id & 0xFFFF) / 0x10000
-        state.agenda.at(state.now + phase * timing.heartbeat_s, self._beat)
-        state.agenda.at(state.now + phase * timing.reunion_s, self._try_a_dead_one)
+        state.timers.at(state.now + phase * timing.heartbeat_s, self._beat)
+        state.timers.at(state.now + phase * timing.reunion_s, self._try_a_dead_one)
 
     def watch(self, successor: Peer | None) -> None:
         """From now on expect heartbeats of this one; to be called whenever the clockwise neighbour may be another."""
@@ -176,7 +176,7 @@ class Liveness:
     def _ask(self, suspicion: Suspicion) -> None:
         suspicion.tries += 1
         self._state.post(suspicion.peer, PING)
-        self._state.agenda.at(self._state.now + self._state.timing.probe_s, self._unanswered, suspicion)
+        self._state.timers.at(self._state.now + self._state.timing.probe_s, self._unanswered, suspicion)
 
     def _unanswered(self, now: float, subject: object) -> None:
         assert isinstance(subject, Suspicion)
@@ -196,7 +196,7 @@ class Liveness:
             if peer.id not in self.suspects:
                 self._asked.add(peer.id)
                 state.post(peer, PING)
-                state.agenda.at(now + state.timing.probe_s, self._unanswered_ahead, peer)
+                state.timers.at(now + state.timing.probe_s, self._unanswered_ahead, peer)
 
     def _unanswered_ahead(self, now: float, subject: object) -> None:
         assert isinstance(subject, Peer)
@@ -255,7 +255,7 @@ class Liveness:
             self._bury(suspicion)
             return
         self._state.post(suspicion.peer, PING)
-        self._state.agenda.at(self._state.now + self._state.timing.verdict_s, self._give_verdict, suspicion)
+        self._state.timers.at(self._state.now + self._state.timing.verdict_s, self._give_verdict, suspicion)
 
     def _give_verdict(self, now: float, subject: object) -> None:
         assert isinstance(subject, Suspicion)
@@ -298,7 +298,7 @@ class Liveness:
                 return
             askers = self._errands[target.id] = []
             state.post(target, PING)
-            state.agenda.at(state.now + state.timing.verdict_s, self._end_errand, (target.id, askers))
+            state.timers.at(state.now + state.timing.verdict_s, self._end_errand, (target.id, askers))
         if asker not in askers and len(askers) < MAX_ASKERS:
             askers.append(asker)
 
@@ -332,7 +332,7 @@ class Liveness:
                 assert successor is not None
                 self._heard_at = now
                 self.suspect(successor)
-        state.agenda.at(now + timing.heartbeat_s, self._beat)
+        state.timers.at(now + timing.heartbeat_s, self._beat)
 
     def _try_a_dead_one(self, now: float, _: object) -> None:
         """Each in turn: the one tried goes to the end of the row."""
@@ -344,7 +344,7 @@ class Liveness:
                 self.dead[point] = (peer, since)
                 self._state.post(peer, PING)
                 break
-        self._state.agenda.at(now + timing.reunion_s, self._try_a_dead_one)
+        self._state.timers.at(now + timing.reunion_s, self._try_a_dead_one)
 
     def heard_lately(self, peer: Peer) -> bool:
         """Whether this peer itself, its watcher, has heard it within the last heartbeat."""

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from itertools import takewhile
 from typing import Final, Protocol
 
-from ringmq.overlay.core.context import State
-from ringmq.overlay.core.failure_detector import Liveness
+from ringmq.overlay.core.context import RingContext
+from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.ids import Id, shared_digits
 from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Peer, Receipt, Route, RouteAck
 from ringmq.overlay.core.next_hop import next_hop
@@ -52,7 +52,7 @@ class Charge:
         self.avoided = avoided
 
 
-class Own:
+class PendingRoute:
     """A message routed from here, until its receipt comes."""
 
     __slots__ = ("route", "tries")
@@ -66,18 +66,18 @@ def _tag(route: Route) -> Tag:
     return route.origin.id, route.origin.boot, route.seq
 
 
-class Custody:
+class Forwarding:
     """`route` starts a message, `take` accepts one from another peer; `reconsider` when the ring has changed."""
 
-    __slots__ = ("_charges", "_destination", "_forgetting", "_held", "_liveness", "_own", "_seen", "_state")
+    __slots__ = ("_charges", "_destination", "_failure_detector", "_forgetting", "_held", "_own", "_seen", "_state")
 
-    def __init__(self, state: State, liveness: Liveness, destination: Destination) -> None:
+    def __init__(self, state: RingContext, failure_detector: FailureDetector, destination: Destination) -> None:
         self._state = state
-        self._liveness = liveness
+        self._failure_detector = failure_detector
         self._destination = destination
         self._charges: dict[Tag, Charge] = {}
         self._held: dict[Tag, Route] = {}
-        self._own: dict[int, Own] = {}
+        self._own: dict[int, PendingRoute] = {}
         self._seen: dict[Tag, float] = {}
         """When each was delivered here, the oldest first."""
         self._forgetting = False
@@ -94,8 +94,8 @@ class Custody:
             return False
         state = self._state
         message = Route(state.me, state.next_seq(), key, 0, payload)
-        own = self._own[message.seq] = Own(message)
-        state.agenda.at(state.now + state.timing.receipt_s, self._no_receipt, own)
+        own = self._own[message.seq] = PendingRoute(message)
+        state.timers.at(state.now + state.timing.receipt_s, self._no_receipt, own)
         self._go_on(message)
         return True
 
@@ -117,8 +117,8 @@ class Custody:
         state = self._state
         own_place = not isinstance(route.body, bytes)
         without: Collection[Id] = avoided
-        if own_place or self._liveness.suspects:
-            without = {*avoided, *self._liveness.suspects}
+        if own_place or self._failure_detector.suspects:
+            without = {*avoided, *self._failure_detector.suspects}
             if own_place:
                 without.add(route.origin.id)
         peer = next_hop(state.leaves, state.table, route.key, without)
@@ -145,7 +145,7 @@ class Custody:
         state.counters.forwarded += 1
         if len(self._charges) < MAX_CHARGES:
             charge = self._charges[_tag(route)] = Charge(route, peer, avoided)
-            state.agenda.at(state.now + state.timing.hop_s, self._not_acknowledged, charge)
+            state.timers.at(state.now + state.timing.hop_s, self._not_acknowledged, charge)
         else:
             state.counters.overflowed += 1
 
@@ -165,7 +165,7 @@ class Custody:
             del self._seen[next(iter(self._seen))]
         if not self._forgetting:
             self._forgetting = True
-            state.agenda.at(state.now + self._seen_s, self._forget, None)
+            state.timers.at(state.now + self._seen_s, self._forget, None)
 
     @property
     def _seen_s(self) -> float:
@@ -179,7 +179,7 @@ class Custody:
             del seen[tag]
         self._forgetting = bool(seen)
         if seen:
-            self._state.agenda.at(now + self._seen_s / FORGETTINGS, self._forget, None)
+            self._state.timers.at(now + self._seen_s / FORGETTINGS, self._forget, None)
 
     def acknowledged(self, sender: Peer, ack: RouteAck) -> None:
         self._charges.pop((ack.origin, ack.boot, ack.seq), None)
@@ -192,7 +192,7 @@ class Custody:
     def _go_around(self, charge: Charge) -> None:
         del self._charges[_tag(charge.route)]
         self._state.counters.rerouted += 1
-        self._liveness.suspect(charge.peer)
+        self._failure_detector.suspect(charge.peer)
         self._go_on(charge.route, (*charge.avoided, charge.peer.id))
 
     def lost(self, peer: Peer) -> None:
@@ -238,7 +238,7 @@ class Custody:
             self._own.pop(receipt.seq, None)
 
     def _no_receipt(self, now: float, subject: object) -> None:
-        assert isinstance(subject, Own)
+        assert isinstance(subject, PendingRoute)
         route = subject.route
         if self._own.get(route.seq) is not subject:
             return
@@ -252,5 +252,5 @@ class Custody:
             return
         subject.tries += 1
         self._state.counters.resent += 1
-        self._state.agenda.at(now + self._state.timing.receipt_s, self._no_receipt, subject)
+        self._state.timers.at(now + self._state.timing.receipt_s, self._no_receipt, subject)
         self._go_on(route)

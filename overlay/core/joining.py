@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ringmq.overlay.core.context import State
+from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import MAX_HOPS, Admit, Grant, Peer
 
@@ -22,7 +22,7 @@ class Gatekeeper:
 
     __slots__ = ("_guest", "_state", "_until", "_waiting")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: RingContext) -> None:
         self._state = state
         self._guest: Id | None = None
         self._until = 0.0
@@ -70,7 +70,7 @@ class Gatekeeper:
 
     def _extend(self) -> None:
         self._until = self._state.now + self._state.timing.grant_s
-        self._state.agenda.at(self._until, self._expire, self._guest)
+        self._state.timers.at(self._until, self._expire, self._guest)
 
     def _expire(self, now: float, subject: object) -> None:
         if self._guest == subject and now >= self._until:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
-from ringmq.overlay.core.context import State
-from ringmq.overlay.core.failure_detector import PING, Liveness, Source
+from ringmq.overlay.core.context import RingContext
+from ringmq.overlay.core.failure_detector import PING, FailureDetector, Source
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.joining import Gatekeeper
 from ringmq.overlay.core.messages import (
@@ -69,7 +69,7 @@ class Inquiry:
 
 
 class Membership:
-    """Owns the leaf set, the routing table and `State.active`."""
+    """Owns the leaf set, the routing table and `RingContext.active`."""
 
     __slots__ = (
         "_attempts",
@@ -88,15 +88,15 @@ class Membership:
         "_turn",
         "_upward",
         "_verifying",
+        "failure_detector",
         "gate",
         "inquiries",
-        "liveness",
     )
 
-    def __init__(self, state: State, liveness: Liveness, upward: Upward) -> None:
+    def __init__(self, state: RingContext, failure_detector: FailureDetector, upward: Upward) -> None:
         self._state = state
         self._upward = upward
-        self.liveness = liveness
+        self.failure_detector = failure_detector
         self.gate = Gatekeeper(state)
         self.inquiries: dict[Id, Inquiry] = {}
         self._contacts: dict[Id, Peer] = {}
@@ -150,10 +150,10 @@ class Membership:
             return
         self._started = True
         state, timing = self._state, self._state.timing
-        self.liveness.start()
+        self.failure_detector.start()
         phase = (state.me.id >> 16 & 0xFFFF) / 0x10000
-        state.agenda.at(state.now + phase * timing.stabilise_s, self._stabilise)
-        state.agenda.at(state.now + phase * timing.table_s, self._ask_for_a_row)
+        state.timers.at(state.now + phase * timing.stabilise_s, self._stabilise)
+        state.timers.at(state.now + phase * timing.table_s, self._ask_for_a_row)
 
     def _ask_for_a_place(self, now: float, _: object) -> None:
         if self._state.active or self._verifying:
@@ -168,7 +168,7 @@ class Membership:
                 contact = known[self._attempts % len(known)]
                 self._attempts += 1
                 self._state.post(contact, Route(me, self._state.next_seq(), me.id, 0, JOIN))
-        self._state.agenda.at(now + self._patience * self._state.timing.join_s, self._ask_for_a_place)
+        self._state.timers.at(now + self._patience * self._state.timing.join_s, self._ask_for_a_place)
         self._patience = min(MAX_PATIENCE, self._patience * 1.5)
 
     def granted(self, granter: Peer, grant: Grant) -> None:
@@ -236,8 +236,8 @@ class Membership:
 
     def consider(self, hearsay: Iterable[Peer]) -> None:
         """Ask all those that would belong into the leaf set."""
-        leaves, inquiries, dead = self._state.leaves, self.inquiries, self.liveness.dead
-        holds_for_dead = self.liveness.holds_for_dead
+        leaves, inquiries, dead = self._state.leaves, self.inquiries, self.failure_detector.dead
+        holds_for_dead = self.failure_detector.holds_for_dead
         known, fresh = leaves.ids, []
         for peer in hearsay:
             point = peer.id
@@ -255,7 +255,7 @@ class Membership:
     def _ask(self, inquiry: Inquiry) -> None:
         inquiry.tries += 1
         self._state.post(inquiry.peer, Probe(self._state.leaves.peers))
-        self._state.agenda.at(self._state.now + self._state.timing.probe_s, self._unanswered, inquiry)
+        self._state.timers.at(self._state.now + self._state.timing.probe_s, self._unanswered, inquiry)
 
     def _unanswered(self, now: float, subject: object) -> None:
         assert isinstance(subject, Inquiry)
@@ -269,7 +269,7 @@ class Membership:
             self._ask(subject)
         else:
             # As a member it may have become another than the one that hearsay told of: it has started again since.
-            self.liveness.suspect(self._state.leaves.get(point) or subject.peer)
+            self.failure_detector.suspect(self._state.leaves.get(point) or subject.peer)
 
     def probed(self, sender: Peer, probe: Probe) -> None:
         self._take_in(sender)
@@ -279,9 +279,9 @@ class Membership:
     def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
         """Ask whom the other knows and we do not; those that only we hold for dead are asked by both."""
         self.consider(leaves)
-        dead = self.liveness.dead
+        dead = self.failure_detector.dead
         if dead:
-            doubtful = tuple(peer for peer in leaves if peer.id in dead and self.liveness.holds_for_dead(peer))
+            doubtful = tuple(peer for peer in leaves if peer.id in dead and self.failure_detector.holds_for_dead(peer))
             if doubtful:
                 self._state.post(sender, Doubt(doubtful))
                 for peer in doubtful:
@@ -290,7 +290,7 @@ class Membership:
     def doubted(self, _: Peer, doubt: Doubt) -> None:
         for peer in doubt.peers:
             if peer.id in self._state.leaves:
-                self.liveness.suspect(peer, hearsay=True)
+                self.failure_detector.suspect(peer, hearsay=True)
 
     def acknowledged(self, sender: Peer, ack: ProbeAck) -> None:
         inquiry = self.inquiries.pop(sender.id, None)
@@ -316,7 +316,7 @@ class Membership:
     def _changed(self, entered: Peer | None, left: Peer | None) -> None:
         self._state.version += 1
         self._torn = True
-        self.liveness.watch(self._state.leaves.successor)
+        self.failure_detector.watch(self._state.leaves.successor)
         self._upward.changed(entered, left)
 
     def heartbeat(self, sender: Peer, _: Heartbeat) -> None:
@@ -332,7 +332,7 @@ class Membership:
             self._turn += 1
             peer = leaves[0] if self._turn % 2 else leaves[self._turn // 2 % len(leaves)]
             self._state.post(peer, Probe(leaves))
-        self._state.agenda.at(now + self._state.timing.stabilise_s, self._stabilise)
+        self._state.timers.at(now + self._state.timing.stabilise_s, self._stabilise)
 
     # Losing
 
@@ -345,9 +345,9 @@ class Membership:
                 self.verify()
             return
         known = state.leaves.get(accused.id)
-        if (known is None or known.boot <= accused.boot) and not self.liveness.heard_lately(accused):
+        if (known is None or known.boot <= accused.boot) and not self.failure_detector.heard_lately(accused):
             predecessor = state.leaves.predecessor
-            self.liveness.told_dead(accused)
+            self.failure_detector.told_dead(accused)
             if predecessor is not None and predecessor.id == accused.id:
                 self._pass_on(notice)
         self.consider(notice.leaves)
@@ -360,7 +360,7 @@ class Membership:
                 self._state.post(member, notice)
 
     def told_leaving(self, sender: Peer, notice: Leaving) -> None:
-        self.liveness.told_dead(sender)
+        self.failure_detector.told_dead(sender)
         self.consider(notice.leaves)
 
     def died(self, peer: Peer, source: Source) -> None:
@@ -410,7 +410,7 @@ class Membership:
         self._torn = True
         if not self._repairing:
             self._repairing = True
-            self._state.agenda.at(self._state.now + self._state.timing.probe_s, self._repair)
+            self._state.timers.at(self._state.now + self._state.timing.probe_s, self._repair)
 
     def _repair(self, now: float, _: object) -> None:
         """Ask at the ends of a side that became too short, as long as that brings anything or may bring it yet."""
@@ -421,12 +421,12 @@ class Membership:
         if self._repairing:
             for peer in ends:
                 state.post(peer, Probe(state.leaves.peers))
-            state.agenda.at(now + 2 * state.timing.probe_s, self._repair)
+            state.timers.at(now + 2 * state.timing.probe_s, self._repair)
 
     # Far links
 
     def _hear_of_far(self, peer: Peer) -> None:
-        if peer.id not in self.liveness.dead and peer.id not in self.liveness.suspects:
+        if peer.id not in self.failure_detector.dead and peer.id not in self.failure_detector.suspects:
             self._state.table.offer(peer)
 
     def _seek(self, peer: Peer) -> None:
@@ -439,13 +439,13 @@ class Membership:
     def _ask_for_a_row(self, now: float, _: object) -> None:
         state = self._state
         if self._row_asked is not None:
-            self.liveness.suspect(self._row_asked)
+            self.failure_detector.suspect(self._row_asked)
             self._row_asked = None
         entry = state.table.next_in_turn()
         if entry is not None:
             row, self._row_asked = entry
             state.post(self._row_asked, RowRequest(row))
-        state.agenda.at(now + state.timing.table_s, self._ask_for_a_row)
+        state.timers.at(now + state.timing.table_s, self._ask_for_a_row)
 
     def row_asked(self, sender: Peer, request: RowRequest) -> None:
         self._state.post(sender, Row(request.row, self._state.table.row(request.row)))

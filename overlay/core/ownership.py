@@ -13,7 +13,7 @@ from typing import Final
 from sortedcontainers import SortedDict
 
 from ringmq.overlay.core.compact import is_roomy
-from ringmq.overlay.core.context import State
+from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import OverlayError
@@ -44,7 +44,7 @@ class Ownership:
 
     __slots__ = ("_due", "_on_change", "_state", "_waiting", "_watched", "_widest")
 
-    def __init__(self, state: State, on_change: Change) -> None:
+    def __init__(self, state: RingContext, on_change: Change) -> None:
         self._state = state
         self._on_change = on_change
         self._watched: SortedDict[Id, Watch] = SortedDict()
@@ -104,7 +104,7 @@ class Ownership:
             self._due = {}  # which takes less room than one that was emptied
         elif not self._waiting:
             self._waiting = True
-            self._state.agenda.at(self._state.now + GO_ON_S, self._go_on)
+            self._state.timers.at(self._state.now + GO_ON_S, self._go_on)
 
     def _go_on(self, now: float, _: object) -> None:
         self._waiting = False

@@ -2,8 +2,8 @@
 
 Messages, broken links and the time come in; messages to send (`take_outbox`), calls to the application and the next
 deadline come out. No socket, task, clock or random number in here or below, so that the simulator runs the same
-code on virtual time. The parts: `membership` (who is in the leaf set), `liveness` (who lives), `custody` (routed
-messages), `ownership` (whose a key is).
+code on virtual time. The parts: `membership` (who is in the leaf set), `failure_detector` (who lives), `forwarding`
+(routed messages), `ownership` (whose a key is).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ringmq.overlay.core.context import State
-from ringmq.overlay.core.failure_detector import PONG, Liveness, Source
-from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.context import RingContext
+from ringmq.overlay.core.failure_detector import PONG, FailureDetector, Source
+from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
 from ringmq.overlay.core.membership import Membership, Upward
@@ -45,7 +45,7 @@ from ringmq.overlay.core.messages import (
 )
 from ringmq.overlay.core.ownership import Ownership
 from ringmq.overlay.core.routing import RoutingTable
-from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.core.timing import Timing
 
 Handler = Callable[..., None]
@@ -99,14 +99,14 @@ class Ring:
 
     __slots__ = (
         "_application",
-        "_custody",
+        "_forwarding",
         "_handlers",
         "_last",
         "_membership",
         "_ownership",
         "_state",
         "active",
-        "liveness",
+        "failure_detector",
         "me",
     )
 
@@ -115,10 +115,10 @@ class Ring:
         self.active = False
         """Whether this peer serves keys: its whole leaf set knows it. An attribute, as every message asks for it."""
         self._application = application
-        self._state = State(me, timing, half)
-        self.liveness = Liveness(self._state, self._died, self._back)
-        self._membership = Membership(self._state, self.liveness, Upward(self._changed, self._activity))
-        self._custody = Custody(self._state, self.liveness, self)
+        self._state = RingContext(me, timing, half)
+        self.failure_detector = FailureDetector(self._state, self._died, self._back)
+        self._membership = Membership(self._state, self.failure_detector, Upward(self._changed, self._activity))
+        self._forwarding = Forwarding(self._state, self.failure_detector, self)
         self._ownership = Ownership(self._state, application.owners_changed)
         self._handlers = self._handlers_of_parts()
         self._last: float | None = None
@@ -137,9 +137,9 @@ class Ring:
         return self._state.outbox
 
     @property
-    def agenda(self) -> Agenda:
+    def timers(self) -> TimerQueue:
         """When what is due is the shell's to ask, at the end of each iteration of its event loop."""
-        return self._state.agenda
+        return self._state.timers
 
     @property
     def version(self) -> int:
@@ -178,7 +178,7 @@ class Ring:
     def route(self, key: Id, payload: bytes, now: float) -> bool:
         """Send to the owner of a key. False: too many messages are on their way, try later."""
         self._at(now)
-        return self._custody.route(key, payload)
+        return self._forwarding.route(key, payload)
 
     def send(self, peer: Peer, payload: bytes) -> None:
         """Send to a peer whose address is known, once: no acknowledgement, no retry."""
@@ -192,11 +192,11 @@ class Ring:
         peer = state.leaves.closest(key)
         if peer is None:
             return state.me
-        return None if peer.id in self.liveness.suspects else peer
+        return None if peer.id in self.failure_detector.suspects else peer
 
     def doubts(self, peer: Peer) -> bool:
         """Whether it is silent here, as far as is known: under suspicion, or held for dead."""
-        return peer.id in self.liveness.suspects or self.liveness.holds_for_dead(peer)
+        return peer.id in self.failure_detector.suspects or self.failure_detector.holds_for_dead(peer)
 
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to a key near this peer, the owner first."""
@@ -224,9 +224,9 @@ class Ring:
             clockwise=state.leaves.clockwise,
             counterclockwise=state.leaves.counterclockwise,
             table_size=len(state.table),
-            suspects=len(self.liveness.suspects),
-            dead=len(self.liveness.dead),
-            unreceipted=self._custody.outstanding,
+            suspects=len(self.failure_detector.suspects),
+            dead=len(self.failure_detector.dead),
+            unreceipted=self._forwarding.outstanding,
             counters=state.counters.as_dict(),
         )
 
@@ -237,32 +237,32 @@ class Ring:
         self._at(now)
         if sender.id == self._state.me.id:
             return
-        self.liveness.heard(sender)
+        self.failure_detector.heard(sender)
         self._handlers[type(message)](sender, message)
 
     def parcel(self, sender: Peer, payload: bytes, now: float) -> None:
         """The same, of bytes of the application."""
         self._at(now)
-        self.liveness.heard(sender)
+        self.failure_detector.heard(sender)
         self._application.receive(sender, payload)
 
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
         """The connection broke (refused=False), or none can be opened (refused=True)."""
         self._at(now)
         if refused:
-            self.liveness.refused(peer)
+            self.failure_detector.refused(peer)
         else:
-            self.liveness.suspect(peer)
-        self._custody.lost(peer)
+            self.failure_detector.suspect(peer)
+        self._forwarding.lost(peer)
         self._application.link_lost(peer)
 
     def tick(self, now: float) -> None:
         """Do what is due; to be called when the deadline has come."""
         self._at(now)
-        self._state.agenda.run(now)
+        self._state.timers.run(now)
 
     def deadline(self) -> float:
-        return self._state.agenda.next_at
+        return self._state.timers.next_at
 
     def take_outbox(self) -> list[tuple[Peer, Message]]:
         """What must be sent now, in this order."""
@@ -278,19 +278,19 @@ class Ring:
         state.now = now
         if last is not None and now - last > state.timing.fence_s and (state.active or state.leaves):
             state.counters.pauses += 1
-            self.liveness.start_over()
+            self.failure_detector.start_over()
             self._membership.verify()
 
     # Calls from the parts
 
     def _died(self, peer: Peer, source: Source) -> None:
         self._membership.died(peer, source)
-        self._custody.lost(peer)
-        self._custody.reconsider()
+        self._forwarding.lost(peer)
+        self._forwarding.reconsider()
 
     def _back(self, peer: Peer, was_dead: bool) -> None:
         self._membership.back(peer, was_dead)
-        self._custody.reconsider()
+        self._forwarding.reconsider()
 
     def _changed(self, entered: Peer | None, left: Peer | None) -> None:
         self._ownership.changed(entered, left)
@@ -299,7 +299,7 @@ class Ring:
         self.active = active
         self._application.activity_changed(active)
         if active:
-            self._custody.reconsider()
+            self._forwarding.reconsider()
 
     def arrived(self, route: Route) -> None:
         body = route.body
@@ -319,15 +319,15 @@ class Ring:
     # What each message causes
 
     def _handlers_of_parts(self) -> dict[type, Handler]:
-        membership, custody, liveness = self._membership, self._custody, self.liveness
+        membership, forwarding, failure_detector = self._membership, self._forwarding, self.failure_detector
         return {
             Heartbeat: membership.heartbeat,
             Probe: membership.probed,
             ProbeAck: membership.acknowledged,
             Ping: self._on_ping,
             Pong: self._on_nothing_more,
-            PingRequest: liveness.take_errand,
-            PingResult: liveness.errand_done,
+            PingRequest: failure_detector.take_errand,
+            PingResult: failure_detector.errand_done,
             Dead: membership.told_dead,
             Doubt: membership.doubted,
             Leaving: membership.told_leaving,
@@ -337,10 +337,10 @@ class Ring:
             RowRequest: membership.row_asked,
             Row: membership.row_told,
             Here: self._on_here,
-            RouteAck: custody.acknowledged,
-            Receipt: custody.receipt,
+            RouteAck: forwarding.acknowledged,
+            Receipt: forwarding.receipt,
             Parcel: self._on_parcel,
-            Route: custody.take,
+            Route: forwarding.take,
         }
 
     def _on_ping(self, sender: Peer, _: Ping) -> None:

@@ -9,7 +9,7 @@ from math import inf
 Action = Callable[[float, object], None]
 
 
-class Agenda:
+class TimerQueue:
     """Actions in the order of their time, those of the same time in the order of their entry.
 
     There is no cancelling: an action that finds itself overtaken does nothing.

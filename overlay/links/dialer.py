@@ -15,12 +15,12 @@ from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.links.frames import HEADER_BYTES, Kind
-from ringmq.overlay.links.handshake import Reason, Standing
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.handshake import LinkState, Reason
+from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link, Phase, Switchboard
 from ringmq.overlay.queries import cause
 
-Waiting = list[tuple[Kind, bytes]]
+MessageQueue = list[tuple[Kind, bytes]]
 
 REDIALS: Final = 20
 """A dial refused as a duplicate is repeated up to this often within handshake_s, should the other side's not come."""
@@ -36,7 +36,7 @@ class Dial:
     """The attempt under way."""
     over: asyncio.Future[tuple[Reason, str]] | None = None
     """How that attempt ended, unless it became a link."""
-    queue: Waiting = field(default_factory=list)
+    queue: MessageQueue = field(default_factory=list)
     queued_bytes: int = 0
 
     @property
@@ -45,7 +45,7 @@ class Dial:
         return self.link is not None and self.link.transport is not None and self.link.phase is Phase.STRANGER
 
 
-class Dials:
+class Dialer:
     """`failed(peer, why, refused, parcels)` is called for each dial that came to nothing, with the parcels that waited
     for it; all else that waited is lost."""
 
@@ -53,34 +53,34 @@ class Dials:
         self,
         config: OverlayConfig,
         board: Switchboard,
-        notices: Notices,
+        incidents: Incidents,
         failed: Callable[[Peer, str, bool, list[bytes]], None],
     ) -> None:
         self._config = config
         self._board = board
-        self._notices = notices
+        self._incidents = incidents
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self._dials: dict[Id, Dial] = {}
+        self._dialer: dict[Id, Dial] = {}
         self._unreachable: dict[Id, float] = {}
         """Peers that could not be dialled, and until when parcels for them are refused. At most max_dials."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def standing(self, peer: Id) -> Standing:
-        dial = self._dials.get(peer)
+    def standing(self, peer: Id) -> LinkState:
+        dial = self._dialer.get(peer)
         if dial is None:
-            return Standing.APART
-        return Standing.GREETED if dial.greeted else Standing.CONNECTING
+            return LinkState.APART
+        return LinkState.GREETED if dial.greeted else LinkState.CONNECTING
 
     def room(self, peer: Id) -> int:
         """How many bytes of parcels would wait for this peer's link."""
-        dial = self._dials.get(peer)
+        dial = self._dialer.get(peer)
         return max(0, self._config.max_link_buffer_bytes - (dial.queued_bytes if dial is not None else 0))
 
     def wait(self, peer: Peer, kind: Kind, body: bytes) -> bool:
         """Queue for a peer that is not linked, and dial it if it is not dialled yet. False: refused."""
-        dial = self._dials.get(peer.id)
+        dial = self._dialer.get(peer.id)
         if (
             dial is not None
             and peer.boot > dial.peer.boot
@@ -91,7 +91,7 @@ class Dials:
             dial.queue, dial.queued_bytes = queue, sum(HEADER_BYTES + len(waiting) for _, waiting in queue)
         elif dial is None:
             paused = kind == Kind.PARCEL and self._unreachable.get(peer.id, 0.0) > self._loop.time()
-            if paused or self._closed or len(self._dials) >= self._config.max_dials:
+            if paused or self._closed or len(self._dialer) >= self._config.max_dials:
                 return False
             dial = self._start(peer)
         size = HEADER_BYTES + len(body)
@@ -102,9 +102,9 @@ class Dials:
         dial.queued_bytes += size
         return True
 
-    def take(self, peer: Id, link: Link | None = None) -> Waiting:
+    def take(self, peer: Id, link: Link | None = None) -> MessageQueue:
         """End the dial to this peer, because `link` is open or it should go elsewhere; what waited for it."""
-        dial = self._dials.pop(peer, None)
+        dial = self._dialer.pop(peer, None)
         if dial is None:
             return []
         if dial.task is not None and dial.link is not link:
@@ -117,7 +117,7 @@ class Dials:
 
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
         """A dialled connection ended before it became a link."""
-        dial = self._dials.get(link.dialled.id) if link.dialled is not None else None
+        dial = self._dialer.get(link.dialled.id) if link.dialled is not None else None
         if dial is not None and dial.link is link and dial.over is not None and not dial.over.done():
             dial.over.set_result((reason, detail))
 
@@ -126,15 +126,15 @@ class Dials:
         self._closed = True
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._config.linger_s / 2)
-        for peer in list(self._dials):
+        for peer in list(self._dialer):
             self.take(peer)
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
     def _start(self, peer: Peer) -> Dial:
         dial = Dial(peer)
-        self._dials[peer.id] = dial
-        self._notices.count("dials")
+        self._dialer[peer.id] = dial
+        self._incidents.count("dials")
         dial.task = self._loop.create_task(self._run(dial), name=f"dial {peer}")
         self._tasks.add(dial.task)
         dial.task.add_done_callback(self._tasks.discard)
@@ -154,8 +154,8 @@ class Dials:
             why = cause(error)
             refused = not (isinstance(error, OSError) and error.errno in _OUT_OF_SOCKETS)
         except Exception:  # noqa: BLE001 - a task's root: logged and counted
-            self._notices.failed("dial_errors")
-        if self._dials.get(dial.peer.id) is dial:
+            self._incidents.failed("dial_errors")
+        if self._dialer.get(dial.peer.id) is dial:
             self._fail(dial, why, refused)
 
     async def _attempt(self, dial: Dial) -> tuple[Reason, str]:
@@ -176,13 +176,13 @@ class Dials:
         return how
 
     def _fail(self, dial: Dial, why: str, refused: bool) -> None:
-        del self._dials[dial.peer.id]
+        del self._dialer[dial.peer.id]
         now = self._loop.time()
         if len(self._unreachable) >= self._config.max_dials:
             self._unreachable = {peer: until for peer, until in self._unreachable.items() if until > now}
         if len(self._unreachable) < self._config.max_dials:
             self._unreachable[dial.peer.id] = now + self._config.redial_s
         parcels = [body for kind, body in dial.queue if kind == Kind.PARCEL]
-        self._notices.count("parcels_lost", len(parcels))
-        self._notices.count("messages_lost", len(dial.queue) - len(parcels))
+        self._incidents.count("parcels_lost", len(parcels))
+        self._incidents.count("messages_lost", len(dial.queue) - len(parcels))
         self._failed(dial.peer, why, refused, parcels)

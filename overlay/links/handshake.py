@@ -97,7 +97,7 @@ def decode_goodbye(body: bytes) -> tuple[Reason, str]:
         return Reason.PROTOCOL, text
 
 
-class Standing(Enum):
+class LinkState(Enum):
     """How we stand with the peer whose HELLO came in on a new connection."""
 
     APART = auto()
@@ -111,7 +111,7 @@ class Standing(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
+class HandshakePolicy:
     """Decides about HELLOs, for one peer of one ring."""
 
     me: Peer
@@ -132,14 +132,14 @@ class Judge:
             return Reason.NOT_ME
         return None
 
-    def inbound(self, peer: Peer, standing: Standing, known_boot: int) -> Reason | None:
+    def inbound(self, peer: Peer, standing: LinkState, known_boot: int) -> Reason | None:
         """Why a new connection from this peer must not become its link; None: it becomes it.
 
         When it does, a dial of ours is given up, and an open link replaced: the peer would not have dialled had it
         known of one. `known_boot` is that of the open link.
         """
-        linked = standing in (Standing.LINKED, Standing.LINKED_BY_US)
+        linked = standing in (LinkState.LINKED, LinkState.LINKED_BY_US)
         if linked and peer.boot != known_boot:
             return Reason.OLD_BOOT if peer.boot < known_boot else None
-        ours_counts = standing in (Standing.GREETED, Standing.LINKED_BY_US)
+        ours_counts = standing in (LinkState.GREETED, LinkState.LINKED_BY_US)
         return Reason.DUPLICATE if ours_counts and self.me.id < peer.id else None

@@ -23,7 +23,7 @@ MAX_TRACEBACKS: Final = 100
 """Logged of each kind of failure: one that repeats with every message must not fill the disk."""
 
 
-class Notices:
+class Incidents:
     """Counts events by name; the first of each event and culprit is a log line as well."""
 
     __slots__ = ("_culprits", "_logged", "counters")

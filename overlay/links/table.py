@@ -17,11 +17,11 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Message, Parcel, Peer
 from ringmq.overlay.errors import OverlayError, ProtocolError
 from ringmq.overlay.iteration import IterationOwner
-from ringmq.overlay.links.dialer import Dials
+from ringmq.overlay.links.dialer import Dialer
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.overlay.links.frames import Kind
-from ringmq.overlay.links.handshake import HARMLESS, Hello, Judge, Reason, Standing, encode_hello
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.handshake import HARMLESS, HandshakePolicy, Hello, LinkState, Reason, encode_hello
+from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link
 from ringmq.overlay.queries import cause
 
@@ -48,10 +48,10 @@ class Owner(Protocol):
     def status_body(self, about: bytes) -> bytes: ...
 
 
-class Links:
+class LinkTable:
     """The switchboard. `me` and `active` are for the owner to keep up to date."""
 
-    def __init__(self, config: OverlayConfig, owner: Owner, notices: Notices, iteration: IterationOwner) -> None:
+    def __init__(self, config: OverlayConfig, owner: Owner, incidents: Incidents, iteration: IterationOwner) -> None:
         self.iteration = iteration
         self.me = Peer(config.id, config.advertised_host, config.listen[1] or 1, config.boot)
         self.active = False
@@ -60,11 +60,11 @@ class Links:
         self.settled = owner.read
         self._config = config
         self._owner = owner
-        self._notices = notices
+        self._incidents = incidents
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
         self._links: dict[Id, Link] = {}
-        self._dials = Dials(config, self, notices, self._dial_failed)
+        self._dialer = Dialer(config, self, incidents, self._dial_failed)
         self._strangers: set[Link] = set()
         self._sockets: set[Link] = set()
         """All that are connected, those that are ending included."""
@@ -112,7 +112,7 @@ class Links:
             self._sweeper.cancel()
         if self._server is not None:
             self._server.close()
-        await self._dials.close()
+        await self._dialer.close()
         for link in list(self._sockets):
             link.close(Reason.STOPPING)
         for patience_s in (self._config.linger_s, 1.0):
@@ -141,31 +141,31 @@ class Links:
             return self.send_bytes(peer, Kind.PARCEL, body)
         if link.send(Kind.PARCEL, body):
             return True
-        self._notices.count("parcels_refused")
+        self._incidents.count("parcels_refused")
         return False
 
     def send_bytes(self, peer: Peer, kind: Kind, body: bytes) -> bool:
         link = self._links.get(peer.id)
         if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
-            self._notices.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
+            self._incidents.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
             return False
         if link is not None and link.peer is not peer and self._moved(link, peer):
             link.close(Reason.REPLACED)
             link = None
         if link is None:
-            sent = self._dials.wait(peer, kind, body)
+            sent = self._dialer.wait(peer, kind, body)
         else:
             if not link.introduced_as(self.me):
                 link.say_hello(self.me, self._hello(peer.id))
             sent = link.send(kind, body)
         if not sent:
-            self._notices.count("parcels_refused" if kind == Kind.PARCEL else "messages_lost")
+            self._incidents.count("parcels_refused" if kind == Kind.PARCEL else "messages_lost")
         return sent
 
     def room(self, peer: Id) -> int:
         """How many bytes of parcels would be taken for this peer now."""
         link = self._links.get(peer)
-        return max(0, link.room()) if link is not None else self._dials.room(peer)
+        return max(0, link.room()) if link is not None else self._dialer.room(peer)
 
     def _moved(self, link: Link, peer: Peer) -> bool:
         """Whether the link leads to an earlier incarnation of the peer, at another address."""
@@ -187,7 +187,7 @@ class Links:
             return
         self._strangers.add(link)
         if self._closing or len(self._strangers) > self._config.max_strangers:
-            self._notices.count("strangers_refused")
+            self._incidents.count("strangers_refused")
             link.abort()
 
     def asked(self, link: Link, about: bytes) -> None:
@@ -195,11 +195,11 @@ class Links:
 
     def greeted(self, link: Link, hello: Hello | None) -> None:
         terms = self._config.terms
-        reason = Judge(self.me, self._config.ring, terms).stranger(hello)
+        reason = HandshakePolicy(self.me, self._config.ring, terms).stranger(hello)
         if reason is not None or hello is None:
             why = reason or Reason.VERSION
             detail = f"{hello.terms}, where {terms} is agreed on" if hello and why is Reason.TERMS else ""
-            self._notices.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
+            self._incidents.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
             link.close(why, detail)
             return
         if link.peer is not None:
@@ -215,21 +215,21 @@ class Links:
             self._welcome(link, hello.peer)
 
     def faulty(self, link: Link, why: str) -> None:
-        self._notices.warn("protocol_errors", remote(link), why)
+        self._incidents.warn("protocol_errors", remote(link), why)
 
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
         self._strangers.discard(link)
         peer = link.peer
         if peer is None:
-            self._dials.ended(link, reason, detail or reason)
+            self._dialer.ended(link, reason, detail or reason)
             if reason is Reason.SLOW:
-                self._notices.count("handshakes_slow")
+                self._incidents.count("handshakes_slow")
         elif self._links.get(peer.id) is link:
             del self._links[peer.id]
             if reason in HARMLESS or self._closing:
-                self._notices.count(f"links_ended_{reason.name.lower()}")
+                self._incidents.count(f"links_ended_{reason.name.lower()}")
             else:
-                self._notices.warn("links_lost", peer, detail or reason)
+                self._incidents.warn("links_lost", peer, detail or reason)
                 self._owner.lost(peer, refused=False)
 
     def vanished(self, link: Link) -> None:
@@ -240,7 +240,7 @@ class Links:
             self._silence.set()
 
     def _dial_failed(self, peer: Peer, why: str, refused: bool, parcels: list[bytes]) -> None:
-        self._notices.warn("dials_failed", peer, why)
+        self._incidents.warn("dials_failed", peer, why)
         self._owner.lost(peer, refused)
         for parcel in parcels:
             self._owner.unsent(parcel)
@@ -250,18 +250,18 @@ class Links:
     def _welcome(self, link: Link, peer: Peer) -> None:
         """An inbound HELLO that wants a link."""
         known = self._links.get(peer.id)
-        standing = self._dials.standing(peer.id)
+        standing = self._dialer.standing(peer.id)
         if known is not None:
             fresh = known.dialled is not None and self._loop.time() - known.opened_at < self._config.handshake_s
-            standing = Standing.LINKED_BY_US if fresh else Standing.LINKED
+            standing = LinkState.LINKED_BY_US if fresh else LinkState.LINKED
         known_boot = known.peer.boot if known is not None and known.peer is not None else 0
-        reason = Judge(self.me, self._config.ring).inbound(peer, standing, known_boot)
+        reason = HandshakePolicy(self.me, self._config.ring).inbound(peer, standing, known_boot)
         if reason is None and known is None and len(self._links) >= self._config.max_links:
             reason = Reason.FULL
         if reason is None:
             self._adopt(link, peer)
         else:
-            self._notices.count(f"inbound_refused_{reason.name.lower()}")
+            self._incidents.count(f"inbound_refused_{reason.name.lower()}")
             link.close(reason)
 
     def _adopt(self, link: Link, peer: Peer) -> None:
@@ -269,13 +269,13 @@ class Links:
         known = self._links.pop(peer.id, None)
         if known is not None:
             known.close(Reason.REPLACED)
-            self._notices.count("links_replaced")
+            self._incidents.count("links_replaced")
         self._strangers.discard(link)
-        self._notices.forgive("links_lost", peer)
-        self._notices.forgive("dials_failed", peer)
-        waiting = self._dials.take(peer.id, link)
+        self._incidents.forgive("links_lost", peer)
+        self._incidents.forgive("dials_failed", peer)
+        waiting = self._dialer.take(peer.id, link)
         if len(self._links) >= self._config.max_links:
-            self._notices.count("links_evicted")
+            self._incidents.count("links_evicted")
             max(self._links.values(), key=lambda each: each.idle_rounds).close(Reason.IDLE)
         delay_range = self._config.delay_s
         delay = pair_delay_s(self.me.id, peer.id, delay_range, self._config.delay_seed) if delay_range else None

@@ -15,11 +15,11 @@ from typing import Final
 import click
 
 from ringmq.logger.log_setup import configure
-from ringmq.mqtt_front.cluster import Alone
+from ringmq.mqtt_front.cluster import Standalone
 from ringmq.peer.errors import ConfigError, PeerError
 from ringmq.peer.identity.data_folder import check_folder
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.mqtt_service import Clients
+from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.settings.load import TABLES, PeerConfig, load
 from ringmq.peer.settings.reference import as_toml, reference
 
@@ -74,7 +74,7 @@ async def wrong_files(found: PeerConfig) -> list[str]:
         except PeerError as error:
             lines.append(str(error))
     for names in FILES if found.listeners else ():
-        clients = Clients(_without_files(found, besides=names), Alone(), Iteration())
+        clients = MqttService(_without_files(found, besides=names), Standalone(), Iteration())
         try:
             clients.prepare()
         except PeerError as error:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.core.timers import TimerQueue
 from ringmq.peer.engines.coordinated.messages import Control, Record
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.publication import Publication, encode_control, put_together
@@ -51,7 +51,7 @@ class Overlay(Protocol):
         """What `owners_changed` would soon be called with, for a watched key, and now is not. None: nothing."""
 
 
-class Clients(Protocol):
+class LocalClients(Protocol):
     """Those whom messages of other peers are for."""
 
     def deliver(self, publication: Publication) -> int:
@@ -145,11 +145,10 @@ class Counters:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-class State:
+class MessagingContext:
     """One per core."""
 
     __slots__ = (
-        "agenda",
         "answer_s",
         "clients",
         "clock",
@@ -163,6 +162,7 @@ class State:
         "posts",
         "promised",
         "seq",
+        "timers",
         "tracing",
         "waiting_bytes",
     )  # fmt: skip
@@ -170,7 +170,7 @@ class State:
     def __init__(
         self,
         overlay: Overlay,
-        clients: Clients,
+        clients: LocalClients,
         config: PubSubConfig,
         disk: Disk = NO_DISK,
         clock: Clock | None = None,
@@ -180,7 +180,7 @@ class State:
         self.clients = clients
         self.config = config
         self.counters = Counters()
-        self.agenda = Agenda()
+        self.timers = TimerQueue()
         self.tracing = Tracing()
         self.clock: Clock = clock or StillClock()
         self.owing: Callable[[], None] = owing or _nothing
@@ -274,7 +274,7 @@ class State:
             self.send(known, message)
 
     def after(self, delay_s: float, then: Callable[[], None]) -> None:
-        self.agenda.at(self.clock.now + delay_s, _call, then)
+        self.timers.at(self.clock.now + delay_s, _call, then)
 
     def every(self, period_s: float, then: Callable[[], None]) -> None:
         """From now on."""

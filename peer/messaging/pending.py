@@ -15,7 +15,7 @@ from ringmq.peer.engines.coordinated.subscriber_lists import Registration
 from ringmq.peer.messaging.publication import Publication
 
 
-class Outgoing:
+class PendingPublication:
     """A message of the clients here, until everybody has it who should."""
 
     __slots__ = ("at", "done", "matched", "missing", "publication", "undecided")
@@ -68,7 +68,7 @@ class Topic:
         """The same as `peers`, if a message goes to them directly and to nobody else."""
         self.choice = choice
         self.valid_until = -inf
-        self.queue: deque[Outgoing] = deque()
+        self.queue: deque[PendingPublication] = deque()
         self.used_at = now
 
 
@@ -77,7 +77,7 @@ class Store:
 
     __slots__ = ("lists", "outgoing", "record", "seq", "wait_s")
 
-    def __init__(self, record: Record, lists: tuple[Registration, ...], seq: int, outgoing: Outgoing) -> None:
+    def __init__(self, record: Record, lists: tuple[Registration, ...], seq: int, outgoing: PendingPublication) -> None:
         self.record = record
         self.lists = lists
         self.seq = seq

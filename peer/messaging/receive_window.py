@@ -11,13 +11,13 @@ from collections.abc import Callable
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Held, Unserved
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication
 
 Give = Callable[[Peer, Publication], None]
 
 
-class Inlet:
+class ReceiveWindow:
     """From one life of one publisher."""
 
     __slots__ = ("ahead", "boot", "due", "next", "unserved")
@@ -31,25 +31,25 @@ class Inlet:
         """Groups that a message was for and that have no client here; until the publisher knows."""
 
 
-class Inlets:
+class ReceiveWindows:
     """One per core. After each turn call `acknowledge`."""
 
-    __slots__ = ("_give", "_inlets", "_orders", "_state", "due", "repeated", "serves")
+    __slots__ = ("_give", "_orders", "_receive_windows", "_state", "due", "repeated", "serves")
 
-    def __init__(self, state: State, give: Give) -> None:
+    def __init__(self, state: MessagingContext, give: Give) -> None:
         self._state = state
         self._give = give
         self.repeated: Give = lambda origin, publication: None
         """Told of those that are given to nobody, as they have come before, or too late."""
         self.serves: Callable[[str], bool] = lambda group: True
         """Whether a client here is in a group."""
-        self._inlets: dict[Id, Inlet] = {}
+        self._receive_windows: dict[Id, ReceiveWindow] = {}
         self._orders: dict[tuple[Id, bytes], tuple[int, int]] = {}
         self.due: dict[Id, Peer] = {}
         """Publishers that `acknowledge` will answer."""
 
     def __len__(self) -> int:
-        return len(self._inlets)
+        return len(self._receive_windows)
 
     def take(self, origin: Peer, publication: Publication) -> None:
         if publication.qos:
@@ -80,46 +80,48 @@ class Inlets:
         orders[key] = (boot, seq)
 
     def _numbered(self, origin: Peer, publication: Publication) -> None:
-        inlet = self._inlets.get(origin.id)
-        if inlet is None or publication.boot > inlet.boot:
-            inlet = self._inlets[origin.id] = Inlet(publication.boot, publication.base)
-        elif publication.boot < inlet.boot:
+        receive_window = self._receive_windows.get(origin.id)
+        if receive_window is None or publication.boot > receive_window.boot:
+            receive_window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
+        elif publication.boot < receive_window.boot:
             return
         if not self.due:
             self._state.owing()
         self.due[origin.id] = origin
-        if inlet.unserved:
-            inlet.unserved = {at: groups for at, groups in inlet.unserved.items() if at >= publication.base}
-        if publication.base > inlet.next:
-            self._skip(origin, inlet, publication.base)
-        if publication.number < inlet.next or publication.number in inlet.ahead:
+        if receive_window.unserved:
+            receive_window.unserved = {
+                at: groups for at, groups in receive_window.unserved.items() if at >= publication.base
+            }
+        if publication.base > receive_window.next:
+            self._skip(origin, receive_window, publication.base)
+        if publication.number < receive_window.next or publication.number in receive_window.ahead:
             self._state.counters.duplicates += 1
             self.repeated(origin, publication)
-        elif publication.number == inlet.next:
-            inlet.next += 1
-            self._give_numbered(origin, inlet, publication)
-            self._drain(origin, inlet)
-        elif len(inlet.ahead) < self._state.config.max_ahead:
-            inlet.ahead[publication.number] = publication
+        elif publication.number == receive_window.next:
+            receive_window.next += 1
+            self._give_numbered(origin, receive_window, publication)
+            self._drain(origin, receive_window)
+        elif len(receive_window.ahead) < self._state.config.max_ahead:
+            receive_window.ahead[publication.number] = publication
 
-    def _skip(self, origin: Peer, inlet: Inlet, base: int) -> None:
+    def _skip(self, origin: Peer, receive_window: ReceiveWindow, base: int) -> None:
         """The publisher has given up what is below: give out what there is of it."""
-        for number in sorted(number for number in inlet.ahead if number < base):
-            self._give(origin, inlet.ahead.pop(number))
-        inlet.next = base
-        self._drain(origin, inlet)
+        for number in sorted(number for number in receive_window.ahead if number < base):
+            self._give(origin, receive_window.ahead.pop(number))
+        receive_window.next = base
+        self._drain(origin, receive_window)
 
-    def _drain(self, origin: Peer, inlet: Inlet) -> None:
-        while inlet.next in inlet.ahead:
-            publication = inlet.ahead.pop(inlet.next)
-            inlet.next += 1
-            self._give_numbered(origin, inlet, publication)
+    def _drain(self, origin: Peer, receive_window: ReceiveWindow) -> None:
+        while receive_window.next in receive_window.ahead:
+            publication = receive_window.ahead.pop(receive_window.next)
+            receive_window.next += 1
+            self._give_numbered(origin, receive_window, publication)
 
-    def _give_numbered(self, origin: Peer, inlet: Inlet, publication: Publication) -> None:
+    def _give_numbered(self, origin: Peer, receive_window: ReceiveWindow, publication: Publication) -> None:
         if publication.shared:
             missing = tuple([group for group in publication.shared if not self.serves(group)])
             if missing:
-                inlet.unserved[publication.number] = missing
+                receive_window.unserved[publication.number] = missing
         self._give(origin, publication)
 
     @property
@@ -132,6 +134,9 @@ class Inlets:
             return
         due, self.due = self.due, {}
         for point, origin in due.items():
-            inlet = self._inlets[point]
-            unserved = tuple([Unserved(number, groups) for number, groups in inlet.unserved.items()])
-            self._state.send(origin, Held(inlet.boot, inlet.next - 1, tuple(sorted(inlet.ahead)), unserved))
+            receive_window = self._receive_windows[point]
+            unserved = tuple([Unserved(number, groups) for number, groups in receive_window.unserved.items()])
+            self._state.send(
+                origin,
+                Held(receive_window.boot, receive_window.next - 1, tuple(sorted(receive_window.ahead)), unserved),
+            )

@@ -14,7 +14,7 @@ from ringmq.mqtt_front.matching.topic_trie import TopicTree
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.coordinated.messages import Number, Record
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import inner_of
 from ringmq.peer.messaging.publication import Publication
 
@@ -26,12 +26,12 @@ def stamp_of(stamp: int, origin: Id) -> Number:
     return stamp, origin & LOW_BITS
 
 
-class Keeping:
+class RetainedCache:
     """One per core. Bounded by what the front keeps, as only what its clients want is kept."""
 
     __slots__ = ("_fetched", "_numbers", "_state")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
         self._numbers: TopicTree[Number] = TopicTree()
         self._fetched: dict[str, Number] = {}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Held
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.pending import addressed
 from ringmq.peer.messaging.publication import Leaf, Publication, head_of
 
@@ -47,7 +47,7 @@ class Item:
         """It is there, but one before it is not."""
 
 
-class Outlet:
+class SendWindow:
     """To one peer: what is on its way, and what waits behind it."""
 
     __slots__ = ("flying", "peer", "retrying", "tries", "waiting")
@@ -60,31 +60,31 @@ class Outlet:
         self.tries = 0
 
 
-class Outlets:
+class SendWindows:
     """One per core. `passed_on` is asked whether others serve the groups that a peer was to serve that is given up."""
 
-    __slots__ = ("_numbers", "_outlets", "_state", "passed_on")
+    __slots__ = ("_numbers", "_send_windows", "_state", "passed_on")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
-        self._outlets: dict[int, Outlet] = {}
+        self._send_windows: dict[int, SendWindow] = {}
         self._numbers: dict[int, int] = {}
         """The last number given to each peer; kept, or it would take the next ones for old."""
         self.passed_on: Callable[[Peer, Item], bool] = lambda peer, item: False
 
     def __len__(self) -> int:
-        return len(self._outlets)
+        return len(self._send_windows)
 
-    def __iter__(self) -> Iterator[Outlet]:
-        return iter(self._outlets.values())
+    def __iter__(self) -> Iterator[SendWindow]:
+        return iter(self._send_windows.values())
 
     def topics(self) -> Iterable[str]:
         """Of all messages that are on their way."""
-        return dict.fromkeys(item.publication.topic for outlet in self for item in outlet.flying.values())
+        return dict.fromkeys(item.publication.topic for send_window in self for item in send_window.flying.values())
 
     @property
     def waiting(self) -> int:
-        return sum(len(outlet.flying) + len(outlet.waiting) for outlet in self._outlets.values())
+        return sum(len(send_window.flying) + len(send_window.waiting) for send_window in self._send_windows.values())
 
     def push(
         self,
@@ -95,106 +95,106 @@ class Outlets:
         tried: frozenset[int] = frozenset(),
     ) -> None:
         """Send a message; `on_held` is called when the peer holds it, or is given up."""
-        outlet, item = self._enter(peer, publication, tail, on_held, tried)
-        outlet.waiting.append(item)
-        self._go_on(outlet)
+        send_window, item = self._enter(peer, publication, tail, on_held, tried)
+        send_window.waiting.append(item)
+        self._go_on(send_window)
 
     def enlist(self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]) -> Leaf | None:
         """As above, but somebody else sends it, with these numbers. None: it waits here, others are before it."""
-        outlet, item = self._enter(peer, publication, tail, on_held, frozenset())
-        if outlet.waiting or outlet.tries or len(outlet.flying) >= self._state.config.window:
-            outlet.waiting.append(item)
-            self._go_on(outlet)
+        send_window, item = self._enter(peer, publication, tail, on_held, frozenset())
+        if send_window.waiting or send_window.tries or len(send_window.flying) >= self._state.config.window:
+            send_window.waiting.append(item)
+            self._go_on(send_window)
             return None
-        outlet.flying[item.number] = item
-        self._retry_later(outlet)
-        return Leaf(outlet.peer, item.number, next(iter(outlet.flying)))
+        send_window.flying[item.number] = item
+        self._retry_later(send_window)
+        return Leaf(send_window.peer, item.number, next(iter(send_window.flying)))
 
     def _enter(
         self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None], tried: frozenset[int]
-    ) -> tuple[Outlet, Item]:
-        outlet = self._outlets.get(peer.id)
-        if outlet is None:
-            outlet = self._outlets[peer.id] = Outlet(peer)
-        elif peer.boot > outlet.peer.boot:
-            outlet.peer = peer
+    ) -> tuple[SendWindow, Item]:
+        send_window = self._send_windows.get(peer.id)
+        if send_window is None:
+            send_window = self._send_windows[peer.id] = SendWindow(peer)
+        elif peer.boot > send_window.peer.boot:
+            send_window.peer = peer
         number = self._numbers[peer.id] = self._numbers.get(peer.id, 0) + 1
         self._state.waiting_bytes += len(tail)
-        return outlet, Item(publication, tail, number, self._state.clock.now, on_held, tried)
+        return send_window, Item(publication, tail, number, self._state.clock.now, on_held, tried)
 
-    def _go_on(self, outlet: Outlet) -> None:
+    def _go_on(self, send_window: SendWindow) -> None:
         window = self._state.config.window
-        while outlet.waiting and len(outlet.flying) < window:
-            item = outlet.waiting.popleft()
-            outlet.flying[item.number] = item
-            self._transmit(outlet, item)
-        self._retry_later(outlet)
+        while send_window.waiting and len(send_window.flying) < window:
+            item = send_window.waiting.popleft()
+            send_window.flying[item.number] = item
+            self._transmit(send_window, item)
+        self._retry_later(send_window)
 
-    def _transmit(self, outlet: Outlet, item: Item) -> bool:
-        base = next(iter(outlet.flying))
+    def _transmit(self, send_window: SendWindow, item: Item) -> bool:
+        base = next(iter(send_window.flying))
         head = head_of(replace(item.publication, number=item.number, base=base))
-        sent = self._state.overlay.send(outlet.peer, head + item.tail)
+        sent = self._state.overlay.send(send_window.peer, head + item.tail)
         self._state.counters.sent += sent
         return sent
 
-    def _retry_later(self, outlet: Outlet) -> None:
-        if outlet.flying and not outlet.retrying:
-            outlet.retrying = True
+    def _retry_later(self, send_window: SendWindow) -> None:
+        if send_window.flying and not send_window.retrying:
+            send_window.retrying = True
             config = self._state.config
-            wait_s = min(config.slow_retry_s, config.retry_s * (1 << min(outlet.tries, 6)))
-            self._state.after(wait_s, lambda: self._retry(outlet, next(iter(outlet.flying), 0)))
+            wait_s = min(config.slow_retry_s, config.retry_s * (1 << min(send_window.tries, 6)))
+            self._state.after(wait_s, lambda: self._retry(send_window, next(iter(send_window.flying), 0)))
 
-    def _retry(self, outlet: Outlet, first: int) -> None:
+    def _retry(self, send_window: SendWindow, first: int) -> None:
         """If nothing has moved since, send again what is missing."""
-        outlet.retrying = False
-        if not outlet.flying:
+        send_window.retrying = False
+        if not send_window.flying:
             return
-        if next(iter(outlet.flying)) == first:
-            outlet.tries += 1
-            if outlet.flying[first].at + self._state.config.give_up_s < self._state.clock.now:
-                self.give_up(outlet.peer.id)
+        if next(iter(send_window.flying)) == first:
+            send_window.tries += 1
+            if send_window.flying[first].at + self._state.config.give_up_s < self._state.clock.now:
+                self.give_up(send_window.peer.id)
                 return
-            missing = [item for item in outlet.flying.values() if not item.beyond]
+            missing = [item for item in send_window.flying.values() if not item.beyond]
             for item in missing[:RETRIED_AT_ONCE]:
                 self._state.counters.resent += 1
-                if not self._transmit(outlet, item):
+                if not self._transmit(send_window, item):
                     break
-        self._retry_later(outlet)
+        self._retry_later(send_window)
 
     def held(self, sender: Peer, message: Held) -> None:
         """A peer holds messages."""
-        outlet = self._outlets.get(sender.id)
-        if outlet is None or message.boot != self._state.me.boot:
+        send_window = self._send_windows.get(sender.id)
+        if send_window is None or message.boot != self._state.me.boot:
             return
         unserved = {one.number: one.groups for one in message.unserved}
         moved = False
-        for number in list(outlet.flying):
+        for number in list(send_window.flying):
             if number > message.up_to:
                 break
             moved = True
-            item = outlet.flying.pop(number)
-            if number not in unserved or not self._serve_elsewhere(outlet.peer, item, unserved[number]):
+            item = send_window.flying.pop(number)
+            if number not in unserved or not self._serve_elsewhere(send_window.peer, item, unserved[number]):
                 self._over(item)
         # All that it has of what came out of order: what it had and lost when it crashed is to be sent again.
         beyond = set(message.beyond)
-        for number, item in outlet.flying.items():
+        for number, item in send_window.flying.items():
             item.beyond = number in beyond
         if moved:
-            outlet.tries = 0
-            self._go_on(outlet)
-        self._close(outlet)
+            send_window.tries = 0
+            self._go_on(send_window)
+        self._close(send_window)
 
     def give_up(self, point: int) -> None:
         """This peer is on no list any more: nobody waits for it, and others serve the groups that it was to serve."""
-        outlet = self._outlets.pop(point, None)
-        if outlet is None:
+        send_window = self._send_windows.pop(point, None)
+        if send_window is None:
             return
-        for item in (*outlet.flying.values(), *outlet.waiting):
-            if not self._serve_elsewhere(outlet.peer, item, item.publication.shared):
+        for item in (*send_window.flying.values(), *send_window.waiting):
+            if not self._serve_elsewhere(send_window.peer, item, item.publication.shared):
                 self._state.counters.given_up += 1
                 self._over(item)
-        outlet.flying.clear()
-        outlet.waiting.clear()
+        send_window.flying.clear()
+        send_window.waiting.clear()
 
     def _serve_elsewhere(self, peer: Peer, item: Item, groups: tuple[str, ...]) -> bool:
         """Have others serve the groups that this peer was to serve; whether there is anybody."""
@@ -212,10 +212,14 @@ class Outlets:
         self._state.waiting_bytes -= len(item.tail)
         item.on_held()
 
-    def _close(self, outlet: Outlet) -> None:
-        if not outlet.flying and not outlet.waiting and self._outlets.get(outlet.peer.id) is outlet:
-            del self._outlets[outlet.peer.id]
+    def _close(self, send_window: SendWindow) -> None:
+        if (
+            not send_window.flying
+            and not send_window.waiting
+            and self._send_windows.get(send_window.peer.id) is send_window
+        ):
+            del self._send_windows[send_window.peer.id]
 
     def leads_to(self, point: int) -> bool:
         """Whether anything is on its way to a peer, or waits for that."""
-        return point in self._outlets
+        return point in self._send_windows

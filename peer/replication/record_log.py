@@ -13,7 +13,7 @@ from ringmq.peer.engines.coordinated.messages import Kind, Record
 Key = tuple[int, str, int]
 
 
-class Book:
+class RecordLog:
     """`position` counts the changes; `listed` is the position of the last one that publishers must know."""
 
     __slots__ = ("_records", "listed", "position")

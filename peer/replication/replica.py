@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Control, Kind, Record, Reign
+from ringmq.peer.engines.coordinated.messages import Control, Epoch, Kind, Record
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import key_of_place
-from ringmq.peer.replication.record_log import Book, Key
+from ringmq.peer.replication.record_log import Key, RecordLog
 
 
 class Nothing(dict[Any, Any]):
@@ -86,20 +86,37 @@ class Gathering:
         self.wait_s = 0.0
 
 
-class Holding:
+class Replica:
     """One place. The coordinator's fields are empty while somebody else is."""
 
     __slots__ = (
-        "book", "doubts", "ends_at", "expires", "gathering", "gone_at", "key", "look_at", "looks", "owners", "place",
-        "publishers", "reign", "retrying", "role", "shadows", "stash", "synced", "waiters",
+        "book",
+        "doubts",
+        "ends_at",
+        "epoch",
+        "expires",
+        "gathering",
+        "gone_at",
+        "key",
+        "look_at",
+        "looks",
+        "owners",
+        "place",
+        "publishers",
+        "retrying",
+        "role",
+        "shadows",
+        "stash",
+        "synced",
+        "waiters",
     )  # fmt: skip
 
     def __init__(self, place: str, me: Id) -> None:
         self.place = place
         self.key = key_of_place(place)
-        self.book = Book()
+        self.book = RecordLog()
         self.role = Role.HOLDER
-        self.reign = Reign(0, me)
+        self.epoch = Epoch(0, me)
         self.owners: tuple[Peer, ...] = ()
         self.synced = 0
         """As a shadow: the position in the coordinator's book that this one is a copy of."""
@@ -200,10 +217,10 @@ class Holding:
         record = self.last_retained
         return None if record is None else self.told((record,), now)[0]
 
-    def begin(self, reign: Reign, now: float, config: PubSubConfig) -> None:
+    def begin(self, epoch: Epoch, now: float, config: PubSubConfig) -> None:
         """Be the coordinator. All leases begin anew: nobody told how long they still were."""
         self.role = Role.COORDINATOR
-        self.reign = reign
+        self.epoch = epoch
         self.gathering = None
         for record in self.book:
             if record.gone:
@@ -230,7 +247,7 @@ class Holding:
     def settled(self) -> bool:
         """Whether nobody is waited for: it coordinates, or is a copy of what the coordinator has."""
         if self.role is Role.HOLDER:
-            return bool(self.synced and self.owners) and self.reign.coordinator == self.owners[0].id
+            return bool(self.synced and self.owners) and self.epoch.coordinator == self.owners[0].id
         return self.role is Role.COORDINATOR and not self.waiters
 
     def due_at(self, config: PubSubConfig) -> float:

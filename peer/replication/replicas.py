@@ -16,8 +16,8 @@ from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Kind, Record
-from ringmq.peer.messaging.context import State
-from ringmq.peer.replication.replica import Holding
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.replica import Replica
 
 SPARE: Final = 2
 """So many more than the shadows are asked for what they hold: shadows of a moment ago, pushed out by newcomers."""
@@ -29,7 +29,7 @@ LASTING: Final = (Kind.RETAINED, Kind.NOTE)
 """What is kept on the disk. All else is renewed by those whom it is about."""
 
 
-class Holdings:
+class ReplicaTable:
     """A table of holdings. `review` is called when others are nearest to the key of one."""
 
     __slots__ = (
@@ -37,40 +37,40 @@ class Holdings:
         "review",
     )  # fmt: skip
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
-        self._places: dict[str, Holding] = {}
-        self._by_key: dict[Id, tuple[Holding, ...]] = {}
+        self._places: dict[str, Replica] = {}
+        self._by_key: dict[Id, tuple[Replica, ...]] = {}
         self._resting: dict[str, list[Record]] = {}
         self._rested_at = 0.0
-        self._due: dict[Holding, None] = {}
+        self._due: dict[Replica, None] = {}
         """To be reviewed."""
         self._left = 0
         self._refilled_at = -inf
         self._waiting = False
-        self.review: Callable[[Holding], None] = lambda holding: None
-        self.look: Callable[[Holding], None] = lambda holding: None
+        self.review: Callable[[Replica], None] = lambda replica: None
+        self.look: Callable[[Replica], None] = lambda replica: None
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def __iter__(self) -> Iterator[Holding]:
+    def __iter__(self) -> Iterator[Replica]:
         return iter(list(self._places.values()))
 
-    def get(self, place: str) -> Holding | None:
-        holding = self._places.get(place)
-        if holding is None and place in self._resting:
+    def get(self, place: str) -> Replica | None:
+        replica = self._places.get(place)
+        if replica is None and place in self._resting:
             return self.open(place)
-        if holding is not None:
-            self._catch_up(holding)
-        return holding
+        if replica is not None:
+            self._catch_up(replica)
+        return replica
 
-    def _catch_up(self, holding: Holding) -> None:
+    def _catch_up(self, replica: Replica) -> None:
         """What is asked for now does not wait for its turn: others go by the owners of today, and so must this peer."""
-        self._ask_for_news(holding.key)
-        if holding in self._due:
-            del self._due[holding]
-            self.review(holding)
+        self._ask_for_news(replica.key)
+        if replica in self._due:
+            del self._due[replica]
+            self.review(replica)
 
     def _ask_for_news(self, key: Id) -> None:
         owners = self._state.overlay.news(key)
@@ -78,23 +78,23 @@ class Holdings:
             self._belongs_to(key, owners)
             self._review_later()
 
-    def open(self, place: str) -> Holding:
+    def open(self, place: str) -> Replica:
         """What is held of a place; from now on something is."""
-        holding = self._places.get(place)
-        if holding is not None:
-            return holding
-        holding = self._places[place] = Holding(place, self._state.me.id)
-        at_key = self._by_key.get(holding.key, ())
+        replica = self._places.get(place)
+        if replica is not None:
+            return replica
+        replica = self._places[place] = Replica(place, self._state.me.id)
+        at_key = self._by_key.get(replica.key, ())
         if at_key:
-            self._ask_for_news(holding.key)
-            holding.owners = at_key[0].owners
+            self._ask_for_news(replica.key)
+            replica.owners = at_key[0].owners
         else:
-            holding.owners = self._state.overlay.watch(holding.key, self._state.config.shadows + 1 + SPARE)
-        self._by_key[holding.key] = (*at_key, holding)
+            replica.owners = self._state.overlay.watch(replica.key, self._state.config.shadows + 1 + SPARE)
+        self._by_key[replica.key] = (*at_key, replica)
         for record in self._resting.pop(place, ()):
-            holding.take(record, self._rested_at, self._state.config)
-        self.look_soon(holding, self._state.config.look_s)
-        return holding
+            replica.take(record, self._rested_at, self._state.config)
+        self.look_soon(replica, self._state.config.look_s)
+        return replica
 
     # What was on the disk
 
@@ -124,17 +124,17 @@ class Holdings:
             self.review(self.open(place))
         return bool(self._resting)
 
-    def close(self, holding: Holding) -> None:
+    def close(self, replica: Replica) -> None:
         """Hold it no longer."""
-        if any(record.kind in LASTING and not record.gone for record in holding.book):
-            self._state.leave(holding.place)
-        del self._places[holding.place]
-        self._due.pop(holding, None)
-        at_key = tuple([other for other in self._by_key.pop(holding.key) if other is not holding])
+        if any(record.kind in LASTING and not record.gone for record in replica.book):
+            self._state.leave(replica.place)
+        del self._places[replica.place]
+        self._due.pop(replica, None)
+        at_key = tuple([other for other in self._by_key.pop(replica.key) if other is not replica])
         if at_key:
-            self._by_key[holding.key] = at_key
+            self._by_key[replica.key] = at_key
         else:
-            self._state.overlay.unwatch(holding.key)
+            self._state.overlay.unwatch(replica.key)
 
     def sweep(self) -> None:
         """Keep no room for many that were left. To be called now and then."""
@@ -148,10 +148,10 @@ class Holdings:
         self._review_some()
 
     def _belongs_to(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        for holding in self._by_key.get(key, ()):
-            holding.owners = owners
-            holding.doubts = 0
-            self._due[holding] = None
+        for replica in self._by_key.get(key, ()):
+            replica.owners = owners
+            replica.doubts = 0
+            self._due[replica] = None
 
     def review_all(self) -> None:
         self._due.update(dict.fromkeys(self._places.values()))
@@ -164,8 +164,8 @@ class Holdings:
             self._left, self._refilled_at = REVIEWED_AT_ONCE, state.clock.now
         while self._due and self._left:
             self._left -= 1
-            holding, _ = self._due.popitem()
-            self.review(holding)
+            replica, _ = self._due.popitem()
+            self.review(replica)
         self._review_later()
 
     def _review_later(self) -> None:
@@ -177,40 +177,40 @@ class Holdings:
         self._waiting = False
         self._review_some()
 
-    def first(self, holding: Holding) -> bool:
+    def first(self, replica: Replica) -> bool:
         """Whether this peer is to coordinate the place."""
         state = self._state
-        return state.overlay.active and bool(holding.owners) and holding.owners[0].id == state.me.id
+        return state.overlay.active and bool(replica.owners) and replica.owners[0].id == state.me.id
 
-    def shadows(self, holding: Holding) -> tuple[Peer, ...]:
+    def shadows(self, replica: Replica) -> tuple[Peer, ...]:
         """Who is to hold copies while this peer coordinates."""
-        return holding.owners[1 : self._state.config.shadows + 1]
+        return replica.owners[1 : self._state.config.shadows + 1]
 
-    def belongs(self, holding: Holding) -> bool:
+    def belongs(self, replica: Replica) -> bool:
         """Whether this peer is to hold it at all."""
         me = self._state.me.id
-        return any(peer.id == me for peer in holding.owners[: self._state.config.shadows + 1])
+        return any(peer.id == me for peer in replica.owners[: self._state.config.shadows + 1])
 
-    def look_soon(self, holding: Holding, delay_s: float) -> None:
+    def look_soon(self, replica: Replica, delay_s: float) -> None:
         """Look at it after a while, unless a look is ahead that comes sooner. Infinite: nothing is to be looked for."""
-        holding.look_at = min(holding.look_at, self._state.clock.now + delay_s)
-        self._plan(holding)
+        replica.look_at = min(replica.look_at, self._state.clock.now + delay_s)
+        self._plan(replica)
 
-    def _plan(self, holding: Holding) -> None:
+    def _plan(self, replica: Replica) -> None:
         """One that was planned before and comes in time will do: it plans the rest."""
-        if holding.look_at < inf and not any(at <= holding.look_at for at in holding.looks):
-            holding.looks += (holding.look_at,)
-            self._state.agenda.at(holding.look_at, self._look, holding)
+        if replica.look_at < inf and not any(at <= replica.look_at for at in replica.looks):
+            replica.looks += (replica.look_at,)
+            self._state.timers.at(replica.look_at, self._look, replica)
 
     def _look(self, now: float, subject: object) -> None:
-        assert isinstance(subject, Holding)
-        holding = subject
-        holding.looks = tuple([at for at in holding.looks if at > now])
-        if self._places.get(holding.place) is not holding:
+        assert isinstance(subject, Replica)
+        replica = subject
+        replica.looks = tuple([at for at in replica.looks if at > now])
+        if self._places.get(replica.place) is not replica:
             return
-        if holding.look_at > now:
-            self._plan(holding)
+        if replica.look_at > now:
+            self._plan(replica)
         else:
-            holding.look_at = inf
-            self._catch_up(holding)
-            self.look(holding)
+            replica.look_at = inf
+            self._catch_up(replica)
+            self.look(replica)

@@ -12,12 +12,12 @@ from math import inf
 from typing import Final
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Copied, Copy, Kind, Known, List, Record
-from ringmq.peer.messaging.context import State
+from ringmq.peer.engines.coordinated.messages import Append, AppendAck, Kind, Known, List, Record
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.interning import Sharing
-from ringmq.peer.replication.replica import Follower, Holding, Role, Waiter
-from ringmq.peer.replication.replicas import LASTING, Holdings
-from ringmq.peer.replication.tombstones import Cleared
+from ringmq.peer.replication.replica import Follower, Replica, Role, Waiter
+from ringmq.peer.replication.replicas import LASTING, ReplicaTable
+from ringmq.peer.replication.tombstones import Tombstones
 
 MOST_DOUBLINGS: Final = 6
 
@@ -25,188 +25,188 @@ MOST_DOUBLINGS: Final = 6
 class Replication:
     """One per core. `superseded` is called when a holding turns out to have a coordinator of a higher reign."""
 
-    __slots__ = ("_cleared", "_holdings", "_sharing", "_state", "cleared", "superseded")
+    __slots__ = ("_cleared", "_replicas", "_sharing", "_state", "cleared", "superseded")
 
-    def __init__(self, state: State, holdings: Holdings, cleared: Cleared) -> None:
+    def __init__(self, state: MessagingContext, replicas: ReplicaTable, cleared: Tombstones) -> None:
         self._state = state
-        self._holdings = holdings
+        self._replicas = replicas
         self._cleared = cleared
         self._sharing = Sharing()
-        self.superseded: Callable[[Holding], None] = lambda holding: None
-        self.cleared: Callable[[Holding, Record], None] = lambda holding, record: None
+        self.superseded: Callable[[Replica], None] = lambda replica: None
+        self.cleared: Callable[[Replica, Record], None] = lambda replica, record: None
         """Called with what ended the retained message of a topic that is coordinated here."""
 
     # The coordinator's side
 
-    def take(self, holding: Holding, record: Record) -> bool:
+    def take(self, replica: Replica, record: Record) -> bool:
         """Merge a record into the book of a place, and say what that means for leases; whether it was news.
 
         If it is a retained message that was cleared since, that is the news.
         """
-        record = self._sharing.of(self._cleared.overrule(record), holding.place)
-        before = holding.last_retained if record.kind is Kind.RETAINED else None
-        if not holding.take(record, self._state.clock.now, self._state.config):
+        record = self._sharing.of(self._cleared.overrule(record), replica.place)
+        before = replica.last_retained if record.kind is Kind.RETAINED else None
+        if not replica.take(record, self._state.clock.now, self._state.config):
             return False
-        self._keep(holding, (record,))
-        if holding.coordinates and record.gone and before is not None and not before.gone:
-            self.cleared(holding, record)
+        self._keep(replica, (record,))
+        if replica.coordinates and record.gone and before is not None and not before.gone:
+            self.cleared(replica, record)
         return True
 
-    def merge(self, holding: Holding, record: Record) -> None:
+    def merge(self, replica: Replica, record: Record) -> None:
         """Take what another peer holds of a place that this one coordinates, or is about to.
 
         After a split each half has dropped those of the other, whose leases hold: these are no less there for that.
         """
-        if holding.book.lapsed(record):
+        if replica.book.lapsed(record):
             if record.gone:
                 return
-            holding.book.forget(record.key)
-        self.take(holding, record)
+            replica.book.forget(record.key)
+        self.take(replica, record)
 
-    def _keep(self, holding: Holding, news: Iterable[Record]) -> None:
+    def _keep(self, replica: Replica, news: Iterable[Record]) -> None:
         """What is new here is to outlive the process, if it is of that kind; and there may be something to do."""
         for record in news:
             if record.kind in LASTING:
-                self._state.keep(holding.place, record)
+                self._state.keep(replica.place, record)
             if record.kind is Kind.RETAINED:
                 self._state.hybrid_clock = max(self._state.hybrid_clock, record.number[0])
                 self._cleared.heard(record)
-        self._holdings.look_soon(holding, self._state.config.look_s)
+        self._replicas.look_soon(replica, self._state.config.look_s)
 
-    def followed_by(self, holding: Holding, shadows: tuple[Peer, ...]) -> None:
+    def followed_by(self, replica: Replica, shadows: tuple[Peer, ...]) -> None:
         """These are the shadows from now on; one that was before goes on from where it is."""
-        known = holding.shadows
-        holding.shadows = {}
+        known = replica.shadows
+        replica.shadows = {}
         for peer in shadows:
             follower = known.get(peer.id)
             same = follower is not None and follower.peer.boot == peer.boot
-            holding.shadows[peer.id] = follower if same and follower is not None else Follower(peer)
-        self.spread(holding)
+            replica.shadows[peer.id] = follower if same and follower is not None else Follower(peer)
+        self.spread(replica)
 
-    def spread(self, holding: Holding) -> None:
+    def spread(self, replica: Replica) -> None:
         """Tell each follower what it has not been told, and whoever waited for nothing else."""
-        if not holding.coordinates:
+        if not replica.coordinates:
             return
-        position, listed = holding.book.position, holding.book.listed
-        for shadow in holding.shadows.values():
+        position, listed = replica.book.position, replica.book.listed
+        for shadow in replica.shadows.values():
             if shadow.sent < position:
-                self._copy(holding, shadow, shadow.sent)
-        for publisher in holding.publishers.values():
+                self._copy(replica, shadow, shadow.sent)
+        for publisher in replica.publishers.values():
             if publisher.sent < listed:
-                self._tell(holding, publisher, publisher.sent)
-        self.settle(holding)
+                self._tell(replica, publisher, publisher.sent)
+        self.settle(replica)
 
-    def _copy(self, holding: Holding, shadow: Follower, since: int) -> None:
-        book = holding.book
-        records = holding.told(book.since(since), self._state.clock.now)
-        message = Copy(holding.place, holding.reign, since, book.position, records)
-        self._sent(holding, shadow)
+    def _copy(self, replica: Replica, shadow: Follower, since: int) -> None:
+        book = replica.book
+        records = replica.told(book.since(since), self._state.clock.now)
+        message = Append(replica.place, replica.epoch, since, book.position, records)
+        self._sent(replica, shadow)
         self._state.send(shadow.peer, message)
 
-    def _tell(self, holding: Holding, publisher: Follower, since: int) -> None:
-        self._sent(holding, publisher)
-        self._state.send(publisher.peer, self.list_for(holding, since, None))
+    def _tell(self, replica: Replica, publisher: Follower, since: int) -> None:
+        self._sent(replica, publisher)
+        self._state.send(publisher.peer, self.list_for(replica, since, None))
 
-    def list_for(self, holding: Holding, since: int, asked_at: float | None) -> List:
-        book = holding.book
+    def list_for(self, replica: Replica, since: int, asked_at: float | None) -> List:
+        book = replica.book
         changes = [record for record in book.since(since) if record.kind is Kind.ENTRY]
         entries = tuple([record for record in changes if since or not record.gone])
-        return List(holding.place, holding.reign, since, book.position, entries, asked_at, self._state.hybrid_clock)
+        return List(replica.place, replica.epoch, since, book.position, entries, asked_at, self._state.hybrid_clock)
 
-    def _sent(self, holding: Holding, follower: Follower) -> None:
-        follower.sent = holding.book.position
-        self.expect(holding, follower)
+    def _sent(self, replica: Replica, follower: Follower) -> None:
+        follower.sent = replica.book.position
+        self.expect(replica, follower)
 
-    def expect(self, holding: Holding, follower: Follower) -> None:
+    def expect(self, replica: Replica, follower: Follower) -> None:
         """It was told: tell it again if it does not answer."""
         config = self._state.config
         retry_s = max(config.retry_s, self._state.ask_s)
         wait_s = min(config.slow_retry_s, retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
         follower.retry_at = self._state.clock.now + wait_s
-        if not holding.retrying:
-            holding.retrying = True
-            self._state.after(wait_s, lambda: self._retry(holding))
+        if not replica.retrying:
+            replica.retrying = True
+            self._state.after(wait_s, lambda: self._retry(replica))
 
-    def _retry(self, holding: Holding) -> None:
+    def _retry(self, replica: Replica) -> None:
         """Tell those again who were told and stayed silent."""
-        holding.retrying = False
-        if not holding.coordinates:
+        replica.retrying = False
+        if not replica.coordinates:
             return
         now, next_at = self._state.clock.now, inf
-        position, listed = holding.book.position, holding.book.listed
+        position, listed = replica.book.position, replica.book.listed
         for followers, wanted, tell in (
-            (holding.shadows, position, self._copy),
-            (holding.publishers, listed, self._tell),
+            (replica.shadows, position, self._copy),
+            (replica.publishers, listed, self._tell),
         ):
             for follower in followers.values():
                 if follower.acked < wanted:
                     if follower.retry_at <= now:
                         follower.tries += 1
-                        tell(holding, follower, follower.acked)
+                        tell(replica, follower, follower.acked)
                     next_at = min(next_at, follower.retry_at)
-        self.settle(holding)
-        if next_at < inf and not holding.retrying:
-            holding.retrying = True
-            self._state.after(max(0.0, next_at - now), lambda: self._retry(holding))
+        self.settle(replica)
+        if next_at < inf and not replica.retrying:
+            replica.retrying = True
+            self._state.after(max(0.0, next_at - now), lambda: self._retry(replica))
 
-    def wait(self, holding: Holding, key: object, waiter: Waiter) -> None:
+    def wait(self, replica: Replica, key: object, waiter: Waiter) -> None:
         """Do something when all have it; what had the same key before is forgotten."""
-        holding.wait(key, waiter)
-        self.settle(holding)
-        if key in holding.waiters and waiter.deadline < inf:
-            self._state.after(waiter.deadline - self._state.clock.now, lambda: self.settle(holding))
+        replica.wait(key, waiter)
+        self.settle(replica)
+        if key in replica.waiters and waiter.deadline < inf:
+            self._state.after(waiter.deadline - self._state.clock.now, lambda: self.settle(replica))
 
-    def settle(self, holding: Holding) -> None:
+    def settle(self, replica: Replica) -> None:
         """See who has waited enough."""
-        if not holding.waiters:
+        if not replica.waiters:
             return
-        copied = self.copied_up_to(holding)
-        known = min((publisher.acked for publisher in holding.publishers.values()), default=inf)
+        copied = self.copied_up_to(replica)
+        known = min((publisher.acked for publisher in replica.publishers.values()), default=inf)
         now = self._state.clock.now
-        for key, waiter in list(holding.waiters.items()):
-            if waiter.position > copied or holding.waiters.get(key) is not waiter:
+        for key, waiter in list(replica.waiters.items()):
+            if waiter.position > copied or replica.waiters.get(key) is not waiter:
                 continue
             if waiter.listed and waiter.position > known:
                 if now < waiter.deadline:
                     continue
                 self._state.counters.silent_publishers += 1
-            del holding.waiters[key]
+            del replica.waiters[key]
             waiter.then()
 
-    def copied_up_to(self, holding: Holding) -> float:
+    def copied_up_to(self, replica: Replica) -> float:
         """The position that all shadows have."""
-        return min((shadow.acked for shadow in holding.shadows.values()), default=inf)
+        return min((shadow.acked for shadow in replica.shadows.values()), default=inf)
 
     def known(self, sender: Peer, message: Known) -> None:
         """A publisher uses a list."""
-        holding = self._holdings.get(message.place)
-        if holding is None or not holding.coordinates or holding.reign != message.reign:
+        replica = self._replicas.get(message.place)
+        if replica is None or not replica.coordinates or replica.epoch != message.epoch:
             return
-        publisher = holding.publishers.get(sender.id)
+        publisher = replica.publishers.get(sender.id)
         if publisher is not None and publisher.peer.boot == sender.boot:
             self._heard(publisher, message.position)
-            self.settle(holding)
+            self.settle(replica)
 
-    def copied(self, sender: Peer, message: Copied) -> None:
+    def copied(self, sender: Peer, message: AppendAck) -> None:
         """A shadow has something, or knows better."""
-        holding = self._holdings.get(message.place)
-        if holding is None or not holding.coordinates or message.reign < holding.reign:
+        replica = self._replicas.get(message.place)
+        if replica is None or not replica.coordinates or message.epoch < replica.epoch:
             return
-        if message.reign > holding.reign:
+        if message.epoch > replica.epoch:
             self._state.counters.superseded += 1
-            holding.reign = message.reign
-            self.superseded(holding)
+            replica.epoch = message.epoch
+            self.superseded(replica)
             return
-        shadow = holding.shadows.get(sender.id)
+        shadow = replica.shadows.get(sender.id)
         if shadow is None:
             return
         for record in message.extra:
-            self.merge(holding, record)
+            self.merge(replica, record)
         if message.missing:
             shadow.acked = shadow.sent = message.position
         else:
             self._heard(shadow, message.position)
-        self.spread(holding)
+        self.spread(replica)
 
     def _heard(self, follower: Follower, position: int) -> None:
         follower.tries = 0
@@ -214,45 +214,45 @@ class Replication:
 
     # The shadow's side
 
-    def copy(self, sender: Peer, message: Copy) -> None:
+    def copy(self, sender: Peer, message: Append) -> None:
         """Be a copy of the coordinator's book. What only this peer holds goes back with the answer."""
-        holding = self._holdings.get(message.place)
-        if holding is None:
-            holding = self._holdings.open(message.place)
-        if message.reign < holding.reign:
-            self._state.send(sender, Copied(message.place, holding.reign, 0, False, ()))
+        replica = self._replicas.get(message.place)
+        if replica is None:
+            replica = self._replicas.open(message.place)
+        if message.epoch < replica.epoch:
+            self._state.send(sender, AppendAck(message.place, replica.epoch, 0, False, ()))
             return
-        if holding.role is not Role.HOLDER:
-            holding.reign = message.reign
-            self.superseded(holding)
-        same = message.reign == holding.reign
+        if replica.role is not Role.HOLDER:
+            replica.epoch = message.epoch
+            self.superseded(replica)
+        same = message.epoch == replica.epoch
         missing = False
         overruled = [self._cleared.overrule(record) for record in message.records]
         records = [self._sharing.of(record, message.place) for record in overruled]
         extra = [mine for mine, theirs in zip(records, message.records, strict=True) if mine.rank() > theirs.rank()]
         for record in records:
-            if holding.book.lapsed(record):
-                holding.book.forget(record.key)  # whose leases hold is the coordinator's to say
-        if message.since == 0 and not (same and holding.synced):
-            extra += self._become(holding, message.position, records)
-        elif not same or message.since > holding.synced:
+            if replica.book.lapsed(record):
+                replica.book.forget(record.key)  # whose leases hold is the coordinator's to say
+        if message.since == 0 and not (same and replica.synced):
+            extra += self._become(replica, message.position, records)
+        elif not same or message.since > replica.synced:
             missing = True
         else:
             for record in records:
-                self.take(holding, record)
-            holding.synced = max(holding.synced, message.position)
-        holding.reign = message.reign
-        position = holding.synced if same or not missing else 0
+                self.take(replica, record)
+            replica.synced = max(replica.synced, message.position)
+        replica.epoch = message.epoch
+        position = replica.synced if same or not missing else 0
         if missing and not same:
-            holding.synced = 0
-        told = holding.told(extra, self._state.clock.now)
-        self._state.promise(sender, Copied(message.place, message.reign, position, missing, told))
+            replica.synced = 0
+        told = replica.told(extra, self._state.clock.now)
+        self._state.promise(sender, AppendAck(message.place, message.epoch, position, missing, told))
 
-    def _become(self, holding: Holding, position: int, records: list[Record]) -> list[Record]:
+    def _become(self, replica: Replica, position: int, records: list[Record]) -> list[Record]:
         """Returns what the coordinator does not know."""
         merged = {record.key: record for record in records}
         extra = []
-        for record in holding.book:
+        for record in replica.book:
             known = merged.get(record.key)
             if known is None and record.gone:
                 continue
@@ -260,6 +260,6 @@ class Replication:
                 extra.append(record)
             if known is None or known.rank() <= record.rank():
                 merged[record.key] = record
-        self._keep(holding, holding.become(merged.values(), position, self._state.clock.now))
-        holding.synced = position
+        self._keep(replica, replica.become(merged.values(), position, self._state.clock.now))
+        replica.synced = position
         return extra

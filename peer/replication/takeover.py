@@ -14,216 +14,227 @@ from typing import Final
 
 from ringmq.overlay.core.ids import nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Control, Gather, Kind, Nudge, Record, Reign, Taken, UpSub
-from ringmq.peer.messaging.context import State
-from ringmq.peer.replication.replica import Gathering, Holding, Role, Waiter
-from ringmq.peer.replication.replicas import Holdings
+from ringmq.peer.engines.coordinated.messages import (
+    Control,
+    Epoch,
+    HandoffAck,
+    Kind,
+    Record,
+    StateReply,
+    StateRequest,
+    TakeOver,
+)
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.replica import Gathering, Replica, Role, Waiter
+from ringmq.peer.replication.replicas import ReplicaTable
 from ringmq.peer.replication.replicator import Replication
-from ringmq.peer.replication.tombstones import Cleared
+from ringmq.peer.replication.tombstones import Tombstones
 
 MOST_DOUBLINGS: Final = 6
 
 
-class Succession:
+class Takeover:
     """One per core. `answer` is given the requests that waited for a coordinator."""
 
-    __slots__ = ("_cleared", "_holdings", "_replication", "_state", "answer", "crowned")
+    __slots__ = ("_cleared", "_replicas", "_replication", "_state", "answer", "crowned")
 
-    def __init__(self, state: State, holdings: Holdings, replication: Replication, cleared: Cleared) -> None:
+    def __init__(
+        self, state: MessagingContext, replicas: ReplicaTable, replication: Replication, cleared: Tombstones
+    ) -> None:
         self._state = state
-        self._holdings = holdings
+        self._replicas = replicas
         self._replication = replication
         self._cleared = cleared
         self.answer: Callable[[Peer, Control], None] = lambda sender, message: None
-        self.crowned: Callable[[Holding], None] = lambda holding: None
+        self.crowned: Callable[[Replica], None] = lambda replica: None
         """A place has this peer for its coordinator now."""
-        holdings.review = self.review
-        holdings.look = self._look
+        replicas.review = self.review
+        replicas.look = self._look
         replication.superseded = self._superseded
 
-    def review(self, holding: Holding) -> None:
+    def review(self, replica: Replica) -> None:
         """See who is to coordinate this place, and act on it."""
-        if self._holdings.first(holding):
-            if holding.coordinates:
-                self._replication.followed_by(holding, self._holdings.shadows(holding))
-            elif holding.gathering is None or holding.gathering.owners != holding.owners:
-                self._gather(holding)
+        if self._replicas.first(replica):
+            if replica.coordinates:
+                self._replication.followed_by(replica, self._replicas.shadows(replica))
+            elif replica.gathering is None or replica.gathering.owners != replica.owners:
+                self._gather(replica)
             return
-        if holding.role is not Role.HOLDER:
-            holding.end()
-        if not holding.doubts:
-            self._holdings.look_soon(holding, self._state.config.look_s)
-        self._hand_over(holding)
+        if replica.role is not Role.HOLDER:
+            replica.end()
+        if not replica.doubts:
+            self._replicas.look_soon(replica, self._state.config.look_s)
+        self._hand_over(replica)
 
-    def _superseded(self, holding: Holding) -> None:
-        holding.end()
-        self.review(holding)
+    def _superseded(self, replica: Replica) -> None:
+        replica.end()
+        self.review(replica)
 
-    def _look(self, holding: Holding) -> None:
+    def _look(self, replica: Replica) -> None:
         """From time to time: leases that ran out, silence, and places of no more use."""
         state = self._state
-        if holding.coordinates:
-            self._expire(holding)
-        holding.forget_gone(state.clock.now - state.config.tomb_s)
-        if not len(holding.book) and not holding.waiters and holding.role is not Role.GATHERING:
-            self._holdings.close(holding)
+        if replica.coordinates:
+            self._expire(replica)
+        replica.forget_gone(state.clock.now - state.config.tomb_s)
+        if not len(replica.book) and not replica.waiters and replica.role is not Role.GATHERING:
+            self._replicas.close(replica)
             return
-        self._holdings.look_soon(holding, self._quiet_s(holding))
-        if holding.role is Role.HOLDER and not self._at_rest(holding):
-            self.review(holding)
+        self._replicas.look_soon(replica, self._quiet_s(replica))
+        if replica.role is Role.HOLDER and not self._at_rest(replica):
+            self.review(replica)
         else:
-            holding.slim()
+            replica.slim()
 
-    def _quiet_s(self, holding: Holding) -> float:
+    def _quiet_s(self, replica: Replica) -> float:
         """For how long nothing will be to do here, unless somebody calls. The ring calls when it changes."""
         config = self._state.config
-        if len(holding.book) and holding.role is Role.HOLDER and not self._at_rest(holding):
-            holding.doubts += 1
-            return min(config.idle_look_s, config.look_s * (1 << min(holding.doubts, MOST_DOUBLINGS) - 1))
-        holding.doubts = 0
-        if not len(holding.book) or not holding.settled:
+        if len(replica.book) and replica.role is Role.HOLDER and not self._at_rest(replica):
+            replica.doubts += 1
+            return min(config.idle_look_s, config.look_s * (1 << min(replica.doubts, MOST_DOUBLINGS) - 1))
+        replica.doubts = 0
+        if not len(replica.book) or not replica.settled:
             return config.look_s
-        due_s = holding.due_at(config) - self._state.clock.now
+        due_s = replica.due_at(config) - self._state.clock.now
         # What is planned holds on to the place until then, also if it is left long before.
         return due_s if due_s == inf else min(config.idle_look_s, max(config.look_s, due_s))
 
-    def _at_rest(self, holding: Holding) -> bool:
+    def _at_rest(self, replica: Replica) -> bool:
         """Whether it has a coordinator, and this peer is the coordinator or one of its shadows."""
-        return holding.settled and self._holdings.belongs(holding)
+        return replica.settled and self._replicas.belongs(replica)
 
-    def _expire(self, holding: Holding) -> None:
+    def _expire(self, replica: Replica) -> None:
         """Drop entries that were not renewed, and publishers that cannot trust a list any more."""
-        state, now, book = self._state, self._state.clock.now, holding.book
+        state, now, book = self._state, self._state.clock.now, replica.book
         changed = False
-        for key in [key for key, until in holding.expires.items() if until <= now]:
+        for key in [key for key, until in replica.expires.items() if until <= now]:
             record = book.get(key)
-            del holding.expires[key]
+            del replica.expires[key]
             if record is not None:
                 state.counters.expired += record.kind is Kind.ENTRY
-                changed |= self._replication.take(holding, record.ended())
-        for point, publisher in list(holding.publishers.items()):
+                changed |= self._replication.take(replica, record.ended())
+        for point, publisher in list(replica.publishers.items()):
             if publisher.until <= now:
                 record = book.get((Kind.PUBLISHER, "", point))
-                del holding.publishers[point]
-                changed |= record is not None and self._replication.take(holding, record.ended())
-        retained = holding.last_retained
-        if holding.ends_at <= now and retained is not None:
-            changed |= self._replication.take(holding, retained.ended())
+                del replica.publishers[point]
+                changed |= record is not None and self._replication.take(replica, record.ended())
+        retained = replica.last_retained
+        if replica.ends_at <= now and retained is not None:
+            changed |= self._replication.take(replica, retained.ended())
         if changed:
-            self._replication.spread(holding)
+            self._replication.spread(replica)
 
     # Taking over
 
-    def _gather(self, holding: Holding) -> None:
+    def _gather(self, replica: Replica) -> None:
         """Ask everybody, again if the ring has changed meanwhile."""
-        holding.role = Role.GATHERING
-        holding.gathering = gathering = Gathering(holding.owners, self._state.clock.now)
-        self._ask(holding, gathering)
+        replica.role = Role.GATHERING
+        replica.gathering = gathering = Gathering(replica.owners, self._state.clock.now)
+        self._ask(replica, gathering)
 
-    def _ask(self, holding: Holding, gathering: Gathering) -> None:
+    def _ask(self, replica: Replica, gathering: Gathering) -> None:
         """Shadows are waited for as long as the ring counts them; those beside them, who hardly know more, not so."""
-        if holding.gathering is not gathering or self._holdings.get(holding.place) is not holding:
+        if replica.gathering is not gathering or self._replicas.get(replica.place) is not replica:
             return
         state, config = self._state, self._state.config
         if gathering.began_at + config.slow_retry_s <= state.clock.now:
-            shadows = {peer.id for peer in self._holdings.shadows(holding)}
+            shadows = {peer.id for peer in self._replicas.shadows(replica)}
             gathering.awaited = {point: peer for point, peer in gathering.awaited.items() if point in shadows}
         for peer in gathering.awaited.values():
-            state.send(peer, Gather(holding.place))
+            state.send(peer, StateRequest(replica.place))
         if gathering.awaited:
             gathering.wait_s = min(config.slow_retry_s, 2 * gathering.wait_s or state.ask_s)
-            state.after(gathering.wait_s, partial(self._ask, holding, gathering))
-        self._go_on(holding)
+            state.after(gathering.wait_s, partial(self._ask, replica, gathering))
+        self._go_on(replica)
 
-    def gathered(self, sender: Peer, message: Gather) -> None:
+    def gathered(self, sender: Peer, message: StateRequest) -> None:
         """Somebody is to coordinate a place: tell what is held of it, and step down."""
-        holding = self._holdings.get(message.place)
-        if holding is None:
+        replica = self._replicas.get(message.place)
+        if replica is None:
             cleared = self._cleared.of(message.place)
-            self._state.send(sender, UpSub(message.place, 0, () if cleared is None else (cleared,), False))
+            self._state.send(sender, StateReply(message.place, 0, () if cleared is None else (cleared,), False))
             return
-        if holding.coordinates and nearness(holding.key, self._state.me.id) < nearness(holding.key, sender.id):
+        if replica.coordinates and nearness(replica.key, self._state.me.id) < nearness(replica.key, sender.id):
             return  # Its leaf set is not up to date; it will be.
-        if holding.role is not Role.HOLDER:
-            holding.end()
-        holding.reign = Reign(holding.reign.number + 1, sender.id)
-        holding.synced = 0
-        self._holdings.look_soon(holding, self._state.config.look_s)
-        self._state.send(sender, UpSub(message.place, holding.reign.number, self._all_of(holding), False))
+        if replica.role is not Role.HOLDER:
+            replica.end()
+        replica.epoch = Epoch(replica.epoch.number + 1, sender.id)
+        replica.synced = 0
+        self._replicas.look_soon(replica, self._state.config.look_s)
+        self._state.send(sender, StateReply(message.place, replica.epoch.number, self._all_of(replica), False))
 
-    def _all_of(self, holding: Holding) -> tuple[Record, ...]:
+    def _all_of(self, replica: Replica) -> tuple[Record, ...]:
         """All that is known here of a place."""
-        records = holding.told(holding.book, self._state.clock.now)
-        cleared = self._cleared.of(holding.place)
-        return records if cleared is None or cleared.key in holding.book else (*records, cleared)
+        records = replica.told(replica.book, self._state.clock.now)
+        cleared = self._cleared.of(replica.place)
+        return records if cleared is None or cleared.key in replica.book else (*records, cleared)
 
-    def told(self, sender: Peer, message: UpSub) -> None:
+    def told(self, sender: Peer, message: StateReply) -> None:
         """What somebody else holds, because it was asked, or because it leaves."""
-        holding = self._holdings.get(message.place)
-        if holding is None and message.leaving:
-            holding = self._holdings.open(message.place)
-        if holding is None or not self._holdings.first(holding):
+        replica = self._replicas.get(message.place)
+        if replica is None and message.leaving:
+            replica = self._replicas.open(message.place)
+        if replica is None or not self._replicas.first(replica):
             return
         for record in message.records:
-            if holding.book.get(record.key) != record:  # most know the same
-                self._replication.merge(holding, record)
-        if message.number > holding.reign.number:
-            holding.reign = Reign(message.number, holding.reign.coordinator)
-        if holding.coordinates:
-            self._replication.spread(holding)
-            if message.leaving and sender.id not in holding.shadows:
+            if replica.book.get(record.key) != record:  # most know the same
+                self._replication.merge(replica, record)
+        if message.number > replica.epoch.number:
+            replica.epoch = Epoch(message.number, replica.epoch.coordinator)
+        if replica.coordinates:
+            self._replication.spread(replica)
+            if message.leaving and sender.id not in replica.shadows:
                 # One that is counted as a shadow here has to stay one, until both see the same ring.
-                then = Waiter(holding.book.position, lambda: self._state.promise(sender, Taken(message.place)))
-                self._replication.wait(holding, ("taken", sender.id), then)
+                then = Waiter(replica.book.position, lambda: self._state.promise(sender, HandoffAck(message.place)))
+                self._replication.wait(replica, ("taken", sender.id), then)
             return
-        gathering = holding.gathering
+        gathering = replica.gathering
         if gathering is not None:
             if gathering.awaited.pop(sender.id, None) is not None:
                 self._state.answered(self._state.clock.now - gathering.began_at)
-            self._go_on(holding)
+            self._go_on(replica)
         else:
-            self.review(holding)
+            self.review(replica)
 
-    def _go_on(self, holding: Holding) -> None:
+    def _go_on(self, replica: Replica) -> None:
         """All have answered, or are gone: reign."""
-        if holding.gathering is None or holding.gathering.awaited:
+        if replica.gathering is None or replica.gathering.awaited:
             return
         state = self._state
         state.counters.reigns += 1
-        stash, holding.stash = holding.stash, ()
-        reign = Reign(holding.reign.number + 1, state.me.id)
-        holding.begin(reign, state.clock.now, state.config)
-        self._replication.followed_by(holding, self._holdings.shadows(holding))
-        self._holdings.look_soon(holding, state.config.look_s)
-        self.crowned(holding)
+        stash, replica.stash = replica.stash, ()
+        epoch = Epoch(replica.epoch.number + 1, state.me.id)
+        replica.begin(epoch, state.clock.now, state.config)
+        self._replication.followed_by(replica, self._replicas.shadows(replica))
+        self._replicas.look_soon(replica, state.config.look_s)
+        self.crowned(replica)
         for sender, message in stash:
             self.answer(sender, message)
 
     # Handing over
 
-    def _hand_over(self, holding: Holding) -> None:
+    def _hand_over(self, replica: Replica) -> None:
         """Remind the peer that is to coordinate this place; and leave it all to it if this one has no part in it."""
-        if not holding.owners or not len(holding.book):
+        if not replica.owners or not len(replica.book):
             return
-        first = holding.owners[0]
+        first = replica.owners[0]
         if first.id == self._state.me.id:
             return
-        if not self._holdings.belongs(holding):
-            self._state.send(first, UpSub(holding.place, holding.reign.number, self._all_of(holding), True))
-        elif holding.reign.coordinator != first.id or not holding.synced:
-            self._state.send(first, Nudge(holding.place))
+        if not self._replicas.belongs(replica):
+            self._state.send(first, StateReply(replica.place, replica.epoch.number, self._all_of(replica), True))
+        elif replica.epoch.coordinator != first.id or not replica.synced:
+            self._state.send(first, TakeOver(replica.place))
 
-    def nudged(self, sender: Peer, message: Nudge) -> None:
-        holding = self._holdings.get(message.place)
-        if holding is None:
-            holding = self._holdings.open(message.place)
-        if not holding.coordinates:
-            self.review(holding)
-        elif sender.id in holding.shadows and not holding.shadows[sender.id].sent:
-            self._replication.spread(holding)
+    def nudged(self, sender: Peer, message: TakeOver) -> None:
+        replica = self._replicas.get(message.place)
+        if replica is None:
+            replica = self._replicas.open(message.place)
+        if not replica.coordinates:
+            self.review(replica)
+        elif sender.id in replica.shadows and not replica.shadows[sender.id].sent:
+            self._replication.spread(replica)
 
-    def taken(self, sender: Peer, message: Taken) -> None:
-        holding = self._holdings.get(message.place)
-        if holding is not None and holding.role is Role.HOLDER and not self._holdings.belongs(holding):
+    def taken(self, sender: Peer, message: HandoffAck) -> None:
+        replica = self._replicas.get(message.place)
+        if replica is not None and replica.role is Role.HOLDER and not self._replicas.belongs(replica):
             self._state.counters.handed_over += 1
-            self._holdings.close(holding)
+            self._replicas.close(replica)

@@ -22,7 +22,7 @@ AT_FIRST: Final = 3
 """Slots for each record: at the least, and when all are put into their slots again."""
 
 
-class Tombs:
+class TombstoneTable:
     """Some 40 bytes a topic."""
 
     __slots__ = ("_ats", "_chances", "_first", "_hashes", "_length", "_since", "_slots", "_stamps")

@@ -12,21 +12,21 @@ from math import inf
 from typing import Final
 
 from ringmq.peer.engines.coordinated.messages import Kind, Number, Record
-from ringmq.peer.messaging.context import State
-from ringmq.peer.replication.tombstone_table import Tombs
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.tombstone_table import TombstoneTable
 
 AT_ONCE: Final = 64
 """Of one part in so many of the most that are known: as many are forgotten together when there are too many."""
 
 
-class Cleared:
+class Tombstones:
     """One per core."""
 
     __slots__ = ("_state", "_tombs")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
-        self._tombs = Tombs()
+        self._tombs = TombstoneTable()
 
     def __len__(self) -> int:
         return len(self._tombs)

@@ -19,11 +19,11 @@ from ringmq.dispatching.plan import UNBOUNDED
 from ringmq.logger.records import LOG_TOPICS, LinkTraffic, Sample, Traffic
 from ringmq.overlay.config import show
 from ringmq.overlay.node import Node
-from ringmq.peer.engines.coordinated.engine import PubSub
-from ringmq.peer.engines.scribe.engine import Scribe
-from ringmq.peer.engines.scribe.shell.adapter import ScribePorts
-from ringmq.peer.messaging.shell.adapter import RingPorts
-from ringmq.peer.mqtt_service import Clients
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.scribe.engine import ScribeEngine
+from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
+from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.replication.replica import Role
 from ringmq.peer.settings.load import PeerConfig
 
@@ -39,7 +39,9 @@ _STATM: Final = Path("/proc/self/statm")
 class Sampling:
     """Once the node has started, `sample` it. `clients` is None of a peer that serves none."""
 
-    def __init__(self, config: PeerConfig, node: Node, ports: RingPorts | ScribePorts, clients: Clients | None) -> None:
+    def __init__(
+        self, config: PeerConfig, node: Node, ports: CoordinatedAdapter | ScribeAdapter, clients: MqttService | None
+    ) -> None:
         self._config = config
         self._node = node
         self._ports = ports
@@ -109,7 +111,7 @@ class Sampling:
     def counters(self) -> dict[str, int]:
         """What is counted beside, by the names of a status; of the roles and the front with whose it is before it."""
         counted = {**self._node.ring.statistics().counters, **self._node.counters}
-        kind = "scribe" if isinstance(self._ports, ScribePorts) else "pubsub"
+        kind = "scribe" if isinstance(self._ports, ScribeAdapter) else "pubsub"
         groups = {kind: self._ports.core.counters.as_dict() | {"unsendable": self._ports.unsendable}}
         if self._clients is not None:
             groups["front"] = self._front()["counters"]
@@ -121,12 +123,12 @@ class Sampling:
         told = self._clients.status()
         return {"listeners": told["listeners"], **told["front"]}
 
-    def _count_places(self, core: PubSub | Scribe) -> tuple[int, int]:
+    def _count_places(self, core: CoordinatedEngine | ScribeEngine) -> tuple[int, int]:
         """Coordinated here, and copied."""
         now = time.monotonic()
         if now >= self._count_at:
-            if isinstance(core, PubSub):
-                roles = Counter([holding.role for holding in core.holdings])
+            if isinstance(core, CoordinatedEngine):
+                roles = Counter([replica.role for replica in core.replicas])
                 self._places = roles[Role.COORDINATOR], roles[Role.HOLDER]
             else:
                 roots = sum([seat.root for seat in core.roots])
@@ -135,16 +137,16 @@ class Sampling:
         return self._places
 
 
-def _topics_of(core: PubSub | Scribe, own: str) -> tuple[int, int]:
+def _topics_of(core: CoordinatedEngine | ScribeEngine, own: str) -> tuple[int, int]:
     """Topics that clients here publish to, and those that the peer itself publishes to as well."""
-    if isinstance(core, PubSub):
+    if isinstance(core, CoordinatedEngine):
         return len(core.publisher) - (own in core.publisher), len(core.publisher)
     topics = core.publisher.topics
     return len(topics) - (own in topics), len(topics)
 
 
-def _outlets_of(core: PubSub | Scribe) -> int:
-    return core.outlets.waiting if isinstance(core, PubSub) else core.carrier.outlets.waiting
+def _outlets_of(core: CoordinatedEngine | ScribeEngine) -> int:
+    return core.send_windows.waiting if isinstance(core, CoordinatedEngine) else core.carrier.send_windows.waiting
 
 
 def links_of(links: list[dict[str, Any]]) -> list[LinkTraffic]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ringmq.mqtt_front.access.access import Access
 from ringmq.mqtt_front.access.passwords import Cost, new_entry
-from ringmq.mqtt_front.amqtt.server import AmqttFront
+from ringmq.mqtt_front.amqtt.server import AmqttServer
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.codec.codec import decode, encode
 from ringmq.mqtt_front.codec.framing import PacketReader
@@ -172,14 +172,14 @@ class Bench:
 
     def __init__(self) -> None:
         self.ears = Ears()
-        self.front: AmqttFront
+        self.front: AmqttServer
         self.address: tuple[str, int]
         self._clients: list[Client] = []
 
     async def start(
         self, access: Access | None = None, settings: str | None = None, anonymous: bool = True, **config: Any
-    ) -> AmqttFront:
-        self.front = AmqttFront(FrontConfig(**config), access, self.ears, settings)
+    ) -> AmqttServer:
+        self.front = AmqttServer(FrontConfig(**config), access, self.ears, settings)
         self.address = await self.front.listen(Listen(host="127.0.0.1", port=0, anonymous=anonymous))
         return self.front
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ringmq.mqtt_front.access.access import Decision
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.cluster import Done, Ports
+from ringmq.mqtt_front.cluster import Cluster, Done
 from ringmq.mqtt_front.codec.codec import decode, encode
 from ringmq.mqtt_front.codec.framing import PacketReader
 from ringmq.mqtt_front.codec.packets import (
@@ -94,8 +94,8 @@ class QuickPorts(SlowPorts):
 class World:
     """A broker, its clock, who may connect, and the clients."""
 
-    def __init__(self, config: FrontConfig | None = None, ports: Ports | None = None, defer: bool = False) -> None:
-        self.broker = Broker(config or FrontConfig(), ports)
+    def __init__(self, config: FrontConfig | None = None, cluster: Cluster | None = None, defer: bool = False) -> None:
+        self.broker = Broker(config or FrontConfig(), cluster)
         self.rights: dict[str, Rights] = {}
         """By client id; who is not here may do everything."""
         self.refused: dict[str, Reason] = {}

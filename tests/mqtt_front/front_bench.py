@@ -26,11 +26,11 @@ from ringmq.mqtt_front.codec.packets import (
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection
-from ringmq.mqtt_front.server.client_socket import ClientProtocol
+from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.mqtt_front.server.websocket import WebSocket
-from ringmq.mqtt_front.sessions.queue import Waiting
+from ringmq.mqtt_front.sessions.queue import MessageQueue
 from ringmq.mqtt_front.sessions.session import Session
 from ringmq.peer.iteration import Iteration
 
@@ -64,7 +64,7 @@ def by_counts_alone() -> Iterator[Callable[[], list[object]]]:
 
 def _ours() -> list[object]:
     return [
-        one for one in gc.get_objects() if isinstance(one, (Session, Connection, ClientProtocol, WebSocket, Waiting))
+        one for one in gc.get_objects() if isinstance(one, (Session, Connection, ClientSocket, WebSocket, MessageQueue))
     ]
 
 
@@ -126,15 +126,17 @@ class Bench:
     def __init__(self) -> None:
         self.now = 0.0
         self.clients: list[Client] = []
-        self.front: Front
+        self.front: MqttServer
         self.address: tuple[str, int]
 
-    async def start(self, *, access: Access | None = None, ports: SlowPorts | None = None, **config: object) -> Front:
-        self.front = Front(
+    async def start(
+        self, *, access: Access | None = None, cluster: SlowPorts | None = None, **config: object
+    ) -> MqttServer:
+        self.front = MqttServer(
             Iteration(lambda: self.now),
             FrontConfig(sys_interval_s=0, **config),  # type: ignore[arg-type]
             access,
-            ports,
+            cluster,
         )
         self.address = await self.front.listen(Listen(host="127.0.0.1", port=0))
         return self.front

@@ -162,7 +162,7 @@ def test_the_publisher_is_told_whether_anybody_got_it(world: World, subscribed: 
 
 
 def test_the_layer_above_gets_each_message(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c")
     client.send_subscribe("t")
     client.publish("t", b"0")
@@ -175,7 +175,7 @@ def test_the_layer_above_gets_each_message(make_world: type[World], slow_ports: 
 
 
 def test_what_comes_from_elsewhere_goes_to_the_clients_here(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c")
     client.send_subscribe(Subscription("t", 2, no_local=True))
     assert world.broker.distribute(Message("t", b"x", 1)) == 1

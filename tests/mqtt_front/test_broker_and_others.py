@@ -75,7 +75,7 @@ def test_a_group_fills_its_queues_before_anything_is_dropped(make_world: type[Wo
 
 
 def test_groups_are_served_when_the_layer_above_says_so(make_world: type[World], quick_ports: QuickPorts) -> None:
-    world = make_world(ports=quick_ports)
+    world = make_world(cluster=quick_ports)
     publisher, first, second = world.connect("p"), world.connect("1"), world.connect("2")
     first.subscribe("$share/g/a", "a")
     second.subscribe("$share/g/a", "$share/h/+")
@@ -94,7 +94,7 @@ def test_groups_are_served_when_the_layer_above_says_so(make_world: type[World],
 
 
 def test_the_layer_above_hears_of_every_message_once(make_world: type[World], quick_ports: QuickPorts) -> None:
-    world = make_world(ports=quick_ports)
+    world = make_world(cluster=quick_ports)
     publisher, subscriber = world.pair()
     subscriber.subscribe("a")
     for number, fields in enumerate(({}, {"retain": True}, {"message_expiry_s": 9}, {"qos": 1})):

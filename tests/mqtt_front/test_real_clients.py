@@ -146,7 +146,7 @@ def test_no_certificate_no_connection(listeners: Listeners) -> None:
     context = ssl.create_default_context(cafile=listeners.ca)
     answer = b""
     with (
-        socket.create_connection((HOST, listeners.ports["mutual"]), WITHIN_S) as below,
+        socket.create_connection((HOST, listeners.cluster["mutual"]), WITHIN_S) as below,
         contextlib.suppress(ssl.SSLError, ConnectionError),
     ):
         # With TLS 1.3 a client learns only afterwards that it is not let in, or just sees the end.

@@ -10,7 +10,7 @@ import pytest
 from ringmq.mqtt_front.access.acl import NO_RIGHTS
 from ringmq.mqtt_front.codec.packets import Subscription
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.mqtt_front.sys_topics import PREFIX, SysTopics
 from ringmq.peer.iteration import Iteration
 
@@ -166,7 +166,7 @@ def test_no_interval_no_topics(world: World) -> None:
 
 
 def test_the_ports_are_told_nothing(make_world: type[World], slow_ports: Any) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     SysTopics("x", 10, world.now).refresh(world.broker)
     assert len(world.broker.retained) == len(NAMES)
     assert slow_ports.messages == []
@@ -212,7 +212,7 @@ def test_where_there_is_no_room_they_are_told_but_not_kept(make_world: type[Worl
 
 
 async def test_a_front_tells_when_it_sweeps() -> None:
-    front = Front(Iteration(), FrontConfig(sys_interval_s=10))
+    front = MqttServer(Iteration(), FrontConfig(sys_interval_s=10))
     try:
         kept = front.broker.retained.matching(f"{PREFIX}uptime", 0)
         assert [message.payload for message in kept] == [b"0 seconds"]

@@ -24,9 +24,9 @@ from ringmq.overlay.core.messages import Message, Parcel, Peer
 from ringmq.overlay.core.timing import LOCAL, Timing
 from ringmq.overlay.links.frames import FrameReader, Kind, frame
 from ringmq.overlay.links.handshake import Hello, Reason, decode_goodbye, encode_hello
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link
-from ringmq.overlay.links.table import Links
+from ringmq.overlay.links.table import LinkTable
 from ringmq.overlay.node import Node
 from ringmq.peer.iteration import Iteration
 
@@ -240,8 +240,8 @@ class Side:
     def __init__(self, config: OverlayConfig) -> None:
         self.config = config
         self.owner = Recorder()
-        self.notices = Notices()
-        self.links = Links(config, self.owner, self.notices, Iteration())
+        self.incidents = Incidents()
+        self.links = LinkTable(config, self.owner, self.incidents, Iteration())
         self.me = self.links.me
 
     async def start(self) -> None:
@@ -389,7 +389,7 @@ class FakeCore:
         self.application = application
         self.calls: list[tuple[object, ...]] = []
         self.outbox: list[tuple[Peer, Message]] = []
-        self.agenda = SimpleNamespace(next_at=math.inf)
+        self.timers = SimpleNamespace(next_at=math.inf)
         self.leaves: set[Id] = set()
         self.table: set[Id] = set()
         self.then: Callable[[], None] = lambda: None
@@ -432,8 +432,8 @@ class FakeCore:
         self.outbox.append((peer, Parcel(payload)))
 
     def tick(self, now: float) -> None:
-        assert now >= self.agenda.next_at
-        self.agenda.next_at = math.inf
+        assert now >= self.timers.next_at
+        self.timers.next_at = math.inf
         self._called("tick", now)
 
     def take_outbox(self) -> list[tuple[Peer, Message]]:

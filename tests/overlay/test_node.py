@@ -23,11 +23,11 @@ async def test_one_timer_follows_the_deadline(start, until) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()
     for ahead in (0.05, 0.01):
-        node.ring.agenda.next_at = loop.time() + ahead
+        node.ring.timers.next_at = loop.time() + ahead
         node.settled()
     await until(lambda: node.ring.named("tick"))
     assert node.ring.named("tick")[0][1] < loop.time() + 0.03
-    node.ring.agenda.next_at = loop.time() - 5
+    node.ring.timers.next_at = loop.time() - 5
     node.settled()
     await until(lambda: len(node.ring.named("tick")) == 2)
 
@@ -36,7 +36,7 @@ async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start
     node = await start(1)
     loop = asyncio.get_running_loop()
     began = loop.time()
-    node.ring.agenda.next_at = began - 5
+    node.ring.timers.next_at = began - 5
     while not node.ring.named("tick"):
         assert loop.time() < began + 10
         node.settled()
@@ -46,10 +46,10 @@ async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start
 async def test_a_deadline_that_stands_still_does_not_spin(start, until) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()
-    began = node.ring.agenda.next_at = loop.time()
+    began = node.ring.timers.next_at = loop.time()
 
     def stuck() -> None:
-        node.ring.agenda.next_at = began
+        node.ring.timers.next_at = began
 
     node.ring.then = stuck
     node.settled()

@@ -9,7 +9,7 @@ from math import inf
 
 import pytest
 
-from ringmq.overlay.timer import HELD_UP_S, SOONEST_S, Alarm
+from ringmq.overlay.timer import HELD_UP_S, SOONEST_S, Timer
 
 WITHIN_S = 10
 
@@ -19,7 +19,7 @@ class Rings:
 
     def __init__(self) -> None:
         self.told: list[str] = []
-        self.alarm = Alarm(self._ring)
+        self.timer = Timer(self._ring)
         self._rung = asyncio.Event()
 
     def _ring(self) -> None:
@@ -34,30 +34,30 @@ class Rings:
 async def test_it_rings_when_the_time_has_come() -> None:
     rings, loop = Rings(), asyncio.get_running_loop()
     due = loop.time() + 0.05
-    rings.alarm.set(due)
+    rings.timer.set(due)
     await rings.next()
     assert due - 2 * SOONEST_S <= loop.time()
-    assert rings.alarm.at == inf
+    assert rings.timer.at == inf
 
 
 async def test_the_soonest_deadline_counts() -> None:
     rings, loop = Rings(), asyncio.get_running_loop()
-    rings.alarm.set(loop.time() + 1000)
+    rings.timer.set(loop.time() + 1000)
     soon = loop.time() + 0.01
-    rings.alarm.set(soon)
-    rings.alarm.set(loop.time() + 2000)
-    assert rings.alarm.at == soon
+    rings.timer.set(soon)
+    rings.timer.set(loop.time() + 2000)
+    assert rings.timer.at == soon
     await rings.next()
     assert rings.told == ["ring"]
 
 
 async def test_after_the_end_it_does_not_ring() -> None:
     rings, loop = Rings(), asyncio.get_running_loop()
-    rings.alarm.set(loop.time())
-    rings.alarm.stop()
-    rings.alarm.set(loop.time())
+    rings.timer.set(loop.time())
+    rings.timer.stop()
+    rings.timer.set(loop.time())
     other = Rings()
-    other.alarm.set(loop.time() + 0.05)
+    other.timer.set(loop.time() + 0.05)
     await other.next()
     assert rings.told == []
 
@@ -78,7 +78,7 @@ async def _hold_up(times: int) -> None:
         def data_received(self, data: bytes) -> None:
             rings.told.append(data.decode())
             if data == b"long":
-                rings.alarm.set(loop.time() + SOONEST_S)
+                rings.timer.set(loop.time() + SOONEST_S)
                 theirs.send(b"unread")
                 began = time.monotonic()
                 while time.monotonic() < began + 2 * HELD_UP_S:

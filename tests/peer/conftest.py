@@ -11,11 +11,11 @@ import pytest
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import NO_DISK, State
+from ringmq.peer.messaging.context import NO_DISK, MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication, decode, taken_apart
 
@@ -25,7 +25,7 @@ Lost = Callable[[Peer, Peer, Publication | Control], bool]
 class Member:
     """A peer: the overlay and the clients of its core."""
 
-    def __init__(self, net: Net, peer: Peer, before: Callable[[PubSub], None]) -> None:
+    def __init__(self, net: Net, peer: Peer, before: Callable[[CoordinatedEngine], None]) -> None:
         self.net = net
         self.me = peer
         self.active = True
@@ -42,7 +42,7 @@ class Member:
         self.kept: dict[str, bytes] = {}
         self.reasons: list[Reason] = []
         self.store = net.store(peer)
-        self.core = PubSub(self, self, net.config, self.store or NO_DISK)
+        self.core = CoordinatedEngine(self, self, net.config, self.store or NO_DISK)
         self.core.acknowledges_later = self.store is not None
         self.core.clock.now = net.now
         if self.store is not None:
@@ -134,7 +134,7 @@ class Net:
         self.lost: Lost = lambda sender, receiver, message: False
         self.seen: list[tuple[Peer, Peer, Publication | Control]] = []
 
-    def add(self, point: int, boot: int = 1, before: Callable[[PubSub], None] = lambda core: None) -> Member:
+    def add(self, point: int, boot: int = 1, before: Callable[[CoordinatedEngine], None] = lambda core: None) -> Member:
         """`before` is called before anything happens to its core."""
         peer = Peer(Id(point), "here", 1, boot)
         member = Member(self, peer, before)
@@ -254,9 +254,9 @@ def eight(config: PubSubConfig, folder: Path | None = None) -> Net:
 
 
 @pytest.fixture
-def state() -> State:
+def state() -> MessagingContext:
     """What a role of one peer stands on; it sends to nobody."""
     made = Net(PubSubConfig())
     made.sure = False
     member = made.add(5)
-    return State(member, member, made.config)
+    return MessagingContext(member, member, made.config)

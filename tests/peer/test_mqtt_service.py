@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from ringmq.mqtt_front.cluster import Alone
+from ringmq.mqtt_front.cluster import Standalone
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.overlay.config import Address
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.mqtt_service import Clients, ClientsError, is_loopback
+from ringmq.peer.mqtt_service import ClientsError, MqttService, is_loopback
 from ringmq.peer.settings.load import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from tests.mqtt_front.server.test_tls import Files
 
@@ -199,7 +199,7 @@ def test_an_address_in_use_ends_the_start(ringmq: Start, start: Start, eventuall
 # In this process
 
 
-async def served(clients: Clients) -> dict[str, Address]:
+async def served(clients: MqttService) -> dict[str, Address]:
     clients.prepare()
     return await clients.listen()
 
@@ -221,7 +221,7 @@ def test_which_hosts_only_this_machine_reaches(host: str, local: bool) -> None:
     ],
 )
 async def test_whether_clients_without_a_password_are_let_in(anonymous: bool | None, codes: list[int]) -> None:
-    clients = Clients(PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), anonymous=anonymous), Alone(), Iteration())
+    clients = MqttService(PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), anonymous=anonymous), Standalone(), Iteration())
     addresses = await served(clients)
     assert [await answer_of(listener, port) for listener, (_, port) in addresses.items()] == codes
     await clients.stop()
@@ -229,22 +229,22 @@ async def test_whether_clients_without_a_password_are_let_in(anonymous: bool | N
 
 
 async def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
-    clients = Clients(PeerConfig(mqtt=ANY, passwords=tmp_path / "none"), Alone(), Iteration())
+    clients = MqttService(PeerConfig(mqtt=ANY, passwords=tmp_path / "none"), Standalone(), Iteration())
     with pytest.raises(PeerError, match=r"^cannot read .*none: No such file or directory$"):
         clients.prepare()
 
 
 @pytest.mark.parametrize("setting", ["passwords", "acl"])
 async def test_a_file_without_an_end_is_not_read_to_its_end(setting: str) -> None:
-    clients = Clients(PeerConfig(mqtt=ANY, **{setting: Path("/dev/zero")}), Alone(), Iteration())  # type: ignore[arg-type]
+    clients = MqttService(PeerConfig(mqtt=ANY, **{setting: Path("/dev/zero")}), Standalone(), Iteration())  # type: ignore[arg-type]
     with pytest.raises(PeerError, match=r"^/dev/zero: longer than \d+ characters$"):
         clients.prepare()
 
 
 async def test_a_listener_that_cannot_be_opened_closes_the_others_at_the_stop() -> None:
-    first = Clients(PeerConfig(mqtt=ANY), Alone(), Iteration())
+    first = MqttService(PeerConfig(mqtt=ANY), Standalone(), Iteration())
     taken = (await served(first))["mqtt"]
-    second = Clients(PeerConfig(mqtt=ANY, mqtt_ws=taken), Alone(), Iteration())
+    second = MqttService(PeerConfig(mqtt=ANY, mqtt_ws=taken), Standalone(), Iteration())
     with pytest.raises(ClientsError, match=rf"^cannot listen for MQTT on {HOST}:{taken[1]}: .*in use"):
         await served(second)
     await second.stop()
@@ -255,7 +255,9 @@ async def test_a_listener_that_cannot_be_opened_closes_the_others_at_the_stop() 
 async def test_the_limits_are_those_of_the_settings(front: str) -> None:
     if front == "amqtt":
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
-    clients = Clients(PeerConfig(mqtt=ANY, front=front, limits=FrontConfig(max_connections=1)), Alone(), Iteration())
+    clients = MqttService(
+        PeerConfig(mqtt=ANY, front=front, limits=FrontConfig(max_connections=1)), Standalone(), Iteration()
+    )
     port = (await served(clients))["mqtt"][1]
     async with reached("mqtt", port) as first:
         assert await first.connect() == ACCEPTED
@@ -268,7 +270,7 @@ async def test_the_limits_are_those_of_the_settings(front: str) -> None:
 async def test_what_a_status_says_of_the_clients(front: str) -> None:
     if front == "amqtt":
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
-    clients = Clients(PeerConfig(mqtt=ANY, mqtt_ws=ANY, front=front), Alone(), Iteration())
+    clients = MqttService(PeerConfig(mqtt=ANY, mqtt_ws=ANY, front=front), Standalone(), Iteration())
     clients.prepare()
     assert clients.status()["listeners"] == {}, "nobody is served yet"
     addresses = await clients.listen()
@@ -286,7 +288,7 @@ async def test_what_a_status_says_of_the_clients(front: str) -> None:
 
 async def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "clients.sqlite").write_bytes(b"nonsense" * 1000)
-    clients = Clients(PeerConfig(mqtt=ANY, data=tmp_path), Alone(), Iteration())
+    clients = MqttService(PeerConfig(mqtt=ANY, data=tmp_path), Standalone(), Iteration())
     clients.prepare()
     with pytest.raises(ClientsError, match=r"^[^\n]*clients\.sqlite[^\n]*$"):
         clients.restore()
@@ -296,7 +298,7 @@ async def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
 async def test_a_wrong_file_at_a_reload_changes_nothing(tmp_path: Path) -> None:
     acl = tmp_path / "acl"
     acl.write_text("topic readwrite a\n")
-    clients = Clients(PeerConfig(mqtt=ANY, acl=acl), Alone(), Iteration())
+    clients = MqttService(PeerConfig(mqtt=ANY, acl=acl), Standalone(), Iteration())
     clients.reload()
     port = (await served(clients))["mqtt"][1]
     acl.write_text("nonsense\n")
@@ -314,8 +316,8 @@ async def test_the_front_amqtt_serves_each_listener_by_the_same_rules(tmp_path: 
     pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     acl = tmp_path / "acl"
     acl.write_text("topic readwrite a\n")
-    clients = Clients(
-        PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), acl=acl, front="amqtt", data=tmp_path), Alone(), Iteration()
+    clients = MqttService(
+        PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), acl=acl, front="amqtt", data=tmp_path), Standalone(), Iteration()
     )
     addresses = await served(clients)
     assert await answer_of("mqtt", addresses["mqtt"][1]) == ACCEPTED
@@ -331,7 +333,7 @@ async def test_wrong_settings_of_amqtt_are_one_line(tmp_path: Path) -> None:
     settings = tmp_path / "amqtt.yaml"
     settings.write_text("plugins: 7\n")
     with pytest.raises(ClientsError, match=r"amqtt\.yaml") as caught:
-        Clients(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings), Alone(), Iteration()).prepare()
+        MqttService(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings), Standalone(), Iteration()).prepare()
     assert "\n" not in str(caught.value)
 
 
@@ -340,7 +342,7 @@ async def test_the_first_settings_of_the_document_need_no_more_than_amqtt(tmp_pa
     text = (Path(__file__).parents[2] / "docs" / "amqtt.md").read_text()
     settings = tmp_path / "amqtt.yaml"
     settings.write_text(text.partition("```yaml\n")[2].partition("```")[0])
-    clients = Clients(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings), Alone(), Iteration())
+    clients = MqttService(PeerConfig(mqtt=ANY, front="amqtt", amqtt_settings=settings), Standalone(), Iteration())
     port = (await served(clients))["mqtt"][1]
     assert await answer_of("mqtt", port) == ACCEPTED
     await clients.stop()

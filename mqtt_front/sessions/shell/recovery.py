@@ -16,7 +16,7 @@ log = structlog.get_logger("front")
 def restore(broker: Broker, store: Store, access: Access) -> None:
     """Fill an empty broker, and let it write to the store from now on. Raises StoreError for what cannot be read."""
     broker.journal = store
-    retained = _hand_over_retained(broker, store) if broker.ports.keeps_retained else _restore_retained(broker, store)
+    retained = _hand_over_retained(broker, store) if broker.cluster.keeps_retained else _restore_retained(broker, store)
     subscriptions = 0
     connected = []
     for saved in store.saved():
@@ -53,7 +53,9 @@ def _restore_retained(broker: Broker, store: Store) -> int:
 def _hand_over_retained(broker: Broker, store: Store) -> int:
     """Give those of a time before there was a ring to who keeps them now; none of them is the front's any more."""
     messages = store.retained_messages()
-    if messages and broker.ports.take_over([message for message in messages if not message.expired(broker.clock.now)]):
+    if messages and broker.cluster.take_over(
+        [message for message in messages if not message.expired(broker.clock.now)]
+    ):
         for message in messages:
             store.unretained(message.topic)
         log.info("retained messages were handed over", count=len(messages))

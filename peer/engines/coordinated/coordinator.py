@@ -34,14 +34,14 @@ from ringmq.peer.engines.coordinated.messages import (
     SubReq,
     Wanted,
 )
-from ringmq.peer.engines.coordinated.retained_topics import Notes
-from ringmq.peer.messaging.context import State
+from ringmq.peer.engines.coordinated.retained_topics import RetainedTopics
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import inner_of, is_shared, is_wild, place_of, prefix_of
 from ringmq.peer.messaging.pending import Countdown
-from ringmq.peer.replication.replica import Follower, Holding, Role, Waiter
-from ringmq.peer.replication.replicas import Holdings
+from ringmq.peer.replication.replica import Follower, Replica, Role, Waiter
+from ringmq.peer.replication.replicas import ReplicaTable
 from ringmq.peer.replication.replicator import Replication
-from ringmq.peer.replication.takeover import Succession
+from ringmq.peer.replication.takeover import Takeover
 
 RETAINED: Final = "retained"
 CLEARED: Final = "cleared"
@@ -50,34 +50,36 @@ CLEARED: Final = "cleared"
 class Coordinator:
     """One per core: the requests to this peer as a coordinator, of whatever place."""
 
-    __slots__ = ("_holdings", "_notes", "_replication", "_state", "_succession")
+    __slots__ = ("_notes", "_replicas", "_replication", "_state", "_takeover")
 
-    def __init__(self, state: State, holdings: Holdings, replication: Replication, succession: Succession) -> None:
+    def __init__(
+        self, state: MessagingContext, replicas: ReplicaTable, replication: Replication, takeover: Takeover
+    ) -> None:
         self._state = state
-        self._holdings = holdings
+        self._replicas = replicas
         self._replication = replication
-        self._succession = succession
-        self._notes = Notes(state)
-        succession.crowned = self._crowned
+        self._takeover = takeover
+        self._notes = RetainedTopics(state)
+        takeover.crowned = self._crowned
         replication.cleared = self._cleared
 
-    def _serving(self, place: str, sender: Peer, message: Control) -> Holding | None:
+    def _serving(self, place: str, sender: Peer, message: Control) -> Replica | None:
         """What is held of a place that this peer coordinates. None: the request waits, or its sender asks elsewhere."""
-        holding = self._holdings.get(place)
-        if holding is not None and holding.coordinates:
-            return holding
-        known = holding is not None
-        if holding is None:
-            holding = self._holdings.open(place)
-        if not self._holdings.first(holding):
+        replica = self._replicas.get(place)
+        if replica is not None and replica.coordinates:
+            return replica
+        known = replica is not None
+        if replica is None:
+            replica = self._replicas.open(place)
+        if not self._replicas.first(replica):
             if not known:
-                self._holdings.close(holding)
+                self._replicas.close(replica)
             self._state.send(sender, Elsewhere((place,)))
             return None
-        if len(holding.stash) < self._state.config.max_stashed:
-            holding.stash += ((sender, message),)
-        if holding.role is Role.HOLDER:
-            self._succession.review(holding)
+        if len(replica.stash) < self._state.config.max_stashed:
+            replica.stash += ((sender, message),)
+        if replica.role is Role.HOLDER:
+            self._takeover.review(replica)
         return None
 
     # Subscribers
@@ -88,59 +90,59 @@ class Coordinator:
             if entry.kind is not Kind.ENTRY or entry.peer is None or entry.peer.id != sender.id:
                 continue
             alone = Sub((entry,), message.wants)
-            holding = self._serving(place_of(entry.name), sender, alone)
-            if holding is not None:
-                known = self._admit(holding, entry, sender, message.wants)
+            replica = self._serving(place_of(entry.name), sender, alone)
+            if replica is not None:
+                known = self._admit(replica, entry, sender, message.wants)
                 if known is not None:
                     granted.append(known)
         if granted:
             self._state.send(sender, SubAck(tuple(granted)))
 
-    def _admit(self, holding: Holding, entry: Record, sender: Peer, wants: bool) -> Granted | None:
+    def _admit(self, replica: Replica, entry: Record, sender: Peer, wants: bool) -> Granted | None:
         """Take an entry in or renew its lease. Returns the answer if nothing has to be waited for."""
-        book, key = holding.book, entry.key
+        book, key = replica.book, entry.key
         known = book.get(key)
         if known is not None and (known.number, known.gone) > (entry.number, entry.gone):
             return Granted(entry.name, known.number, True, (), None)
         if known is None or (known.number, known.gone) < (entry.number, entry.gone):
-            self._replication.take(holding, entry)
-            self._replication.spread(holding)
+            self._replication.take(replica, entry)
+            self._replication.spread(replica)
         elif not entry.gone:
-            holding.expires[key] = self._state.clock.now + self._state.config.entry_s
+            replica.expires[key] = self._state.clock.now + self._state.config.entry_s
             if known.confirmed and not wants:
                 return Granted(entry.name, entry.number, False, (), None)
         listed = not entry.gone
         deadline = self._state.clock.now + self._state.config.void_s
-        waiting = holding.waiters.get(key)
+        waiting = replica.waiters.get(key)
         if waiting is not None and waiting.position == book.position_of(key):
             deadline = waiting.deadline
-        then = partial(self._grant, holding, entry, sender, wants)
-        self._replication.wait(holding, key, Waiter(book.position_of(key), then, listed, deadline))
+        then = partial(self._grant, replica, entry, sender, wants)
+        self._replication.wait(replica, key, Waiter(book.position_of(key), then, listed, deadline))
         return None
 
-    def _grant(self, holding: Holding, entry: Record, sender: Peer, wants: bool) -> None:
+    def _grant(self, replica: Replica, entry: Record, sender: Peer, wants: bool) -> None:
         """All know it."""
-        record = holding.book.get(entry.key)
+        record = replica.book.get(entry.key)
         if record is None or record.number != entry.number:
             return
         topics: tuple[str, ...] = ()
         retained = None
         if not entry.gone:
             confirmed = Record(record.kind, record.name, record.peer, record.number, False, True)
-            if self._replication.take(holding, confirmed):
-                self._replication.spread(holding)
+            if self._replication.take(replica, confirmed):
+                self._replication.spread(replica)
             if wants and not is_shared(entry.name):
-                topics, retained = self._retained_for(holding, inner_of(entry.name))
+                topics, retained = self._retained_for(replica, inner_of(entry.name))
         answer = Granted(entry.name, entry.number, entry.gone, topics, retained)
         self._state.send(sender, SubAck((answer,)))
 
-    def _retained_for(self, holding: Holding, topic_filter: str) -> tuple[tuple[str, ...], Record | None]:
+    def _retained_for(self, replica: Replica, topic_filter: str) -> tuple[tuple[str, ...], Record | None]:
         """For a filter with wildcards the topics to ask for: those noted, and the one that the place is named after,
         of which there is no note."""
-        if not is_wild(holding.place):
-            return (), holding.retained(self._state.clock.now)
-        noted = [record.name for record in holding.book if record.kind is Kind.NOTE and not record.gone]
-        prefix = prefix_of(holding.place)
+        if not is_wild(replica.place):
+            return (), replica.retained(self._state.clock.now)
+        noted = [record.name for record in replica.book if record.kind is Kind.NOTE and not record.gone]
+        prefix = prefix_of(replica.place)
         topics = [prefix, *noted] if prefix else noted
         return tuple([topic for topic in topics if matches(topic_filter, topic)]), None
 
@@ -151,68 +153,68 @@ class Coordinator:
         until = self._state.clock.now + self._state.config.void_s
         for item in message.items:
             alone = SubReq((item,), message.asked_at)
-            holding = self._serving(item.place, sender, alone)
-            if holding is None:
+            replica = self._serving(item.place, sender, alone)
+            if replica is None:
                 continue
-            publisher = holding.publishers.get(sender.id)
-            if publisher is not None and self._unchanged(holding, item, publisher, sender):
+            publisher = replica.publishers.get(sender.id)
+            if publisher is not None and self._unchanged(replica, item, publisher, sender):
                 publisher.until = until
                 renewed.append(item)
             else:
-                self._register(holding, item, sender, message.asked_at)
+                self._register(replica, item, sender, message.asked_at)
         if renewed:
             self._state.send(sender, Renewed(tuple(renewed), message.asked_at))
 
-    def _unchanged(self, holding: Holding, item: Wanted, publisher: Follower, sender: Peer) -> bool:
+    def _unchanged(self, replica: Replica, item: Wanted, publisher: Follower, sender: Peer) -> bool:
         """Whether a publisher has all of a list, and everybody knows that it has it."""
-        book = holding.book
-        if publisher.peer.boot != sender.boot or item.reign != holding.reign:
+        book = replica.book
+        if publisher.peer.boot != sender.boot or item.epoch != replica.epoch:
             return False
         if min(item.position, publisher.acked) < book.listed:
             return False
-        return book.position_of((Kind.PUBLISHER, "", sender.id)) <= self._replication.copied_up_to(holding)
+        return book.position_of((Kind.PUBLISHER, "", sender.id)) <= self._replication.copied_up_to(replica)
 
-    def _register(self, holding: Holding, item: Wanted, sender: Peer, asked_at: float) -> None:
+    def _register(self, replica: Replica, item: Wanted, sender: Peer, asked_at: float) -> None:
         """A publisher gets the list once the shadows know of it: one that takes over must tell it what is new."""
-        if item.reign is not None and item.reign > holding.reign:
+        if item.epoch is not None and item.epoch > replica.epoch:
             # Reigns of which nobody is left to tell: gather again, and reign above them.
-            holding.reign = item.reign
-            holding.end()
+            replica.epoch = item.epoch
+            replica.end()
             self._serving(item.place, sender, SubReq((item,), asked_at))
             return
         key = (Kind.PUBLISHER, "", sender.id)
-        known = holding.publishers.get(sender.id)
+        known = replica.publishers.get(sender.id)
         if known is None or known.peer.boot != sender.boot:
-            record = holding.book.get(key)
+            record = replica.book.get(key)
             number = 1 if record is None else record.number[0] + 1
-            self._replication.take(holding, Record(Kind.PUBLISHER, "", sender, (number, 0), False))
-            known = holding.publishers[sender.id]
-            known.sent = holding.book.position  # the answer will tell
-            self._replication.spread(holding)
-        then = partial(self._answer, holding, known, item, asked_at)
-        self._replication.wait(holding, ("list", sender.id), Waiter(holding.book.position_of(key), then))
+            self._replication.take(replica, Record(Kind.PUBLISHER, "", sender, (number, 0), False))
+            known = replica.publishers[sender.id]
+            known.sent = replica.book.position  # the answer will tell
+            self._replication.spread(replica)
+        then = partial(self._answer, replica, known, item, asked_at)
+        self._replication.wait(replica, ("list", sender.id), Waiter(replica.book.position_of(key), then))
 
-    def _answer(self, holding: Holding, publisher: Follower, item: Wanted, asked_at: float) -> None:
-        same = item.reign == holding.reign
+    def _answer(self, replica: Replica, publisher: Follower, item: Wanted, asked_at: float) -> None:
+        same = item.epoch == replica.epoch
         publisher.until = self._state.clock.now + self._state.config.void_s
-        publisher.sent = holding.book.position
+        publisher.sent = replica.book.position
         since = item.position if same else 0
-        self._state.send(publisher.peer, self._replication.list_for(holding, since, asked_at))
-        if publisher.acked < holding.book.listed:
-            self._replication.expect(holding, publisher)
+        self._state.send(publisher.peer, self._replication.list_for(replica, since, asked_at))
+        if publisher.acked < replica.book.listed:
+            self._replication.expect(replica, publisher)
 
     def drop(self, sender: Peer, message: Drop) -> None:
         """A publisher does not use these lists any more."""
         for place in message.places:
-            holding = self._holdings.get(place)
-            if holding is None or not holding.coordinates or sender.id not in holding.publishers:
+            replica = self._replicas.get(place)
+            if replica is None or not replica.coordinates or sender.id not in replica.publishers:
                 continue
-            record = holding.book.get((Kind.PUBLISHER, "", sender.id))
-            del holding.publishers[sender.id]
+            record = replica.book.get((Kind.PUBLISHER, "", sender.id))
+            del replica.publishers[sender.id]
             if record is not None:
                 number = (record.number[0] + 1, 0)
-                self._replication.take(holding, Record(Kind.PUBLISHER, "", sender, number, True))
-            self._replication.spread(holding)
+                self._replication.take(replica, Record(Kind.PUBLISHER, "", sender, number, True))
+            self._replication.spread(replica)
 
     # Retained messages
 
@@ -222,17 +224,17 @@ class Coordinator:
         They are told at once: who subscribes while a shadow is silent finds it there, since by then nobody sends it.
         """
         record = message.record
-        holding = self._serving(record.name, sender, message)
-        if holding is None or record.kind is not Kind.RETAINED:
+        replica = self._serving(record.name, sender, message)
+        if replica is None or record.kind is not Kind.RETAINED:
             return
-        if self._replication.take(holding, record):
-            self._replication.spread(holding)
+        if self._replication.take(replica, record):
+            self._replication.spread(replica)
         answer = Retained(record.name, record.number, self._state.hybrid_clock)
         send = partial(self._state.promise, sender, answer)
         who = (RETAINED, sender.id, record.number)
         both = Countdown(2, send)
         self._note(record.name, who, both.down)
-        self._replication.wait(holding, who, Waiter(holding.book.position_of(record.key), both.down))
+        self._replication.wait(replica, who, Waiter(replica.book.position_of(record.key), both.down))
 
     def _note(self, topic: str, who: Hashable, then: Callable[[], None]) -> None:
         """Call back when the wildcard places know what is retained, if anything is."""
@@ -242,18 +244,18 @@ class Coordinator:
         else:
             self._notes.ensure(record, who, then)
 
-    def _cleared(self, holding: Holding, record: Record) -> None:
+    def _cleared(self, replica: Replica, record: Record) -> None:
         """Once the shadows know it too, the wildcard places need not know the topic any more."""
-        self._replication.wait(holding, CLEARED, Waiter(holding.book.position, partial(self._end_note, record)))
+        self._replication.wait(replica, CLEARED, Waiter(replica.book.position, partial(self._end_note, record)))
 
     def _end_note(self, record: Record) -> None:
         if self.kept(record.name) is None:
             self._notes.end(record)
 
-    def _crowned(self, holding: Holding) -> None:
+    def _crowned(self, replica: Replica) -> None:
         """It is this peer now that keeps the notes about what is retained there."""
-        if not is_wild(holding.place):
-            record = holding.last_retained
+        if not is_wild(replica.place):
+            record = replica.last_retained
             if record is not None and record.gone:
                 self._notes.end(record)
             elif record is not None:
@@ -261,47 +263,47 @@ class Coordinator:
 
     def kept(self, topic: str) -> Record | None:
         """The message that is retained of a topic, if this peer coordinates it."""
-        holding = self._holdings.get(topic)
-        record = holding.last_retained if holding is not None and holding.coordinates else None
+        replica = self._replicas.get(topic)
+        record = replica.last_retained if replica is not None and replica.coordinates else None
         return None if record is None or record.gone else record
 
     def note(self, sender: Peer, message: Note) -> None:
-        holding = self._serving(message.place, sender, message)
-        if holding is None:
+        replica = self._serving(message.place, sender, message)
+        if replica is None:
             return
         position = 0
         for record in message.notes:
             if record.kind is Kind.NOTE:
-                self._take_note(holding, record)
-                position = max(position, holding.book.position_of(record.key))
-        self._replication.spread(holding)
-        answer = partial(self._say_noted, holding, message.notes, sender)
-        self._replication.wait(holding, ("note", sender.id, message.notes), Waiter(position, answer))
+                self._take_note(replica, record)
+                position = max(position, replica.book.position_of(record.key))
+        self._replication.spread(replica)
+        answer = partial(self._say_noted, replica, message.notes, sender)
+        self._replication.wait(replica, ("note", sender.id, message.notes), Waiter(position, answer))
 
-    def _say_noted(self, holding: Holding, notes: Records, sender: Peer) -> None:
-        known = tuple([holding.book.get(record.key) or record for record in notes])
-        self._state.promise(sender, Noted(holding.place, known))
+    def _say_noted(self, replica: Replica, notes: Records, sender: Peer) -> None:
+        known = tuple([replica.book.get(record.key) or record for record in notes])
+        self._state.promise(sender, Noted(replica.place, known))
 
-    def _take_note(self, holding: Holding, record: Record) -> None:
+    def _take_note(self, replica: Replica, record: Record) -> None:
         """Merge it, or renew its lease."""
         key = record.key
-        known = holding.book.get(key)
+        known = replica.book.get(key)
         if known is not None and known.gone and not (known.confirmed or record.gone) and known.number > record.number:
             # It lapsed here, as nothing was heard of it; nobody said that the topic was cleared.
             record = replace(record, number=(known.number[0] + 1, known.number[1]))
         # The disk does not know by whom a message was: of equal age it is the same one.
         if known is None or known.gone != record.gone or known.number[0] < record.number[0]:
-            self._replication.take(holding, record)
-        if key in holding.expires:
-            holding.expires[key] = self._state.clock.now + self._state.config.note_s
+            self._replication.take(replica, record)
+        if key in replica.expires:
+            replica.expires[key] = self._state.clock.now + self._state.config.note_s
 
     def noted(self, sender: Peer, message: Noted) -> None:
         self._notes.noted(message)
 
     def fetch(self, sender: Peer, message: Fetch) -> None:
-        holding = self._serving(message.topic, sender, message)
-        if holding is not None:
-            self._state.send(sender, Fetched(message.topic, holding.retained(self._state.clock.now)))
+        replica = self._serving(message.topic, sender, message)
+        if replica is not None:
+            self._state.send(sender, Fetched(message.topic, replica.retained(self._state.clock.now)))
 
     def tick(self) -> None:
         """Renew the notes about what is retained here."""

@@ -16,54 +16,54 @@ from ringmq.mqtt_front.iteration import Clock
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.coordinated.coordinator import Coordinator
 from ringmq.peer.engines.coordinated.messages import (
+    Append,
+    AppendAck,
     Control,
-    Copied,
-    Copy,
     Drop,
     Elsewhere,
     Fetch,
     Fetched,
-    Gather,
+    HandoffAck,
     Held,
     Kind,
     Known,
     List,
     Note,
     Noted,
-    Nudge,
     Number,
     Record,
     Renewed,
     Retain,
     Retained,
+    StateReply,
+    StateRequest,
     Sub,
     SubAck,
     SubReq,
-    Taken,
-    UpSub,
+    TakeOver,
 )
 from ringmq.peer.engines.coordinated.publisher import Publisher
 from ringmq.peer.engines.coordinated.subscriber import RENEWALS as ENTRY_RENEWALS
 from ringmq.peer.engines.coordinated.subscriber import Subscriber
 from ringmq.peer.engines.coordinated.subscriber_lists import RENEWALS as LIST_RENEWALS
-from ringmq.peer.engines.coordinated.subscriber_lists import Registrations
-from ringmq.peer.engines.coordinated.tree_relay import Relaying
+from ringmq.peer.engines.coordinated.subscriber_lists import SubscriberLists
+from ringmq.peer.engines.coordinated.tree_relay import TreeRelay
 from ringmq.peer.messaging.config import DIRECT, PubSubConfig
-from ringmq.peer.messaging.context import NO_DISK, Clients, Counters, Disk, Overlay, State
+from ringmq.peer.messaging.context import NO_DISK, Counters, Disk, LocalClients, MessagingContext, Overlay
 from ringmq.peer.messaging.pending import addressed
 from ringmq.peer.messaging.publication import MANY, Publication, Trace, decode, decode_plain, taken_apart
-from ringmq.peer.messaging.receive_window import Inlets
-from ringmq.peer.messaging.retained_cache import Keeping
-from ringmq.peer.messaging.send_window import Outlets
+from ringmq.peer.messaging.receive_window import ReceiveWindows
+from ringmq.peer.messaging.retained_cache import RetainedCache
+from ringmq.peer.messaging.send_window import SendWindows
 from ringmq.peer.messaging.tracing import Tracing
-from ringmq.peer.replication.replicas import Holdings
+from ringmq.peer.replication.replicas import ReplicaTable
 from ringmq.peer.replication.replicator import Replication
-from ringmq.peer.replication.takeover import Succession
-from ringmq.peer.replication.tombstones import Cleared
+from ringmq.peer.replication.takeover import Takeover
+from ringmq.peer.replication.tombstones import Tombstones
 
 SWEEP_S = 10.0
 MOST_AT_ONCE = 1000
@@ -73,13 +73,13 @@ FIRST_STAMP = 0
 """Of a retained message from before any ring: lower than all others."""
 
 
-class PubSub:
+class CoordinatedEngine:
     """One per peer."""
 
     def __init__(
         self,
         overlay: Overlay,
-        clients: Clients,
+        clients: LocalClients,
         config: PubSubConfig,
         disk: Disk = NO_DISK,
         clock: Clock | None = None,
@@ -88,25 +88,25 @@ class PubSub:
         """`owing` is called when peers begin to be owed something: then `acknowledge` is to be called once the clients'
         messages are safe, and the disk has what it was told. Without it the core acknowledges by itself.
         """
-        self._state = state = State(overlay, clients, config, disk, clock, owing)
-        self.holdings = Holdings(state)
-        self.cleared = Cleared(state)
-        self._replication = Replication(state, self.holdings, self.cleared)
-        self._succession = Succession(state, self.holdings, self._replication, self.cleared)
-        self._coordinator = Coordinator(state, self.holdings, self._replication, self._succession)
-        self._keeping = Keeping(state)
-        self.subscriber = Subscriber(state, self._keeping)
-        self.registrations = Registrations(state)
-        self.outlets = Outlets(state)
-        self._inlets = Inlets(state, self._give)
-        self._inlets.repeated = self._end_repeated
-        self._relaying = Relaying(state)
-        self.publisher = Publisher(state, self.registrations, self.outlets, self._relaying)
+        self._state = state = MessagingContext(overlay, clients, config, disk, clock, owing)
+        self.replicas = ReplicaTable(state)
+        self.cleared = Tombstones(state)
+        self._replication = Replication(state, self.replicas, self.cleared)
+        self._takeover = Takeover(state, self.replicas, self._replication, self.cleared)
+        self._coordinator = Coordinator(state, self.replicas, self._replication, self._takeover)
+        self._retained_cache = RetainedCache(state)
+        self.subscriber = Subscriber(state, self._retained_cache)
+        self.subscriber_lists = SubscriberLists(state)
+        self.send_windows = SendWindows(state)
+        self._receive_windows = ReceiveWindows(state, self._give)
+        self._receive_windows.repeated = self._end_repeated
+        self._tree_relay = TreeRelay(state)
+        self.publisher = Publisher(state, self.subscriber_lists, self.send_windows, self._tree_relay)
         self._handlers = self._handlers_of_roles()
-        self._succession.answer = self._handle
+        self._takeover.answer = self._handle
         self.subscriber.in_force_soon = self._keep_unsettled
         self.publisher.settled = self._keep_settled
-        self._inlets.serves = self.publisher.serves = self.subscriber.has
+        self._receive_windows.serves = self.publisher.serves = self.subscriber.has
         self.acknowledges_later = owing is not None
         """Whether `acknowledge` is called by the shell. With a disk it must be."""
         self._inside = False
@@ -130,15 +130,15 @@ class PubSub:
         return self._state.clock
 
     @property
-    def agenda(self) -> Agenda:
-        return self._state.agenda
+    def timers(self) -> TimerQueue:
+        return self._state.timers
 
     @property
-    def clients(self) -> Clients:
+    def clients(self) -> LocalClients:
         return self._state.clients
 
     @clients.setter
-    def clients(self, clients: Clients) -> None:
+    def clients(self, clients: LocalClients) -> None:
         """Before anything happens."""
         self._state.clients = clients
 
@@ -173,7 +173,7 @@ class PubSub:
         one = Publication(me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
         state.tracing.begins(me, one)
         if retain and self.subscriber.wants(topic):
-            self._keeping.live(me.id, one)
+            self._retained_cache.live(me.id, one)
         self._do(lambda: self.publisher.publish(one, matched, done))
         return one.seq
 
@@ -220,8 +220,8 @@ class PubSub:
         if isinstance(message, Publication):
             self._state.counters.came += 1
             self._state.tracing.comes(sender, message)
-            origin = sender if message.relay is None else self._relaying.pass_on(message)
-            self._do(lambda: self._inlets.take(origin, message))
+            origin = sender if message.relay is None else self._tree_relay.pass_on(message)
+            self._do(lambda: self._receive_windows.take(origin, message))
         elif self._inside:
             self._state.local.append((sender, message))
         else:
@@ -230,7 +230,7 @@ class PubSub:
     def _take_plain(self, sender: Peer, boot: int, seq: int, topic: bytes, body: bytes) -> bool:
         """False: it is not for the quick way."""
         counters = self._state.counters
-        if self._inlets.has_given(sender, topic, boot, seq):
+        if self._receive_windows.has_given(sender, topic, boot, seq):
             counters.came += 1
             counters.duplicates += 1
             return True
@@ -238,7 +238,7 @@ class PubSub:
         if wanted is None:
             return False
         counters.came += 1
-        self._inlets.gave(sender, topic, boot, seq)
+        self._receive_windows.gave(sender, topic, boot, seq)
         if wanted:
             counters.received += 1
         else:
@@ -250,20 +250,20 @@ class PubSub:
         with contextlib.suppress(ProtocolError):
             message = None if decode_plain(payload) is not None else decode(payload)
             if isinstance(message, Publication) and message.relay is not None:
-                self._do(partial(self._relaying.go_around, message, message.relay))
+                self._do(partial(self._tree_relay.go_around, message, message.relay))
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
-        self._do(lambda: self.holdings.owners_changed(key, owners))
+        self._do(lambda: self.replicas.owners_changed(key, owners))
 
     def activity_changed(self, active: bool) -> None:
         """This peer may have missed anything while it did not serve: what it coordinated it gathers again."""
         if not active:
-            for holding in self.holdings:
-                holding.end()
+            for replica in self.replicas:
+                replica.end()
         elif not self._started:
             self._started = True
             self._do(self._start)
-        self._do(self.holdings.review_all)
+        self._do(self.replicas.review_all)
 
     # Acknowledgements
 
@@ -271,20 +271,20 @@ class PubSub:
     def owes(self) -> bool:
         """Whether others wait to be told something, or the disk for a commit."""
         state = self._state
-        return bool(self._inlets.due or state.posts or state.promised) or state.disk.pending
+        return bool(self._receive_windows.due or state.posts or state.promised) or state.disk.pending
 
     def acknowledge(self) -> None:
         """The clients' messages are safe, and the disk has what it was told."""
         if self._state.promised:
             self._do(self._state.keep_promises)
-        self._inlets.acknowledge()
+        self._receive_windows.acknowledge()
         self._state.flush()
 
     # What was on the disk
 
     def restore(self, kept: dict[str, list[Record]], cleared: Iterable[tuple[str, Number, float]]) -> None:
         """What this peer held of each place, and what was cleared how long ago. Before anything happens."""
-        self.holdings.restore(kept)
+        self.replicas.restore(kept)
         for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
             self.cleared.restore(topic, number, self._state.clock.now - age_s)
 
@@ -294,30 +294,30 @@ class PubSub:
         `chance` tells it from what another peer brings for the same topic. Before anything happens, but after
         `restore`.
         """
-        if not self.holdings.rests(topic) and self.cleared.of(topic) is None:
-            self.holdings.rest(Record(Kind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body))
+        if not self.replicas.rests(topic) and self.cleared.of(topic) is None:
+            self.replicas.rest(Record(Kind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body))
 
     # Time
 
     def tick(self) -> None:
         """What is due by now, or much of it: the deadline is over still if there is more."""
-        self._do(lambda: self._state.agenda.run(self._state.clock.now, MOST_AT_ONCE))
+        self._do(lambda: self._state.timers.run(self._state.clock.now, MOST_AT_ONCE))
 
     def deadline(self) -> float:
-        return self._state.agenda.next_at
+        return self._state.timers.next_at
 
     def _start(self) -> None:
         config, every = self._state.config, self._state.every
-        every(config.lease_s / LIST_RENEWALS, lambda: self.registrations.renew(self.publisher.lists_in_use()))
+        every(config.lease_s / LIST_RENEWALS, lambda: self.subscriber_lists.renew(self.publisher.lists_in_use()))
         every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
         every(SWEEP_S, self.publisher.sweep)
         every(config.note_s / 8, self._coordinator.tick)
         every(SWEEP_S, self.cleared.sweep)
-        every(SWEEP_S, self.holdings.sweep)
+        every(SWEEP_S, self.replicas.sweep)
         self._wake()
 
     def _wake(self) -> None:
-        if self.holdings.wake():
+        if self.replicas.wake():
             self._state.after(self._state.config.restore_s, self._wake)
 
     # The roles
@@ -334,7 +334,7 @@ class PubSub:
             while local:
                 self._handle(*local.popleft())
             if not self.acknowledges_later:
-                self._inlets.acknowledge()
+                self._receive_windows.acknowledge()
                 self._state.flush()
         finally:
             self._inside = False
@@ -351,14 +351,14 @@ class PubSub:
                 self._end(origin, publication)
                 return
         if publication.retain:
-            if self._keeping.repeats(origin.id, publication):
+            if self._retained_cache.repeats(origin.id, publication):
                 state.counters.duplicates += 1
                 if not publication.shared:
                     self._end_repeated(origin, publication)
                     return
                 publication = addressed(publication, False, publication.shared)
             elif self.subscriber.wants(publication.topic):
-                self._keeping.live(origin.id, publication)
+                self._retained_cache.live(origin.id, publication)
         state.counters.received += 1
         clients = state.clients.deliver(publication)
         if publication.trace is not None:
@@ -379,40 +379,40 @@ class PubSub:
         """What the clients here published before somebody here subscribed, and nobody else may have as yet."""
         for publication in self.publisher.unsettled.values():
             if matches(topic_filter, publication.topic):
-                self._keeping.live(self._state.me.id, publication)
+                self._retained_cache.live(self._state.me.id, publication)
 
     def _keep_settled(self, publication: Publication) -> None:
         """And what got to its coordinator after somebody here began to ask for it."""
         if self.subscriber.wants(publication.topic):
-            self._keeping.live(self._state.me.id, publication)
+            self._retained_cache.live(self._state.me.id, publication)
 
     def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
         self.subscriber.elsewhere(message)
-        self.registrations.elsewhere(message)
+        self.subscriber_lists.elsewhere(message)
         self.publisher.elsewhere(message)
 
     def _handlers_of_roles(self) -> dict[type, Callable[..., None]]:
-        coordinator, replication, succession = self._coordinator, self._replication, self._succession
+        coordinator, replication, takeover = self._coordinator, self._replication, self._takeover
         return {
             Sub: coordinator.sub,
             SubAck: self.subscriber.acknowledged,
             Elsewhere: self._elsewhere,
             SubReq: coordinator.sub_req,
-            List: self.registrations.told,
-            Renewed: self.registrations.renewed,
+            List: self.subscriber_lists.told,
+            Renewed: self.subscriber_lists.renewed,
             Known: replication.known,
             Drop: coordinator.drop,
-            Copy: replication.copy,
-            Copied: replication.copied,
-            Gather: succession.gathered,
-            UpSub: succession.told,
-            Taken: succession.taken,
-            Nudge: succession.nudged,
+            Append: replication.copy,
+            AppendAck: replication.copied,
+            StateRequest: takeover.gathered,
+            StateReply: takeover.told,
+            HandoffAck: takeover.taken,
+            TakeOver: takeover.nudged,
             Retain: coordinator.retain,
             Retained: self.publisher.retained,
             Note: coordinator.note,
             Noted: coordinator.noted,
             Fetch: coordinator.fetch,
             Fetched: self.subscriber.fetched,
-            Held: self.outlets.held,
+            Held: self.send_windows.held,
         }

@@ -8,11 +8,11 @@ SubReq                     `SubReq`; renews the lease of the publisher too
 SubRep, ReSub              `List` in answer to a SubReq: the changes since what the publisher has, or all anew; or
                            `Renewed`, when there are none
 NewSub, NewUnSub           `List` unasked, with the changes; answered by `Known`
-UpSub                      `UpSub`, when asked by `Gather` or on leaving
+UpSub                      `StateReply`, when asked by `StateRequest` or on leaving
 Pub, PubCW, PubCCW         `wire.Publication`; those with a part are passed on, in whichever direction
 =========================  ==========================================================================================
 
-Copies to the shadows (`Copy`), what keeps retained messages (`Retain`, `Note`, `Fetch`), and the acknowledgements of
+Copies to the shadows (`Append`), what keeps retained messages (`Retain`, `Note`, `Fetch`), and the acknowledgements of
 publications (`Held`) are ours.
 """
 
@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
 Records = Annotated[tuple[Record, ...], Meta(max_length=MAX_ITEMS)]
 
 
-class Reign(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     """The time of one coordinator of a place. A higher one ends all lower ones."""
 
     number: Count
@@ -120,7 +120,7 @@ class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A list, and what of it the publisher has."""
 
     place: Name
-    reign: Reign | None
+    epoch: Epoch | None
     position: Count
 
 
@@ -135,7 +135,7 @@ class List(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     """The entries changed after position `since`, all if it is 0, up to `position`. Asked for: a lease as well."""
 
     place: Name
-    reign: Reign
+    epoch: Epoch
     since: Count
     position: Count
     entries: Records
@@ -155,7 +155,7 @@ class Known(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """To the coordinator: I publish by this list now, and what I published by an older one is where it should be."""
 
     place: Name
-    reign: Reign
+    epoch: Epoch
     position: Count
 
 
@@ -165,37 +165,37 @@ class Drop(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     places: Names
 
 
-class Copy(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+class Append(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     """To a shadow: the records changed after `since`, all if it is 0."""
 
     place: Name
-    reign: Reign
+    epoch: Epoch
     since: Count
     position: Count
     records: Records
 
 
-class Copied(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """To the coordinator: I hold all up to `position` of your reign; or `reign` is higher, and yours is over.
+class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
+    """To the coordinator: I hold all up to `position` of your reign; or `epoch` is higher, and yours is over.
 
     `missing`: that is less than you took for granted. `extra` is what the coordinator did not have.
     """
 
     place: Name
-    reign: Reign
+    epoch: Epoch
     position: Count
     missing: bool
     extra: Records
 
 
-class Gather(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+class StateRequest(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
     """To the others nearest to the key: I am to coordinate this place. What do you hold of it?"""
 
     place: Name
 
 
-class UpSub(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
-    """What somebody holds of a place; `leaving`: and wants to forget, once it is `Taken`."""
+class StateReply(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+    """What somebody holds of a place; `leaving`: and wants to forget, once it is `HandoffAck`."""
 
     place: Name
     number: Count
@@ -204,11 +204,11 @@ class UpSub(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
     leaving: bool
 
 
-class Taken(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
+class HandoffAck(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
     place: Name
 
 
-class Nudge(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
+class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
     """To the peer nearest to the key: this place is yours now."""
 
     place: Name
@@ -277,12 +277,12 @@ Control = (
     | Renewed
     | Known
     | Drop
-    | Copy
-    | Copied
-    | Gather
-    | UpSub
-    | Taken
-    | Nudge
+    | Append
+    | AppendAck
+    | StateRequest
+    | StateReply
+    | HandoffAck
+    | TakeOver
     | Retain
     | Retained
     | Note

@@ -20,16 +20,16 @@ from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Elsewhere, Kind, Record, Retain, Retained
-from ringmq.peer.engines.coordinated.subscriber_lists import Registration, Registrations
-from ringmq.peer.engines.coordinated.tree_relay import Relaying
-from ringmq.peer.messaging.context import State
+from ringmq.peer.engines.coordinated.subscriber_lists import Registration, SubscriberLists
+from ringmq.peer.engines.coordinated.tree_relay import TreeRelay
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import inner_of, is_shared, is_wild, key_of_place, places_of
-from ringmq.peer.messaging.pending import Countdown, Outgoing, Store, Topic, addressed
+from ringmq.peer.messaging.pending import Countdown, PendingPublication, Store, Topic, addressed
 from ringmq.peer.messaging.publication import Leaf, Publication, encode, encode_plain, tail_of
 from ringmq.peer.messaging.retained_cache import stamp_of
-from ringmq.peer.messaging.send_window import Item, Outlets
+from ringmq.peer.messaging.send_window import Item, SendWindows
 
-__all__ = ["Outgoing", "Publisher"]
+__all__ = ["PendingPublication", "Publisher"]
 
 DIRECT: Final = "direct"
 IN_USE_LEASES: Final = 2
@@ -48,12 +48,12 @@ class Publisher:
     __slots__ = (
         "_idle",
         "_leaving",
-        "_outlets",
-        "_registrations",
-        "_relaying",
+        "_send_windows",
         "_state",
         "_stores",
+        "_subscriber_lists",
         "_topics",
+        "_tree_relay",
         "_turns",
         "clock_us",
         "serves",
@@ -61,11 +61,17 @@ class Publisher:
         "unsettled",
     )
 
-    def __init__(self, state: State, registrations: Registrations, outlets: Outlets, relaying: Relaying) -> None:
+    def __init__(
+        self,
+        state: MessagingContext,
+        subscriber_lists: SubscriberLists,
+        send_windows: SendWindows,
+        tree_relay: TreeRelay,
+    ) -> None:
         self._state = state
-        self._registrations = registrations
-        self._outlets = outlets
-        self._relaying = relaying
+        self._subscriber_lists = subscriber_lists
+        self._send_windows = send_windows
+        self._tree_relay = tree_relay
         self._topics: dict[str, Topic] = {}
         self._idle: deque[Topic] = deque()
         """To be forgotten."""
@@ -81,10 +87,10 @@ class Publisher:
         """Called for each of them when that has changed."""
         self.clock_us: Callable[[], int] = lambda: int(state.clock.now * 1e6)
         """The time of the world, for the order of retained messages."""
-        registrations.changed = self._changed
-        registrations.trusted = self._trusted
-        registrations.left = self._left
-        outlets.passed_on = self._pass_on
+        subscriber_lists.changed = self._changed
+        subscriber_lists.trusted = self._trusted
+        subscriber_lists.left = self._left
+        send_windows.passed_on = self._pass_on
 
     def __len__(self) -> int:
         return len(self._topics)
@@ -99,7 +105,7 @@ class Publisher:
         """Those of topics that were published to of late, or of which a message is on its way, or waits."""
         since = self._state.clock.now - IN_USE_LEASES * self._state.config.lease_s
         used = [topic.lists for topic in self._topics.values() if topic.used_at >= since or topic.queue]
-        for name in self._outlets.topics():
+        for name in self._send_windows.topics():
             topic = self._topics.get(name)
             if topic is not None:
                 used.append(topic.lists)
@@ -111,7 +117,7 @@ class Publisher:
         if topic is None:
             topic = self._open(name)
         topic.used_at = state.clock.now
-        outgoing = Outgoing(publication, matched, done, state.clock.now)
+        outgoing = PendingPublication(publication, matched, done, state.clock.now)
         if publication.qos and state.waiting_bytes >= state.config.max_waiting_bytes:
             self._refuse(outgoing)
             return
@@ -145,7 +151,7 @@ class Publisher:
         return sent
 
     def _open(self, name: str) -> Topic:
-        lists = tuple([self._registrations.of(place, name) for place in places_of(name)])
+        lists = tuple([self._subscriber_lists.of(place, name) for place in places_of(name)])
         config = self._state.config
         choice = choose(config.rules, lambda rule: matches(rule, name), config.dispatch)
         topic = self._topics[name] = Topic(name, lists, choice, self._state.clock.now)
@@ -161,10 +167,10 @@ class Publisher:
             return True
         for one in topic.lists:
             if one.until <= now:
-                self._registrations.ensure(one)
+                self._subscriber_lists.ensure(one)
         return False
 
-    def _hold(self, topic: Topic, outgoing: Outgoing) -> None:
+    def _hold(self, topic: Topic, outgoing: PendingPublication) -> None:
         state = self._state
         size = len(outgoing.publication.body)
         if state.waiting_bytes + size > state.config.max_waiting_bytes:
@@ -173,7 +179,7 @@ class Publisher:
         state.waiting_bytes += size
         topic.queue.append(outgoing)
 
-    def _refuse(self, outgoing: Outgoing) -> None:
+    def _refuse(self, outgoing: PendingPublication) -> None:
         self.unsettled.pop(outgoing.publication.seq, None)
         if outgoing.publication.qos:
             self._state.counters.refused += 1
@@ -191,7 +197,7 @@ class Publisher:
 
     def _left(self, point: int, expired: bool) -> None:
         """A list names a peer no longer. Unless its lease ran out, it may still acknowledge what it has, or be back."""
-        if not self._outlets.leads_to(point):
+        if not self._send_windows.leads_to(point):
             return
         if expired:
             self._give_up(point)
@@ -201,8 +207,8 @@ class Publisher:
 
     def _give_up(self, point: int) -> None:
         self._leaving.discard(point)
-        if not self._registrations.lists(point):
-            self._outlets.give_up(point)
+        if not self._subscriber_lists.lists(point):
+            self._send_windows.give_up(point)
 
     def _trusted(self, one: Registration) -> None:
         for name in list(one.users):
@@ -240,7 +246,7 @@ class Publisher:
         topic.quick = topic.peers if direct and not topic.groups else None
         return topic.peers
 
-    def _dispatch(self, topic: Topic, outgoing: Outgoing) -> None:
+    def _dispatch(self, topic: Topic, outgoing: PendingPublication) -> None:
         peers = topic.peers if topic.peers is not None else self._plan(topic)
         if peers or topic.groups:
             outgoing.matched = True
@@ -259,7 +265,7 @@ class Publisher:
             self._state.tracing.ends(self._state.me, outgoing.publication, name)
         outgoing.got()
 
-    def _dispatch_direct(self, peers: tuple[Peer, ...], outgoing: Outgoing) -> int:
+    def _dispatch_direct(self, peers: tuple[Peer, ...], outgoing: PendingPublication) -> int:
         """To each peer from here; to how many."""
         publication = outgoing.publication.onward()
         if not publication.qos:
@@ -267,23 +273,23 @@ class Publisher:
         tail = tail_of(publication)
         outgoing.missing += len(peers)
         for peer in peers:
-            self._outlets.push(peer, publication, tail, outgoing.got)
+            self._send_windows.push(peer, publication, tail, outgoing.got)
         return len(peers)
 
-    def _dispatch_tree(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> int:
+    def _dispatch_tree(self, topic: Topic, peers: tuple[Peer, ...], outgoing: PendingPublication) -> int:
         """As above, with the help of the subscribers."""
         publication, choice = outgoing.publication.onward(), topic.choice
         tail = tail_of(publication)
         if publication.qos:
             outgoing.missing += len(peers)
-            enlisted = [self._outlets.enlist(peer, publication, tail, outgoing.got) for peer in peers]
+            enlisted = [self._send_windows.enlist(peer, publication, tail, outgoing.got) for peer in peers]
             leaves = [leaf for leaf in enlisted if leaf is not None]
         else:
             leaves = [Leaf(peer, 0, 0) for peer in peers]
-        sent = self._relaying.begin(publication, tail, leaves, choice.name, choice.fanout)
+        sent = self._tree_relay.begin(publication, tail, leaves, choice.name, choice.fanout)
         return sent + len(peers) - len(leaves)
 
-    def _dispatch_shared(self, topic: Topic, peers: tuple[Peer, ...], outgoing: Outgoing) -> int:
+    def _dispatch_shared(self, topic: Topic, peers: tuple[Peer, ...], outgoing: PendingPublication) -> int:
         """As above, and one peer of each group in turn serves one of its members."""
         served: dict[Id, tuple[Peer, list[str]]] = {peer.id: (peer, []) for peer in peers}
         plain = set(served)
@@ -302,7 +308,7 @@ class Publisher:
                     outgoing.publication.trace.clients += clients
             elif publication.qos:
                 outgoing.missing += 1
-                self._outlets.push(peer, publication, tail, outgoing.got)
+                self._send_windows.push(peer, publication, tail, outgoing.got)
                 sends += 1
             else:
                 sends += self._send_once((peer,), encode(publication))
@@ -344,7 +350,7 @@ class Publisher:
                 self._state.clients.deliver(publication)
                 missing.down()
             else:
-                self._outlets.push(peer, publication, item.tail, missing.down, tried)
+                self._send_windows.push(peer, publication, item.tail, missing.down, tried)
         return bool(served)
 
     # Retained messages
@@ -352,7 +358,7 @@ class Publisher:
     def stamp(self) -> int:
         return self._state.tick_clock(self.clock_us())
 
-    def _retain(self, topic: Topic, outgoing: Outgoing) -> None:
+    def _retain(self, topic: Topic, outgoing: PendingPublication) -> None:
         """Bring it to the coordinator of its topic, until it is there."""
         publication = outgoing.publication
         number = stamp_of(publication.stamp, self._state.me.id)
@@ -393,7 +399,7 @@ class Publisher:
         if publication is not None:
             self.settled(publication)
         for one in store.lists:
-            self._registrations.stored(one, store.seq)
+            self._subscriber_lists.stored(one, store.seq)
         store.outgoing.got()
 
     def elsewhere(self, message: Elsewhere) -> None:
@@ -415,7 +421,7 @@ class Publisher:
                 state.waiting_bytes -= len(outgoing.publication.body)
                 self._refuse(outgoing)
             busy = topic.queue or any(one.stores for one in topic.lists)
-            if not busy and topic.used_at + config.idle_s < state.clock.now and not len(self._outlets):
+            if not busy and topic.used_at + config.idle_s < state.clock.now and not len(self._send_windows):
                 idle.append(topic)
         if not self._idle:
             self._idle.extend(idle)
@@ -430,6 +436,6 @@ class Publisher:
             topic = self._idle.popleft()
             if topic.used_at < since and not topic.queue:
                 del self._topics[topic.name]
-                self._registrations.release(topic.name, topic.lists)
+                self._subscriber_lists.release(topic.name, topic.lists)
         if self._idle:
             self._state.after(RELEASE_S, partial(self._release, since))

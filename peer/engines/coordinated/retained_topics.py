@@ -13,7 +13,7 @@ from typing import Final
 
 from ringmq.overlay.core.compact import slimmed
 from ringmq.peer.engines.coordinated.messages import Kind, Note, Noted, Record
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place, noting_places_of
 
 MOST_AT_ONCE: Final = 1000
@@ -34,12 +34,12 @@ class Telling:
         """Whether a place knows that the topic was cleared since, in another part of the ring."""
 
 
-class Notes:
+class RetainedTopics:
     """What this peer has told, and until when that is remembered there."""
 
     __slots__ = ("_known", "_state", "_telling")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
         self._known: dict[str, float] = {}
         self._telling: dict[str, Telling] = {}

@@ -17,15 +17,15 @@ from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import PubSub
-from ringmq.peer.engines.coordinated.messages import Kind, Reign
-from ringmq.peer.engines.coordinated.subscriber import Own, Stage
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.coordinated.messages import Epoch, Kind
+from ringmq.peer.engines.coordinated.subscriber import FilterStage, LocalFilter
 from ringmq.peer.engines.coordinated.subscriber_lists import Registration
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import inner_of, key_of_place, places_of
 from ringmq.peer.messaging.pending import Topic
-from ringmq.peer.messaging.send_window import Outlet
-from ringmq.peer.replication.replica import Holding, Role
+from ringmq.peer.messaging.send_window import SendWindow
+from ringmq.peer.replication.replica import Replica, Role
 
 MAX_SHOWN: Final = 100
 """Of places, topics, lists, filters and peers each; their number is always told. Less than half of what a status may
@@ -34,7 +34,7 @@ MAX_NAME_CHARS: Final = 100
 """Of a topic or filter, whose 65,535 bytes would fill a status."""
 
 
-def describe(core: PubSub, now: float, counted: Mapping[str, int] | None = None) -> dict[str, Any]:
+def describe(core: CoordinatedEngine, now: float, counted: Mapping[str, int] | None = None) -> dict[str, Any]:
     """JSON-able. `counted` is what the shell counted beside the core."""
     return {
         "settings": _settings(core.config),
@@ -46,7 +46,7 @@ def describe(core: PubSub, now: float, counted: Mapping[str, int] | None = None)
     }
 
 
-def describe_topic(core: PubSub, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
+def describe_topic(core: CoordinatedEngine, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
     """What is known here of one topic: of each place that its subscribers may be at, who is nearer to its coordinator.
 
     `towards` tells that for the key of a place; None: this peer is the nearest. JSON-able; None for what is no topic.
@@ -59,21 +59,21 @@ def describe_topic(core: PubSub, topic: str, towards: Callable[[Id], Peer | None
     told = []
     for place in places_of(topic):
         nearer = towards(key_of_place(place))
-        holding = core.holdings.get(place)
+        replica = core.replicas.get(place)
         one = {"place": _short(place), "nearer": None if nearer is None else _peer(nearer), "held": None}
-        if holding is not None:
-            subscribers = _subscribers(holding, topic)
+        if replica is not None:
+            subscribers = _subscribers(replica, topic)
             shown, total = subscribers[:room], len(subscribers)
-            one["held"] = _place(holding) | {"subscribers_total": total, "subscribers": shown}
+            one["held"] = _place(replica) | {"subscribers_total": total, "subscribers": shown}
             room -= len(shown)
         told.append(one)
     return {"topic": _short(topic), "places": told}
 
 
-def _subscribers(holding: Holding, topic: str) -> list[dict[str, str]]:
+def _subscribers(replica: Replica, topic: str) -> list[dict[str, str]]:
     return [
         {"filter": _short(record.name), **_peer(record.peer)}
-        for record in holding.book
+        for record in replica.book
         if record.kind is Kind.ENTRY and not record.gone and record.peer is not None
         if matches(inner_of(record.name), topic)
     ]
@@ -89,46 +89,46 @@ def _settings(config: PubSubConfig) -> dict[str, Any]:
     }
 
 
-def _places(core: PubSub) -> dict[str, Any]:
+def _places(core: CoordinatedEngine) -> dict[str, Any]:
     """Those that this peer coordinates come first."""
-    every = list(core.holdings)
-    roles = Counter(holding.role for holding in every)
-    own = (holding for holding in every if holding.coordinates)
-    others = (holding for holding in every if not holding.coordinates)
+    every = list(core.replicas)
+    roles = Counter(replica.role for replica in every)
+    own = (replica for replica in every if replica.coordinates)
+    others = (replica for replica in every if not replica.coordinates)
     return {
         "total": len(every),
         "coordinated": roles[Role.COORDINATOR],
         "gathering": roles[Role.GATHERING],
         "copied": roles[Role.HOLDER],
-        "shown": [_place(holding) for holding in islice(chain(own, others), MAX_SHOWN)],
+        "shown": [_place(replica) for replica in islice(chain(own, others), MAX_SHOWN)],
     }
 
 
-def _place(holding: Holding) -> dict[str, Any]:
+def _place(replica: Replica) -> dict[str, Any]:
     """A shadow has the version of its coordinator, 0 if it is no copy of a known one."""
-    kinds = Counter(record.kind for record in holding.book if not record.gone)
-    position = holding.book.position
+    kinds = Counter(record.kind for record in replica.book if not record.gone)
+    position = replica.book.position
     return {
-        "place": _short(holding.place),
-        "role": holding.role.name.lower(),
-        **_version(holding.reign, position if holding.coordinates else holding.synced),
+        "place": _short(replica.place),
+        "role": replica.role.name.lower(),
+        **_version(replica.epoch, position if replica.coordinates else replica.synced),
         "entries": kinds[Kind.ENTRY],
         "publishers": kinds[Kind.PUBLISHER],
         "retained": kinds[Kind.RETAINED],
-        "waiting": len(holding.waiters) + len(holding.stash),
+        "waiting": len(replica.waiters) + len(replica.stash),
         "shadows": [
-            {"id": shadow.peer.id.hex(), "in_sync": shadow.acked >= position} for shadow in holding.shadows.values()
+            {"id": shadow.peer.id.hex(), "in_sync": shadow.acked >= position} for shadow in replica.shadows.values()
         ],
     }
 
 
-def _publishing(core: PubSub, now: float) -> dict[str, Any]:
+def _publishing(core: CoordinatedEngine, now: float) -> dict[str, Any]:
     return {
         "topics_total": len(core.publisher),
         "topics": [_topic(topic, now) for topic in islice(core.publisher, MAX_SHOWN)],
-        "lists_total": len(core.registrations),
-        "lists_trusted": sum(one.until > now for one in core.registrations),
-        "lists": [_list(one, now) for one in islice(core.registrations, MAX_SHOWN)],
+        "lists_total": len(core.subscriber_lists),
+        "lists_trusted": sum(one.until > now for one in core.subscriber_lists),
+        "lists": [_list(one, now) for one in islice(core.subscriber_lists, MAX_SHOWN)],
     }
 
 
@@ -148,22 +148,22 @@ def _list(one: Registration, now: float) -> dict[str, Any]:
     return {
         "place": _short(one.place),
         "coordinator": _id(one.coordinator),
-        **_version(one.reign, one.position),
+        **_version(one.epoch, one.position),
         "entries": len(one.entries),
         "trusted_s": _left(one.until, now),
     }
 
 
-def _subscribing(core: PubSub, now: float) -> dict[str, Any]:
+def _subscribing(core: CoordinatedEngine, now: float) -> dict[str, Any]:
     stages = Counter(own.stage for own in core.subscriber)
     return {
         "total": len(core.subscriber),
-        "stages": {stage.name.lower(): stages[stage] for stage in Stage},
+        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage},
         "filters": [_filter(own, now) for own in islice(core.subscriber, MAX_SHOWN)],
     }
 
 
-def _filter(own: Own, now: float) -> dict[str, Any]:
+def _filter(own: LocalFilter, now: float) -> dict[str, Any]:
     return {
         "filter": _short(own.filter),
         "stage": own.stage.name.lower(),
@@ -172,21 +172,21 @@ def _filter(own: Own, now: float) -> dict[str, Any]:
     }
 
 
-def _queues(core: PubSub) -> dict[str, Any]:
+def _queues(core: CoordinatedEngine) -> dict[str, Any]:
     return {
         "waiting_bytes": core.waiting_bytes,
-        "unacknowledged": core.outlets.waiting,
-        "peers_total": len(core.outlets),
-        "peers": [_queue(outlet) for outlet in islice(core.outlets, MAX_SHOWN)],
+        "unacknowledged": core.send_windows.waiting,
+        "peers_total": len(core.send_windows),
+        "peers": [_queue(send_window) for send_window in islice(core.send_windows, MAX_SHOWN)],
     }
 
 
-def _queue(outlet: Outlet) -> dict[str, Any]:
+def _queue(send_window: SendWindow) -> dict[str, Any]:
     return {
-        **_peer(outlet.peer),
-        "on_their_way": len(outlet.flying),
-        "behind": len(outlet.waiting),
-        "tries": outlet.tries,
+        **_peer(send_window.peer),
+        "on_their_way": len(send_window.flying),
+        "behind": len(send_window.waiting),
+        "tries": send_window.tries,
     }
 
 
@@ -194,11 +194,11 @@ def _choice(choice: Choice) -> dict[str, Any]:
     return {"dispatch": choice.name, "fanout": None if choice.fanout == UNBOUNDED else choice.fanout}
 
 
-def _version(reign: Reign | None, position: int) -> dict[str, Any]:
+def _version(epoch: Epoch | None, position: int) -> dict[str, Any]:
     """Which state of a list: the reign's number and coordinator, and how many changes it has had."""
     return {
-        "reign": 0 if reign is None else reign.number,
-        "reigning": None if reign is None else reign.coordinator.hex(),
+        "reign": 0 if epoch is None else epoch.number,
+        "reigning": None if epoch is None else epoch.coordinator.hex(),
         "position": position,
     }
 

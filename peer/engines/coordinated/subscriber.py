@@ -23,9 +23,9 @@ from ringmq.peer.engines.coordinated.messages import (
     Sub,
     SubAck,
 )
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import inner_of, is_shared, key_of_place, place_of
-from ringmq.peer.messaging.retained_cache import Keeping
+from ringmq.peer.messaging.retained_cache import RetainedCache
 
 RENEWALS: Final = 5
 """In the time of a lease, so that three lost in a row do no harm."""
@@ -36,14 +36,14 @@ MOST_ASKED: Final = 128
 and all of them again because no answer has come."""
 
 
-class Stage(Enum):
+class FilterStage(Enum):
     ASKING = auto()
     FETCHING = auto()
     IN_FORCE = auto()
     LEAVING = auto()
 
 
-class Own:
+class LocalFilter:
     """One filter of the clients here."""
 
     __slots__ = (
@@ -55,7 +55,7 @@ class Own:
         self.filter = topic_filter
         self.place = place_of(topic_filter)
         self.number = number
-        self.stage = Stage.ASKING
+        self.stage = FilterStage.ASKING
         self.coordinator: Peer | None = None
         self.heard_at = 0.0
         self.wait_s = 0.0
@@ -68,22 +68,22 @@ class Own:
         self.fetching: set[str] = set()
 
     def record(self, me: Peer) -> Record:
-        return Record(Kind.ENTRY, self.filter, me, self.number, self.stage is Stage.LEAVING)
+        return Record(Kind.ENTRY, self.filter, me, self.number, self.stage is FilterStage.LEAVING)
 
 
 class Subscriber:
     """One per core."""
 
-    __slots__ = ("_asking", "_count", "_keeping", "_own", "_plain", "_queue", "_state", "in_force_soon")
+    __slots__ = ("_asking", "_count", "_own", "_plain", "_queue", "_retained_cache", "_state", "in_force_soon")
 
-    def __init__(self, state: State, keeping: Keeping) -> None:
+    def __init__(self, state: MessagingContext, retained_cache: RetainedCache) -> None:
         self._state = state
-        self._keeping = keeping
-        self._own: dict[str, Own] = {}
-        self._plain: FilterTree[Own] = FilterTree()
+        self._retained_cache = retained_cache
+        self._own: dict[str, LocalFilter] = {}
+        self._plain: FilterTree[LocalFilter] = FilterTree()
         self._count = 0
         self._asking = 0
-        self._queue: dict[Own, None] = {}
+        self._queue: dict[LocalFilter, None] = {}
         """To be asked for when others have been answered."""
         self.in_force_soon: Callable[[str], None] = lambda topic_filter: None
         """Called before the clients are told that a filter is in force: the last moment to keep what is retained."""
@@ -91,7 +91,7 @@ class Subscriber:
     def __len__(self) -> int:
         return len(self._own)
 
-    def __iter__(self) -> Iterator[Own]:
+    def __iter__(self) -> Iterator[LocalFilter]:
         return iter(self._own.values())
 
     def wants(self, topic: str) -> bool:
@@ -101,23 +101,23 @@ class Subscriber:
     def has(self, topic_filter: str) -> bool:
         """Whether clients here have this very filter, in force or about to be."""
         own = self._own.get(topic_filter)
-        return own is not None and own.stage is not Stage.LEAVING
+        return own is not None and own.stage is not FilterStage.LEAVING
 
     def in_force(self, topic_filter: str) -> bool:
         own = self._own.get(topic_filter)
-        return own is not None and own.stage is Stage.IN_FORCE
+        return own is not None and own.stage is FilterStage.IN_FORCE
 
     # What the clients want
 
     def add(self, topic_filter: str, done: Callable[[], None]) -> None:
         own = self._own.get(topic_filter)
-        if own is not None and own.stage is Stage.IN_FORCE:
+        if own is not None and own.stage is FilterStage.IN_FORCE:
             done()
             return
-        if own is None or own.stage is Stage.LEAVING:
+        if own is None or own.stage is FilterStage.LEAVING:
             if own is not None:
                 self._answered(own)
-            own = self._own[topic_filter] = Own(topic_filter, self._next())
+            own = self._own[topic_filter] = LocalFilter(topic_filter, self._next())
             if not is_shared(topic_filter):
                 self._plain.put(inner_of(topic_filter), own)
             self._begin(own)
@@ -125,15 +125,15 @@ class Subscriber:
 
     def remove(self, topic_filter: str) -> None:
         own = self._own.get(topic_filter)
-        if own is None or own.stage is Stage.LEAVING:
+        if own is None or own.stage is FilterStage.LEAVING:
             return
         dones, own.dones = own.dones, []
-        own.stage = Stage.LEAVING
+        own.stage = FilterStage.LEAVING
         own.number = self._next()
         own.wait_s = 0.0
         if not is_shared(topic_filter):
             self._plain.remove(inner_of(topic_filter))
-            self._keeping.forget(topic_filter, self.wants)
+            self._retained_cache.forget(topic_filter, self.wants)
         self._begin(own)
         for done in dones:
             done()
@@ -144,7 +144,7 @@ class Subscriber:
 
     # Towards the coordinator
 
-    def _begin(self, own: Own) -> None:
+    def _begin(self, own: LocalFilter) -> None:
         """Ask for it, or say that it is gone, as soon as not too many others wait for an answer."""
         if own.asking or self._asking < MOST_ASKED:
             self._asking += not own.asking
@@ -153,7 +153,7 @@ class Subscriber:
         else:
             self._queue[own] = None
 
-    def _answered(self, own: Own) -> None:
+    def _answered(self, own: LocalFilter) -> None:
         """Nothing is asked about it any more: others may be."""
         self._queue.pop(own, None)
         self._asking -= own.asking
@@ -163,10 +163,10 @@ class Subscriber:
             del self._queue[following]
             self._begin(following)
 
-    def _ask(self, own: Own) -> None:
+    def _ask(self, own: LocalFilter) -> None:
         """Ask the ring, and again until there is an answer."""
         state, config = self._state, self._state.config
-        state.route(key_of_place(own.place), Sub((own.record(state.me),), own.stage is Stage.ASKING))
+        state.route(key_of_place(own.place), Sub((own.record(state.me),), own.stage is FilterStage.ASKING))
         if own.wait_s:
             own.wait_s = min(config.slow_retry_s, 2 * own.wait_s)
         else:
@@ -175,8 +175,8 @@ class Subscriber:
         number = own.number
         state.after(own.wait_s, lambda: self._ask_again(own, number))
 
-    def _ask_again(self, own: Own, number: Number) -> None:
-        pending = own.stage in (Stage.ASKING, Stage.LEAVING)
+    def _ask_again(self, own: LocalFilter, number: Number) -> None:
+        pending = own.stage in (FilterStage.ASKING, FilterStage.LEAVING)
         if pending and own.number == number and self._own.get(own.filter) is own:
             self._ask(own)
 
@@ -186,16 +186,16 @@ class Subscriber:
             if own is not None:
                 self._granted(sender, own, item)
 
-    def _granted(self, sender: Peer, own: Own, item: Granted) -> None:
-        if own.stage is Stage.LEAVING:
+    def _granted(self, sender: Peer, own: LocalFilter, item: Granted) -> None:
+        if own.stage is FilterStage.LEAVING:
             if item.gone and item.number >= own.number:
                 del self._own[own.filter]
                 self._answered(own)
             return
         if item.gone and item.number >= own.number:
             # It was not renewed in time; or an earlier life of this peer had more numbers.
-            self._state.counters.leases_lost += own.stage is Stage.IN_FORCE
-            own.stage = Stage.ASKING
+            self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
+            own.stage = FilterStage.ASKING
             own.number = self._next(item.number)
             own.wait_s = 0.0
             self._begin(own)
@@ -207,24 +207,24 @@ class Subscriber:
             self._state.answered(self._state.clock.now - own.asked_at)
         own.asked = 0
         self._answered(own)
-        if own.stage is Stage.ASKING:
+        if own.stage is FilterStage.ASKING:
             self._fetch(own, item)
 
-    def _fetch(self, own: Own, item: Granted) -> None:
+    def _fetch(self, own: LocalFilter, item: Granted) -> None:
         """It is in force; before the clients are told, get what is retained."""
-        own.stage = Stage.FETCHING
+        own.stage = FilterStage.FETCHING
         if item.retained is not None:
             self._keep(item.retained)
         own.fetching = set(item.topics)
         self._fetch_again(own, self._state.config.ask_s)
 
-    def _fetch_again(self, own: Own, wait_s: float) -> None:
-        if own.stage is not Stage.FETCHING:
+    def _fetch_again(self, own: LocalFilter, wait_s: float) -> None:
+        if own.stage is not FilterStage.FETCHING:
             return
         if not own.fetching:
             if not is_shared(own.filter):
                 self.in_force_soon(inner_of(own.filter))
-            own.stage = Stage.IN_FORCE
+            own.stage = FilterStage.IN_FORCE
             dones, own.dones = own.dones, []
             for done in dones:
                 done()
@@ -238,30 +238,30 @@ class Subscriber:
         if message.record is not None:
             self._keep(message.record)
         for own in list(self._own.values()):
-            if own.stage is Stage.FETCHING and message.topic in own.fetching:
+            if own.stage is FilterStage.FETCHING and message.topic in own.fetching:
                 own.fetching.discard(message.topic)
                 if not own.fetching:
                     self._fetch_again(own, 0.0)
 
     def _covered(self, topic: str) -> bool:
         """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
-        return any(own.stage is Stage.IN_FORCE for own in self._plain.match(topic))
+        return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
 
     def _keep(self, record: Record) -> None:
         if self.wants(record.name) and not (record.confirmed and self._covered(record.name)):
-            self._keeping.fetched(record)
+            self._retained_cache.fetched(record)
 
     def elsewhere(self, message: Elsewhere) -> None:
         places = set(message.places)
         for own in self._own.values():
             if own.place in places and own.coordinator is not None:
                 own.coordinator = None
-                if own.stage is Stage.IN_FORCE:
+                if own.stage is FilterStage.IN_FORCE:
                     self._state.after(self._state.config.retry_s, self._renewing(own))
 
-    def _renewing(self, own: Own) -> Callable[[], None]:
+    def _renewing(self, own: LocalFilter) -> Callable[[], None]:
         def renew() -> None:
-            if own.stage is Stage.IN_FORCE and self._own.get(own.filter) is own:
+            if own.stage is FilterStage.IN_FORCE and self._own.get(own.filter) is own:
                 self._state.route(key_of_place(own.place), Sub((own.record(self._state.me),), False))
 
         return renew
@@ -272,7 +272,7 @@ class Subscriber:
         fresh = state.clock.now - 1.5 * state.config.entry_s / RENEWALS
         batches: dict[Peer, list[Record]] = {}
         for own in self._own.values():
-            if own.stage is not Stage.IN_FORCE:
+            if own.stage is not FilterStage.IN_FORCE:
                 continue
             if own.coordinator is None or own.heard_at < fresh:
                 state.route(key_of_place(own.place), Sub((own.record(state.me),), False))

@@ -18,15 +18,15 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import (
     Drop,
     Elsewhere,
+    Epoch,
     Known,
     List,
     Record,
-    Reign,
     Renewed,
     SubReq,
     Wanted,
 )
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place
 
 RENEWALS: Final = 3
@@ -39,14 +39,24 @@ class Registration:
     """One list. `users` are the topics that are published by it."""
 
     __slots__ = (
-        "asking", "blocked_by", "coordinator", "entries", "owed", "place", "position", "reign", "stores", "until",
-        "users", "wait_s",
+        "asking",
+        "blocked_by",
+        "coordinator",
+        "entries",
+        "epoch",
+        "owed",
+        "place",
+        "position",
+        "stores",
+        "until",
+        "users",
+        "wait_s",
     )  # fmt: skip
 
     def __init__(self, place: str) -> None:
         self.place = place
         self.coordinator: Peer | None = None
-        self.reign: Reign | None = None
+        self.epoch: Epoch | None = None
         self.position = 0
         self.entries: dict[tuple[str, Id], Record] = {}
         self.until = -inf
@@ -60,12 +70,12 @@ class Registration:
         self.blocked_by: set[int] = set()
 
 
-class Registrations:
+class SubscriberLists:
     """One per core. `changed` is called when a list has others in it, `trusted` when it may be used again."""
 
     __slots__ = ("_lists", "_state", "changed", "left", "trusted")
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
         self._lists: dict[str, Registration] = {}
         self.changed: Callable[[Registration], None] = lambda one: None
@@ -106,7 +116,7 @@ class Registrations:
             self._ask(one)
 
     def _wanted(self, one: Registration) -> Wanted:
-        return Wanted(one.place, one.reign, one.position)
+        return Wanted(one.place, one.epoch, one.position)
 
     def told(self, sender: Peer, message: List) -> None:
         """A list, or its changes; asked for or not."""
@@ -116,9 +126,9 @@ class Registrations:
         if one is None:
             state.send(sender, Drop((message.place,)))
             return
-        if one.reign is not None and message.reign < one.reign:
+        if one.epoch is not None and message.epoch < one.epoch:
             return
-        if message.since and (message.reign != one.reign or message.since > one.position):
+        if message.since and (message.epoch != one.epoch or message.since > one.position):
             # Something was missed.
             state.send(sender, SubReq((self._wanted(one),), state.clock.now))
             return
@@ -140,7 +150,7 @@ class Registrations:
         until = message.asked_at + self._state.config.lease_s
         for item in message.items:
             one = self._lists.get(item.place)
-            if one is not None and one.reign == item.reign:
+            if one is not None and one.epoch == item.epoch:
                 waited = one.asking or one.until <= self._state.clock.now
                 one.coordinator, one.asking = sender, False
                 one.until = max(one.until, until)
@@ -150,7 +160,7 @@ class Registrations:
     def _adopt(self, one: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
         """Take over what it says. Returns whether anybody came or went; and of those who went, whether their leases ran
         out: who leaves by himself says so with a higher number."""
-        if message.reign == one.reign and message.position <= one.position:
+        if message.epoch == one.epoch and message.position <= one.position:
             return False, {}
         known, changed = one.entries, False
         left: dict[Id, bool] = {}
@@ -168,12 +178,12 @@ class Registrations:
                 left[record.peer.id] = before.number == record.number
         if not message.since:
             left.update((point, False) for name, point in known if (name, point) not in one.entries)
-        one.reign, one.position = message.reign, message.position
+        one.epoch, one.position = message.epoch, message.position
         return changed or bool(left), left
 
     def _say_known(self, one: Registration, coordinator: Peer) -> None:
-        assert one.reign is not None
-        one.owed = (coordinator, Known(one.place, one.reign, one.position))
+        assert one.epoch is not None
+        one.owed = (coordinator, Known(one.place, one.epoch, one.position))
         one.blocked_by = set(one.stores)
         self._pay(one)
 
@@ -223,10 +233,10 @@ class Registrations:
             for start in range(0, len(items), MOST_AT_ONCE):
                 state.send(peer, SubReq(tuple(items[start : start + MOST_AT_ONCE]), state.clock.now))
 
-    def release(self, topic: str, registrations: tuple[Registration, ...]) -> None:
+    def release(self, topic: str, subscriber_lists: tuple[Registration, ...]) -> None:
         """A topic is not published to any more: drop the lists that only it needed."""
         batches: dict[Peer, list[str]] = {}
-        for one in registrations:
+        for one in subscriber_lists:
             one.users.pop(topic, None)
             one.users = slimmed(one.users)
             if not one.users and self._lists.pop(one.place, None) is one and one.coordinator is not None:

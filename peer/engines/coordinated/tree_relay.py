@@ -17,16 +17,16 @@ from ringmq.dispatching.algorithms import ALGORITHMS
 from ringmq.dispatching.plan import Hop, bypass
 from ringmq.overlay.core.ids import key_of
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Leaf, Publication, Relay, head_of, tail_of
 
 
-class Relaying:
+class TreeRelay:
     """One per core."""
 
     __slots__ = ("_state",)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self._state = state
 
     def begin(self, publication: Publication, tail: bytes, leaves: list[Leaf], name: str, fanout: int) -> int:

@@ -15,7 +15,7 @@ from ringmq.peer.engines.scribe.codec import encode_tree
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.messages import TreeMessage
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import Clients, Counters, Overlay, State
+from ringmq.peer.messaging.context import Counters, LocalClients, MessagingContext, Overlay
 from ringmq.peer.messaging.publication import encode_control
 
 MOST_AT_ONCE: Final = 500
@@ -40,7 +40,7 @@ class TreeCounters(Counters):
     """Messages sent to a peer again, because it had them but did not report in time that all below had."""
 
 
-class TreeState(State):
+class TreeContext(MessagingContext):
     """One per core."""
 
     __slots__ = ("clock_us", "hops", "said", "trees")
@@ -49,7 +49,7 @@ class TreeState(State):
     def __init__(
         self,
         overlay: Overlay,
-        clients: Clients,
+        clients: LocalClients,
         config: PubSubConfig,
         trees: TreeConfig,
         clock: Clock | None = None,

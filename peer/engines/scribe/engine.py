@@ -48,63 +48,63 @@ from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.engines.scribe.codec import decode, is_tree
 from ringmq.peer.engines.scribe.config import LAN, TreeConfig
-from ringmq.peer.engines.scribe.context import TreeCounters, TreeState
+from ringmq.peer.engines.scribe.context import TreeContext, TreeCounters
 from ringmq.peer.engines.scribe.messages import (
     Beat,
-    Copy,
-    Fetch,
-    Fetched,
     Gone,
     Here,
     Join,
     Leave,
     Reached,
+    RootCopy,
+    RootFetch,
+    RootFetched,
     Stay,
     TreeMessage,
     Where,
 )
 from ringmq.peer.engines.scribe.multicast import Spread
-from ringmq.peer.engines.scribe.publisher import RENEWALS, Publisher
+from ringmq.peer.engines.scribe.publisher import RENEWALS, ScribePublisher
 from ringmq.peer.engines.scribe.roots import Roots
 from ringmq.peer.engines.scribe.send_window import LOOKS, Carrier
-from ringmq.peer.engines.scribe.subscriber import Subscriber
+from ringmq.peer.engines.scribe.subscriber import ScribeSubscriber
 from ringmq.peer.engines.scribe.trees import STAYS, Trees
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import Clients, Overlay
+from ringmq.peer.messaging.context import LocalClients, Overlay
 from ringmq.peer.messaging.partitions import is_shared
 from ringmq.peer.messaging.publication import Publication, Trace
-from ringmq.peer.messaging.receive_window import Inlets
-from ringmq.peer.messaging.retained_cache import Keeping
+from ringmq.peer.messaging.receive_window import ReceiveWindows
+from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.tracing import Tracing
 
 
-class Scribe:
+class ScribeEngine:
     """One per peer."""
 
     def __init__(
         self,
         overlay: Overlay,
-        clients: Clients,
+        clients: LocalClients,
         config: PubSubConfig,
         trees: TreeConfig = LAN,
         clock: Clock | None = None,
         owing: Callable[[], None] | None = None,
     ) -> None:
-        """`owing` as `PubSub` explains it."""
-        self._state = state = TreeState(overlay, clients, config, trees, clock, owing)
-        self._keeping = Keeping(state)
+        """`owing` as `CoordinatedEngine` explains it."""
+        self._state = state = TreeContext(overlay, clients, config, trees, clock, owing)
+        self._retained_cache = RetainedCache(state)
         self.carrier = Carrier(state)
         self.trees = Trees(state, self.carrier)
         self.roots = Roots(state, self.trees)
-        self.subscriber = Subscriber(state, self.trees, self._keeping)
-        self.spread = Spread(state, self.trees, self.roots, self.carrier, self.subscriber, self._keeping)
-        self.publisher = Publisher(state, self.carrier, self.spread)
-        self._inlets = Inlets(state, self.spread.take)
+        self.subscriber = ScribeSubscriber(state, self.trees, self._retained_cache)
+        self.spread = Spread(state, self.trees, self.roots, self.carrier, self.subscriber, self._retained_cache)
+        self.publisher = ScribePublisher(state, self.carrier, self.spread)
+        self._receive_windows = ReceiveWindows(state, self.spread.take)
         self._handlers = self._handlers_of_parts()
         self.acknowledges_later = owing is not None
         """Whether `acknowledge` is called by the shell, once the clients' messages are safe."""
@@ -120,8 +120,8 @@ class Scribe:
         return self._state.clock
 
     @property
-    def agenda(self) -> Agenda:
-        return self._state.agenda
+    def timers(self) -> TimerQueue:
+        return self._state.timers
 
     @property
     def waiting_bytes(self) -> int:
@@ -138,11 +138,11 @@ class Scribe:
         self._state.clock_us = clock_us
 
     @property
-    def clients(self) -> Clients:
+    def clients(self) -> LocalClients:
         return self._state.clients
 
     @clients.setter
-    def clients(self, clients: Clients) -> None:
+    def clients(self, clients: LocalClients) -> None:
         """Before anything happens."""
         self._state.clients = clients
 
@@ -181,7 +181,7 @@ class Scribe:
         one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
         state.tracing.begins(state.me, one)
         if retain and self.subscriber.wants(topic):
-            self._keeping.live(state.me.id, one)
+            self._retained_cache.live(state.me.id, one)
         self._do(lambda: self.publisher.publish(one, matched, done))
         return one.seq
 
@@ -207,9 +207,9 @@ class Scribe:
             return
         if isinstance(message, Publication):
             self._state.counters.came += 1
-            self._do(lambda: self._inlets.take(sender, message))
+            self._do(lambda: self._receive_windows.take(sender, message))
         elif isinstance(message, Held):
-            self._do(lambda: self.carrier.outlets.held(sender, message))
+            self._do(lambda: self.carrier.send_windows.held(sender, message))
         elif not isinstance(message, TreeMessage):
             self._state.counters.unreadable += 1
         elif self._inside:
@@ -262,19 +262,19 @@ class Scribe:
     @property
     def owes(self) -> bool:
         """Whether others wait to be told that their messages are here."""
-        return self._inlets.owes or self.spread.owes
+        return self._receive_windows.owes or self.spread.owes
 
     def acknowledge(self) -> None:
-        self._inlets.acknowledge()
+        self._receive_windows.acknowledge()
         self.spread.report()
 
     # Time
 
     def tick(self) -> None:
-        self._do(lambda: self._state.agenda.run(self._state.clock.now))
+        self._do(lambda: self._state.timers.run(self._state.clock.now))
 
     def deadline(self) -> float:
-        return self._state.agenda.next_at
+        return self._state.timers.next_at
 
     def _start(self) -> None:
         trees, every = self._state.trees, self._state.every
@@ -316,9 +316,9 @@ class Scribe:
             Gone: self._gone,
             Where: self.roots.where,
             Here: self.publisher.here,
-            Copy: self.roots.copy,
+            RootCopy: self.roots.copy,
             Reached: self.carrier.reached,
-            Fetch: self.roots.fetch,
-            Fetched: lambda sender, message: self.subscriber.fetched(message),
+            RootFetch: self.roots.fetch,
+            RootFetched: lambda sender, message: self.subscriber.fetched(message),
         }
         return handlers

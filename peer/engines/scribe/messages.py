@@ -10,8 +10,8 @@ refresh             `Stay`, the explicit word of a child that it wants to remain
 MULTICAST           an envelope, up to the root and down the tree
 ==================  =================================================================================================
 
-`Where` and `Here` find a root and renew its publisher's trust in it; `Copy` replicates a root; `Reached` adds up who
-has a message with QoS 1 or 2.
+`Where` and `Here` find a root and renew its publisher's trust in it; `RootCopy` replicates a root; `Reached` adds up
+who has a message with QoS 1 or 2.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Here(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     """The highest number of a retained message known there, so that the publisher's next is higher."""
 
 
-class Copy(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
+class RootCopy(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
     """The state of a root, to those who may have to take it over. Without `children`, only what is retained."""
 
     place: Name
@@ -111,15 +111,15 @@ class Reached(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
     items: Annotated[tuple[Arrived, ...], Meta(max_length=MAX_ITEMS)]
 
 
-class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
+class RootFetch(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
     """To the root of a topic: what is retained there?"""
 
     topic: Name
 
 
-class Fetched(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
+class RootFetched(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
     topic: Name
     record: Record | None
 
 
-TreeMessage = Join | Beat | Stay | Leave | Gone | Where | Here | Copy | Reached | Fetch | Fetched
+TreeMessage = Join | Beat | Stay | Leave | Gone | Where | Here | RootCopy | Reached | RootFetch | RootFetched

@@ -14,15 +14,15 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.scribe.codec import Way, unwrap
 from ringmq.peer.engines.scribe.config import SCRIBE
-from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, Orders, TreeState
+from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, Orders, TreeContext
 from ringmq.peer.engines.scribe.messages import Arrived, Gone, Leave, Reached
 from ringmq.peer.engines.scribe.roots import Roots
 from ringmq.peer.engines.scribe.send_window import Carrier, Then
-from ringmq.peer.engines.scribe.subscriber import Subscriber
+from ringmq.peer.engines.scribe.subscriber import ScribeSubscriber
 from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.engines.scribe.trees import Trees
 from ringmq.peer.messaging.publication import Publication
-from ringmq.peer.messaging.retained_cache import Keeping
+from ringmq.peer.messaging.retained_cache import RetainedCache
 
 Name = tuple[str, Id, int, int]
 """A place, and a publisher with the life and number of a message."""
@@ -44,18 +44,32 @@ class Spread:
     """One per core. After each turn call `report`."""
 
     __slots__ = (
-        "_carrier", "_due", "_keeping", "_orders", "_pending", "_roots", "_state", "_subscriber", "_trees",
+        "_carrier",
+        "_due",
+        "_orders",
+        "_pending",
+        "_retained_cache",
+        "_roots",
+        "_state",
+        "_subscriber",
+        "_trees",
     )  # fmt: skip
 
     def __init__(
-        self, state: TreeState, trees: Trees, roots: Roots, carrier: Carrier, subscriber: Subscriber, keeping: Keeping
+        self,
+        state: TreeContext,
+        trees: Trees,
+        roots: Roots,
+        carrier: Carrier,
+        subscriber: ScribeSubscriber,
+        retained_cache: RetainedCache,
     ) -> None:
         self._state = state
         self._trees = trees
         self._roots = roots
         self._carrier = carrier
         self._subscriber = subscriber
-        self._keeping = keeping
+        self._retained_cache = retained_cache
         self._pending: dict[Name, Pending] = {}
         self._orders = Orders(state.config.max_orders)
         self._due: dict[tuple[Peer, int], dict[int, bool]] = {}
@@ -167,11 +181,11 @@ class Spread:
             _repeats(one)
             return True
         if one.retain:
-            if self._keeping.repeats(origin.id, one):
+            if self._retained_cache.repeats(origin.id, one):
                 state.counters.duplicates += 1
                 _repeats(one)
                 return True
-            self._keeping.live(origin.id, one)
+            self._retained_cache.live(origin.id, one)
         state.counters.received += 1
         clients = state.clients.deliver(one)
         if one.trace is not None:

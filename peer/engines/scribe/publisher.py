@@ -15,9 +15,9 @@ from typing import Final
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.publisher import Outgoing
+from ringmq.peer.engines.coordinated.publisher import PendingPublication
 from ringmq.peer.engines.scribe.config import SCRIBE
-from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, TreeState
+from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, TreeContext
 from ringmq.peer.engines.scribe.messages import Here, Where
 from ringmq.peer.engines.scribe.multicast import Spread
 from ringmq.peer.engines.scribe.send_window import Carrier
@@ -41,9 +41,9 @@ class Root:
         """Until when that can be trusted."""
         self.asking = False
         self.used_at = 0.0
-        self.queue: deque[Outgoing] = deque()
+        self.queue: deque[PendingPublication] = deque()
         """What waits for the root to be known, in order."""
-        self.flying: dict[int, Outgoing] = {}
+        self.flying: dict[int, PendingPublication] = {}
         """What the root has not reported as reached, in order."""
 
     @property
@@ -51,12 +51,12 @@ class Root:
         return bool(self.queue or self.flying)
 
 
-class Publisher:
+class ScribePublisher:
     """One per core. Call `renew` RENEWALS times in `trust_s`."""
 
     __slots__ = ("_carrier", "_roots", "_spread", "_state")
 
-    def __init__(self, state: TreeState, carrier: Carrier, spread: Spread) -> None:
+    def __init__(self, state: TreeContext, carrier: Carrier, spread: Spread) -> None:
         self._state = state
         self._carrier = carrier
         self._spread = spread
@@ -81,7 +81,7 @@ class Publisher:
 
     def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
         state = self._state
-        outgoing = Outgoing(publication, matched, done, state.clock.now)
+        outgoing = PendingPublication(publication, matched, done, state.clock.now)
         if state.waiting_bytes + len(publication.body) > state.config.max_waiting_bytes:
             if publication.qos:
                 state.counters.refused += 1
@@ -96,13 +96,13 @@ class Publisher:
             self._to(place, outgoing)
         outgoing.got()
 
-    def _decided(self, outgoing: Outgoing) -> None:
+    def _decided(self, outgoing: PendingPublication) -> None:
         """It was sent to one root more, or will not be: at the last one it is known to how many."""
         outgoing.undecided -= 1
         if not outgoing.undecided:
             self._state.tracing.ends(self._state.me, outgoing.publication, SCRIBE)
 
-    def _to(self, place: str, outgoing: Outgoing) -> None:
+    def _to(self, place: str, outgoing: PendingPublication) -> None:
         root = self._roots.get(place)
         if root is None:
             root = self._roots[place] = Root(place)
@@ -116,7 +116,7 @@ class Publisher:
         root.queue.append(outgoing)
         self._resolve(root)
 
-    def _send(self, root: Root, outgoing: Outgoing) -> None:
+    def _send(self, root: Root, outgoing: PendingPublication) -> None:
         assert root.peer is not None, "the root must be known"
         publication, me = outgoing.publication, self._state.me
         if root.empty and not (publication.retain and publication.topic == root.place):
@@ -137,7 +137,7 @@ class Publisher:
         root.flying[number] = outgoing
         self._carrier.send(root.peer, parcel, partial(self._reached, root, number))
 
-    def _send_here(self, root: Root, outgoing: Outgoing) -> None:
+    def _send_here(self, root: Root, outgoing: PendingPublication) -> None:
         """This peer is the root itself, or was."""
         state, publication = self._state, outgoing.publication
         state.hops += 1
@@ -255,7 +255,7 @@ class Publisher:
             self._turn_to(root, root.peer)
 
 
-def _fail(outgoing: Outgoing) -> None:
+def _fail(outgoing: PendingPublication) -> None:
     """Tell its client that it cannot be brought to everybody."""
     done, outgoing.done = outgoing.done, None
     if done is not None:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Kind, Record
-from ringmq.peer.engines.scribe.context import TreeState
-from ringmq.peer.engines.scribe.messages import Copy, Fetch, Fetched, Found, Gone, Here, Join, Where
+from ringmq.peer.engines.scribe.context import TreeContext
+from ringmq.peer.engines.scribe.messages import Found, Gone, Here, Join, RootCopy, RootFetch, RootFetched, Where
 from ringmq.peer.engines.scribe.trees import Trees
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication
@@ -49,7 +49,7 @@ class Roots:
 
     __slots__ = ("_by_key", "_seats", "_state", "_trees")
 
-    def __init__(self, state: TreeState, trees: Trees) -> None:
+    def __init__(self, state: TreeContext, trees: Trees) -> None:
         self._state = state
         self._trees = trees
         self._seats: dict[str, Seat] = {}
@@ -131,7 +131,7 @@ class Roots:
             seat.root = False
             state.counters.handed_over += 1
             if seat.owners and seat.owners[0].id != state.me.id:
-                state.tell(seat.owners[0], Copy(seat.place, self._children(seat), seat.retained))
+                state.tell(seat.owners[0], RootCopy(seat.place, self._children(seat), seat.retained))
             self._trees.uncrown(seat.place)
         elif seat.root:
             seat.copied = ((), 0.0)
@@ -168,10 +168,10 @@ class Roots:
         if strange:
             state.tell(sender, Gone(tuple(strange)))
 
-    def fetch(self, sender: Peer, message: Fetch) -> None:
+    def fetch(self, sender: Peer, message: RootFetch) -> None:
         seat = self._reigning(message.topic)
         if seat is not None:
-            self._state.tell(sender, Fetched(message.topic, seat.retained))
+            self._state.tell(sender, RootFetched(message.topic, seat.retained))
 
     # Retained messages
 
@@ -183,7 +183,7 @@ class Roots:
         number = stamp_of(one.stamp, origin.id)
         record = Record(Kind.RETAINED, one.topic, None, number, one.clears, body=b"" if one.clears else one.body)
         if self._keep(seat, record):
-            self._tell_others(seat, Copy(place, None, record))
+            self._tell_others(seat, RootCopy(place, None, record))
 
     def _keep(self, seat: Seat, record: Record | None) -> bool:
         """Whether it is later than what was there."""
@@ -196,14 +196,14 @@ class Roots:
 
     # Copies
 
-    def copy(self, sender: Peer, message: Copy) -> None:
+    def copy(self, sender: Peer, message: RootCopy) -> None:
         state, seat = self._state, self._open(message.place)
         news = self._keep(seat, message.retained)
         known, told = seat.retained, message.retained
         if known is not None and (told is None or known.number > told.number):
-            state.tell(sender, Copy(seat.place, None, known))
+            state.tell(sender, RootCopy(seat.place, None, known))
         elif news and seat.root:
-            self._tell_others(seat, Copy(seat.place, None, known))
+            self._tell_others(seat, RootCopy(seat.place, None, known))
         if message.children is None:
             return
         if not seat.root:
@@ -211,7 +211,7 @@ class Roots:
         elif any(peer.id != state.me.id for peer in message.children):
             self._trees.crown(seat.place, message.children)
 
-    def _tell_others(self, seat: Seat, message: Copy) -> None:
+    def _tell_others(self, seat: Seat, message: RootCopy) -> None:
         for peer in seat.owners:
             if peer.id != self._state.me.id:
                 self._state.tell(peer, message)
@@ -231,7 +231,7 @@ class Roots:
             children, (told, at) = self._children(seat), seat.copied
             if children != told or (self._holds(seat) and at + state.trees.replica_s / 3 < state.clock.now):
                 seat.copied = (children, state.clock.now)
-                self._tell_others(seat, Copy(seat.place, children, seat.retained))
+                self._tell_others(seat, RootCopy(seat.place, children, seat.retained))
             self._close_unless_needed(seat)
 
     def _holds(self, seat: Seat) -> bool:

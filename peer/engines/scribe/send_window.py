@@ -11,10 +11,10 @@ from typing import Final
 
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.scribe.codec import wrap
-from ringmq.peer.engines.scribe.context import TreeState
+from ringmq.peer.engines.scribe.context import TreeContext
 from ringmq.peer.engines.scribe.messages import Reached
 from ringmq.peer.messaging.publication import Publication, encode, tail_of
-from ringmq.peer.messaging.send_window import Outlets
+from ringmq.peer.messaging.send_window import SendWindows
 
 LOOKS: Final = 4
 """For what is overdue, in the time after which something is."""
@@ -53,12 +53,12 @@ class Awaited:
 class Carrier:
     """One per core. Call `look` LOOKS times in `overdue_s`."""
 
-    __slots__ = ("_awaited", "_state", "outlets")
+    __slots__ = ("_awaited", "_state", "send_windows")
 
-    def __init__(self, state: TreeState) -> None:
+    def __init__(self, state: TreeContext) -> None:
         self._state = state
         self._awaited: dict[int, dict[int, Awaited]] = {}
-        self.outlets = Outlets(state)
+        self.send_windows = SendWindows(state)
 
     def __len__(self) -> int:
         """Parcels that are not reported as reached."""
@@ -88,7 +88,7 @@ class Carrier:
     def _push(self, awaited: Awaited) -> None:
         self._count(awaited, False)
         awaited.at = self._state.clock.now
-        self.outlets.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
+        self.send_windows.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
 
     def _held(self, awaited: Awaited) -> None:
         if self._awaited.get(awaited.peer.id, {}).get(awaited.parcel.envelope.seq) is awaited:
@@ -123,7 +123,7 @@ class Carrier:
         for one in found:
             self._remove(point, one.parcel.envelope.seq)
         if found and point not in self._awaited:
-            self.outlets.give_up(point)
+            self.send_windows.give_up(point)
         return found
 
     def _remove(self, point: int, number: int) -> Awaited | None:

@@ -11,21 +11,21 @@ from enum import Enum, auto
 
 from ringmq.mqtt_front.matching.filter_trie import FilterTree
 from ringmq.peer.engines.coordinated.messages import Record
-from ringmq.peer.engines.scribe.context import TreeState
+from ringmq.peer.engines.scribe.context import TreeContext
 from ringmq.peer.engines.scribe.errors import SharedFilterError
-from ringmq.peer.engines.scribe.messages import Fetch, Fetched
+from ringmq.peer.engines.scribe.messages import RootFetch, RootFetched
 from ringmq.peer.engines.scribe.trees import Trees
 from ringmq.peer.messaging.partitions import is_shared, is_wild, key_of_place, place_of
-from ringmq.peer.messaging.retained_cache import Keeping
+from ringmq.peer.messaging.retained_cache import RetainedCache
 
 
-class Stage(Enum):
+class JoinStage(Enum):
     JOINING = auto()
     FETCHING = auto()
     IN_FORCE = auto()
 
 
-class Own:
+class OwnFilter:
     """One filter of the clients here."""
 
     __slots__ = ("dones", "filter", "place", "since_us", "stage")
@@ -33,24 +33,24 @@ class Own:
     def __init__(self, topic_filter: str) -> None:
         self.filter = topic_filter
         self.place = place_of(topic_filter)
-        self.stage = Stage.JOINING
+        self.stage = JoinStage.JOINING
         self.since_us = 0
         """When it was in force, on the clock that retained messages are numbered by."""
         self.dones: list[Callable[[], None]] = []
 
 
-class Subscriber:
+class ScribeSubscriber:
     """One per core."""
 
-    __slots__ = ("_by_place", "_filters", "_keeping", "_own", "_state", "_trees")
+    __slots__ = ("_by_place", "_filters", "_own", "_retained_cache", "_state", "_trees")
 
-    def __init__(self, state: TreeState, trees: Trees, keeping: Keeping) -> None:
+    def __init__(self, state: TreeContext, trees: Trees, retained_cache: RetainedCache) -> None:
         self._state = state
         self._trees = trees
-        self._keeping = keeping
-        self._own: dict[str, Own] = {}
-        self._by_place: dict[str, dict[str, Own]] = {}
-        self._filters: FilterTree[Own] = FilterTree()
+        self._retained_cache = retained_cache
+        self._own: dict[str, OwnFilter] = {}
+        self._by_place: dict[str, dict[str, OwnFilter]] = {}
+        self._filters: FilterTree[OwnFilter] = FilterTree()
         trees.attached = self._attached
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class Subscriber:
 
     def in_force(self, topic_filter: str) -> bool:
         own = self._own.get(topic_filter)
-        return own is not None and own.stage is Stage.IN_FORCE
+        return own is not None and own.stage is JoinStage.IN_FORCE
 
     def add(self, topic_filter: str, done: Callable[[], None]) -> None:
         """Raises SharedFilterError for a shared filter."""
@@ -74,12 +74,12 @@ class Subscriber:
             raise SharedFilterError(f"{topic_filter!r}: Scribe serves no shared filters")
         own = self._own.get(topic_filter)
         if own is not None:
-            if own.stage is Stage.IN_FORCE:
+            if own.stage is JoinStage.IN_FORCE:
                 done()
             else:
                 own.dones.append(done)
             return
-        own = self._own[topic_filter] = Own(topic_filter)
+        own = self._own[topic_filter] = OwnFilter(topic_filter)
         own.dones.append(done)
         self._filters.put(topic_filter, own)
         self._by_place.setdefault(own.place, {})[topic_filter] = own
@@ -91,7 +91,7 @@ class Subscriber:
         if own is None:
             return
         self._filters.remove(topic_filter)
-        self._keeping.forget(topic_filter, self.wants)
+        self._retained_cache.forget(topic_filter, self.wants)
         at_place = self._by_place[own.place]
         del at_place[topic_filter]
         if not at_place:
@@ -101,40 +101,40 @@ class Subscriber:
 
     def _attached(self, place: str) -> None:
         for own in list(self._by_place.get(place, {}).values()):
-            if own.stage is Stage.JOINING:
+            if own.stage is JoinStage.JOINING:
                 self._joined(own)
 
-    def _joined(self, own: Own) -> None:
+    def _joined(self, own: OwnFilter) -> None:
         """From now on what is published arrives; get what was retained before. Wildcards get nothing of that."""
         if is_wild(own.place):
             self._over(own)
         else:
-            own.stage = Stage.FETCHING
+            own.stage = JoinStage.FETCHING
             self._fetch(own, self._state.config.retry_s)
 
-    def _fetch(self, own: Own, wait_s: float) -> None:
-        if own.stage is Stage.FETCHING and self._own.get(own.filter) is own:
-            self._state.tell_owner(key_of_place(own.place), Fetch(own.filter))
+    def _fetch(self, own: OwnFilter, wait_s: float) -> None:
+        if own.stage is JoinStage.FETCHING and self._own.get(own.filter) is own:
+            self._state.tell_owner(key_of_place(own.place), RootFetch(own.filter))
             longer_s = min(2 * wait_s, self._state.config.slow_retry_s)
             self._state.after(wait_s, lambda: self._fetch(own, longer_s))
 
-    def fetched(self, message: Fetched) -> None:
+    def fetched(self, message: RootFetched) -> None:
         own = self._own.get(message.topic)
-        if own is None or own.stage is not Stage.FETCHING:
+        if own is None or own.stage is not JoinStage.FETCHING:
             return
         record = message.record
         if record is not None and not self._comes_by_itself(record):
-            self._keeping.fetched(record)
+            self._retained_cache.fetched(record)
         self._over(own)
 
     def _comes_by_itself(self, record: Record) -> bool:
         """Whether another filter here was in force when it was published: then it has come, or is on its way to all."""
         published_us = record.number[0]
         filters = self._filters.match(record.name)
-        return any(own.stage is Stage.IN_FORCE and own.since_us <= published_us for own in filters)
+        return any(own.stage is JoinStage.IN_FORCE and own.since_us <= published_us for own in filters)
 
-    def _over(self, own: Own) -> None:
-        own.stage, own.since_us = Stage.IN_FORCE, self._state.clock_us()
+    def _over(self, own: OwnFilter) -> None:
+        own.stage, own.since_us = JoinStage.IN_FORCE, self._state.clock_us()
         dones, own.dones = own.dones, []
         for done in dones:
             done()

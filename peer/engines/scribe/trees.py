@@ -16,7 +16,7 @@ from typing import Final
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import MAX_HOPS, Peer
-from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, TreeState
+from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, TreeContext
 from ringmq.peer.engines.scribe.messages import Beat, Branch, Gone, Join, Leave, Stay
 from ringmq.peer.engines.scribe.send_window import Carrier
 from ringmq.peer.engines.scribe.tree import Child, Tree
@@ -30,7 +30,7 @@ class Trees:
 
     __slots__ = ("_carrier", "_state", "_trees", "attached", "vacant_until")
 
-    def __init__(self, state: TreeState, carrier: Carrier) -> None:
+    def __init__(self, state: TreeContext, carrier: Carrier) -> None:
         self._state = state
         self._carrier = carrier
         self._trees: dict[str, Tree] = {}

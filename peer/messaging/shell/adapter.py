@@ -1,9 +1,9 @@
-"""The shell of the roles: joins a front, whose `Ports` it is, to an overlay, whose `Application` it is.
+"""The shell of the roles: joins a front, whose `Cluster` it is, to an overlay, whose `Application` it is.
 
 Owns the roles' clock and their one timer. Plain calls: what a client publishes goes to the links within the call that
 read it from its socket, and what comes from a link goes to the clients in the same turn of the loop.
 
-`Shell` serves roles of any kind, `RingPorts` those of this folder.
+`EngineAdapter` serves roles of any kind, `CoordinatedAdapter` those of this folder.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from typing import Final, Generic, Protocol, TypeVar
 import structlog
 
 from ringmq.logger.recorder import is_of_the_log
-from ringmq.mqtt_front.amqtt.server import AmqttFront
+from ringmq.mqtt_front.amqtt.server import AmqttServer
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.mqtt_front.matching.topics import is_of_the_server
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.timers import Agenda
+from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.node import Node
-from ringmq.overlay.timer import SOONEST_S, Alarm
-from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.overlay.timer import SOONEST_S, Timer
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import PLAIN_HEAD, encode_body
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import NO_DISK, Clients
+from ringmq.peer.messaging.context import NO_DISK, LocalClients
 from ringmq.peer.messaging.partitions import inner_of
 from ringmq.peer.messaging.publication import Trace
-from ringmq.peer.messaging.shell.local_clients import LocalClients, NoClients, clients_of
+from ringmq.peer.messaging.shell.local_clients import AdapterClients, NoClients, clients_of
 from ringmq.peer.messaging.tracing import Tracing, Witness
 
 CHANCE_BITS: Final = 63
@@ -49,14 +49,14 @@ log = structlog.get_logger("pubsub")
 
 
 class Core(Protocol):
-    """The roles of one peer, of whatever kind, as `PubSub` explains them."""
+    """The roles of one peer, of whatever kind, as `CoordinatedEngine` explains them."""
 
-    clients: Clients
+    clients: LocalClients
 
     @property
     def clock(self) -> Clock: ...
     @property
-    def agenda(self) -> Agenda: ...
+    def timers(self) -> TimerQueue: ...
     @property
     def tracing(self) -> Tracing: ...
     def publish(
@@ -86,7 +86,7 @@ class Core(Protocol):
 C = TypeVar("C", bound=Core)
 
 
-class Shell(ABC, Generic[C]):
+class EngineAdapter(ABC, Generic[C]):
     """Create inside a running event loop and hand it to a Node and a Front; `attach` both; `begin` once the node has
     started; at the end `stop`.
     """
@@ -100,13 +100,13 @@ class Shell(ABC, Generic[C]):
     def __init__(self, iteration: Iteration, on_activity: Callable[[bool], None]) -> None:
         self._iteration = iteration
         self._on_activity = on_activity
-        self._clients: LocalClients = NoClients()
+        self._clients: AdapterClients = NoClients()
         self._early: list[Callable[[], None]] | None = []
         """What the clients want before there is a ring. None: there is one."""
         self.fault: str | None = None
         """Why nothing can be promised to other peers any more: the disk takes nothing."""
         self.on_fault: Callable[[], None] | None = None
-        self._alarm = Alarm(self._tick)
+        self._timer = Timer(self._tick)
         self._enlisted = False
         """Whether this iteration ends with a commit and acknowledgements."""
         self._stopped = False
@@ -115,12 +115,12 @@ class Shell(ABC, Generic[C]):
         self._chooses: Callable[[], bool] = _never
         """Whether the message that is being published is to be recorded."""
         self.core = self._new_core(self._clients)
-        iteration.alarms.append((self.core.agenda, self._alarm))
+        iteration.loop_timers.append((self.core.timers, self._timer))
 
     @abstractmethod
-    def _new_core(self, clients: Clients) -> C: ...
+    def _new_core(self, clients: LocalClients) -> C: ...
 
-    def attach(self, node: Node, front: Front | AmqttFront | None = None) -> None:
+    def attach(self, node: Node, front: MqttServer | AmqttServer | None = None) -> None:
         """Before the node starts, and before the front restores anything or listens."""
         self._node = node
         self._clients = self.core.clients = clients_of(front, self._iteration)
@@ -141,7 +141,7 @@ class Shell(ABC, Generic[C]):
     def stop(self) -> None:
         """The last call: nothing is done any more."""
         self._stopped = True
-        self._alarm.stop()
+        self._timer.stop()
 
     # The ports of the front
 
@@ -300,7 +300,7 @@ class Shell(ABC, Generic[C]):
 
     def _tick(self) -> None:
         now = self._iteration.begin()
-        deadline = self.core.agenda.next_at
+        deadline = self.core.timers.next_at
         try:
             if deadline <= now + SOONEST_S:
                 self._iteration.advance(deadline)
@@ -312,7 +312,7 @@ class Shell(ABC, Generic[C]):
             self._leave()
 
 
-class RingPorts(Shell[PubSub]):
+class CoordinatedAdapter(EngineAdapter[CoordinatedEngine]):
     """The shell of the roles of this folder. Its core keeps for others what they retain."""
 
     def __init__(
@@ -329,9 +329,9 @@ class RingPorts(Shell[PubSub]):
         if store is not None:
             self.core.restore(*store.load())
 
-    def _new_core(self, clients: Clients) -> PubSub:
+    def _new_core(self, clients: LocalClients) -> CoordinatedEngine:
         disk = NO_DISK if self._store is None else self._store
-        core = PubSub(self, clients, self._config, disk, self._iteration, self._owing)
+        core = CoordinatedEngine(self, clients, self._config, disk, self._iteration, self._owing)
         core.publisher.clock_us = clock_us
         return core
 

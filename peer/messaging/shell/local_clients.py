@@ -9,19 +9,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from ringmq.mqtt_front.amqtt.server import AmqttFront
+from ringmq.mqtt_front.amqtt.server import AmqttServer
 from ringmq.mqtt_front.connection.fast_delivery import give_plain
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.body import PLAIN_HEAD, decode_body
-from ringmq.peer.messaging.context import Clients
+from ringmq.peer.messaging.context import LocalClients
 from ringmq.peer.messaging.publication import Publication
 
 
-class LocalClients(Clients, Protocol):
+class AdapterClients(LocalClients, Protocol):
     """What the shell of the roles needs beside."""
 
     @property
@@ -88,7 +88,7 @@ class Bodies:
 class FrontClients:
     """Those of our own front."""
 
-    def __init__(self, front: Front) -> None:
+    def __init__(self, front: MqttServer) -> None:
         self._front = front
         self._broker = front.broker
         self._bodies = Bodies(front.broker.clock)
@@ -137,7 +137,7 @@ class AmqttClients:
 
     safe = True
 
-    def __init__(self, front: AmqttFront, clock: Clock) -> None:
+    def __init__(self, front: AmqttServer, clock: Clock) -> None:
         self._broker = front.broker
         self._bodies = Bodies(clock)
 
@@ -166,7 +166,7 @@ class AmqttClients:
     def read_done(self) -> None: ...
 
 
-def clients_of(front: Front | AmqttFront | None, clock: Clock) -> LocalClients:
+def clients_of(front: MqttServer | AmqttServer | None, clock: Clock) -> AdapterClients:
     if front is None:
         return NoClients()
-    return AmqttClients(front, clock) if isinstance(front, AmqttFront) else FrontClients(front)
+    return AmqttClients(front, clock) if isinstance(front, AmqttServer) else FrontClients(front)

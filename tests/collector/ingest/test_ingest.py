@@ -24,16 +24,16 @@ class Quiet:
 
     def __init__(self) -> None:
         self.told: list[Progress] = []
-        self.notices: list[str] = []
+        self.incidents: list[str] = []
 
     def progress(self, progress: Progress) -> None:
         self.told.append(progress)
 
     def listening(self, address: Address) -> None:
-        self.notices.append(f"listening {address}")
+        self.incidents.append(f"listening {address}")
 
     def notice(self, text: str) -> None:
-        self.notices.append(text)
+        self.incidents.append(text)
 
 
 class Fake:
@@ -280,7 +280,7 @@ def test_notices_are_passed_on(stage: Stage) -> None:
     stage.inbox.put(Listening(Address("a", 1)))
     stage.inbox.put(Notice("a peer is away"))
     stage.ingest.run(Until(seconds=1.0))
-    assert stage.teller.notices == ["listening a:1", "a peer is away"]
+    assert stage.teller.incidents == ["listening a:1", "a peer is away"]
 
 
 def test_where_there_is_no_use_to_go_on_it_ends(stage: Stage) -> None:

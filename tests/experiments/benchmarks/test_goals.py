@@ -36,6 +36,11 @@ def test_goal_depends_on_the_pattern(figures: Make) -> None:
     assert reached == {"qos0-1to10": False, "qos0-1to1": False, "qos1-1to1": True}
 
 
+def test_patterns_without_a_goal_are_not_judged(figures: Make) -> None:
+    results = {"ringmq": result(figures, [1], [1]), "mosquitto": result(figures, [1], [1])}
+    assert of_pattern("qos2-1to1", results) == []
+
+
 def test_a_ring_against_bridges(figures: Make) -> None:
     results = {
         "ringmq": result(figures, [110], [0.001]),

@@ -74,16 +74,16 @@ def test_a_publish_on_the_fast_path_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_missing_name_fails_with_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish_walk, "BOOKKEEPING", (Group("clock", "sets the time", ("Shell._gone",)),))
+    monkeypatch.setattr(publish_walk, "BOOKKEEPING", (Group("clock", "sets the time", ("EngineAdapter._gone",)),))
     result = CliRunner().invoke(main, ["--walks", "1"])
     assert result.exit_code == 1
     assert result.output.count("\n") == 1
-    assert "no function is called Shell._gone" in result.output
+    assert "no function is called EngineAdapter._gone" in result.output
 
 
 def test_a_name_of_two_files_is_refused() -> None:
-    faults = wrong_names(["State.me"], {"State.me": {"a/b.py", "c/d.py"}})
-    assert faults == ["State.me must be defined in one file to be counted by its name, got a/b.py, c/d.py"]
+    faults = wrong_names(["MessagingContext.me"], {"MessagingContext.me": {"a/b.py", "c/d.py"}})
+    assert faults == ["MessagingContext.me must be defined in one file to be counted by its name, got a/b.py, c/d.py"]
 
 
 def test_functions_have_qualified_names() -> None:

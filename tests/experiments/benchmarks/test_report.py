@@ -36,6 +36,13 @@ def test_one_table_has_the_results_of_several_patterns(figures: Make) -> None:
     assert lines[3].split() == ["five-C", "ringmq", *cells]
 
 
+def test_long_names_of_patterns_keep_the_columns(figures: Make) -> None:
+    lines = one_table({"qos1-two-1to10-4096B": {"ringmq": Result([figures()])}, "one-A": {"ringmq": Result()}}).split(
+        "\n"
+    )
+    assert [line.index("ringmq") for line in lines[1:]] == [lines[0].index("servers")] * 2
+
+
 def test_a_measurement_in_a_line(figures: Make) -> None:
     assert "keeps up" in line(figures())
     assert "does not" in line(figures(egress_hz=1.0))
@@ -53,11 +60,15 @@ def test_output_with_json_is_only_json(figures: Make, capsys: pytest.CaptureFixt
     report.add_pattern("qos0-1to1", {"ringmq": Result([figures()])})
     report.add_patterns({"five-B": {"ringmq": Result([figures()])}, "five-C": {}})
     report.add("idle", {"clients": 3})
+    report.add_table("against", {"ratio": 1.5}, "a table")
+    report.detail("a detail")
     report.judge([Verdict("a", 1.0, 2.0, at_least=True)])
     report.end()
     output = capsys.readouterr()
     told = json.loads(output.out)
-    assert set(told) == {"qos0-1to1", "five-B", "five-C", "idle", "goals"}
+    assert set(told) == {"qos0-1to1", "five-B", "five-C", "idle", "against", "goals"}
+    assert told["against"] == {"ratio": 1.5}
+    assert "a table\na detail\n" in output.err
     assert told["goals"][0]["reached"] is False
     assert "MISSED: a" in output.err
 
@@ -65,6 +76,7 @@ def test_output_with_json_is_only_json(figures: Make, capsys: pytest.CaptureFixt
 def test_tables_are_the_output_without_json(figures: Make, capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(as_json=False, verbose=False)
     report.measured("ringmq", figures())
+    report.detail("a detail")
     report.add_pattern("qos0-1to1", {"ringmq": Result([figures(server_waited=0.5)])})
     report.end()
     output = capsys.readouterr()

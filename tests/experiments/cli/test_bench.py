@@ -46,7 +46,15 @@ def test_short_run_gives_plausible_figures() -> None:
         assert 0 < half["latency_p50_s"] <= half["latency_p99_s"] < 60
 
 
-def test_a_small_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_run_with_another_qos_and_payload_is_named_after_them() -> None:
+    options = ("--servers", "ringmq", "--pattern", "qos0-1to10", "--quick", "--seconds", "0.05", "--repeats", "1")
+    figures = figures_of(run(*options, "--qos", "2", "--payload", "1000", "--json"))
+    assert set(figures) == {"qos2-1to10-1000B", "goals"}
+    (limit,) = figures["qos2-1to10-1000B"]["ringmq"]["at_limit"]
+    assert (limit["sp_ratio"], limit["loss"]) == (10, 0)
+
+
+def test_idle_and_filters_are_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "MESSAGES", 100)
     monkeypatch.setattr(crowd, "ROUNDS", 1)
     figures = figures_of(run("--servers", "ringmq", "--idle", "20", "--filters", "100", "--json"))

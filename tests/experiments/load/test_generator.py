@@ -18,6 +18,8 @@ from ringmq.experiments.processes.sides import joined, why_not
 SMALL = [
     Pattern("fan-out", topics=2, publishers=2, subscribers=3, qos=0),
     Pattern("pairs", topics=3, publishers=1, subscribers=1, qos=1),
+    Pattern("exactly-once", topics=3, publishers=1, subscribers=2, qos=2),
+    Pattern("large", topics=2, publishers=1, subscribers=2, qos=1, payload_bytes=5000),
 ]
 
 

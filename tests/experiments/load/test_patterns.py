@@ -7,12 +7,15 @@ from collections import Counter
 import pytest
 
 from ringmq.experiments.load.patterns import (
+    LEAST_PACKET_IDS,
     PACKET_IDS,
+    PACKETS_BYTES,
     PATTERNS,
     PAYLOAD_BYTES,
     RING_PATTERNS,
     At,
     Pattern,
+    chosen,
     connect_packet,
     subscribe_packet,
 )
@@ -85,6 +88,37 @@ def test_publisher_with_qos_1_uses_its_packet_ids_in_turn() -> None:
         assert isinstance(publication, Publish)
         ids.append(publication.packet_id)
     assert ids == list(range(1, PACKET_IDS + 1))
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("payload_bytes", [0, 1000])
+def test_a_varied_pattern_has_other_messages_and_a_name_of_its_own(qos: int, payload_bytes: int) -> None:
+    pattern = PATTERNS["qos1-1to1"].varied(qos, payload_bytes)
+    assert pattern.name == f"qos{qos}-1to1-{payload_bytes}B"
+    packet = read(pattern.packets(3)[-1])
+    assert isinstance(packet, Publish)
+    assert (packet.topic, packet.qos, len(packet.payload)) == (pattern.topic(3), qos, payload_bytes)
+    assert pattern.packet_bytes == len(pattern.packets(3)[-1])
+
+
+def test_a_pattern_that_is_not_varied_is_the_same() -> None:
+    pattern = PATTERNS["qos0-1to1"]
+    assert pattern.varied(None, None) == pattern.varied(0, PAYLOAD_BYTES) == pattern
+    assert RING_PATTERNS["two-1to1"].varied(2, None).name == "qos2-two-1to1"
+
+
+def test_patterns_that_become_equal_are_chosen_once() -> None:
+    assert [pattern.name for pattern in chosen(PATTERNS, PATTERNS, 1, None)] == ["qos1-1to10", "qos1-1to1"]
+    assert chosen(PATTERNS, PATTERNS, None, None) == list(PATTERNS.values())
+
+
+def test_large_payloads_have_fewer_packet_ids() -> None:
+    pattern = PATTERNS["qos1-1to1"]
+    assert pattern.packet_ids == pattern.varied(2, 4096).packet_ids == PACKET_IDS
+    large = pattern.varied(None, 65_536)
+    assert LEAST_PACKET_IDS < large.packet_ids < PACKET_IDS
+    assert large.packet_ids * large.all_publishers * large.payload_bytes <= PACKETS_BYTES
+    assert pattern.varied(None, 1_000_000_000).packet_ids == LEAST_PACKET_IDS
 
 
 def test_what_clients_say_first() -> None:

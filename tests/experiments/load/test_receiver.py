@@ -61,6 +61,28 @@ def test_acknowledgements_to_publishers_are_counted_apart(pair: Pair, receiver: 
     assert (receiver.acknowledged, receiver.received_bytes) == (3, 0)
 
 
+def test_exchanges_of_qos_2_are_counted_when_they_are_complete(pair: Pair, receiver: Receiver) -> None:
+    client, server = pair
+    receiver.complete_publications(client)
+    server.sendall(encode_ack(Kind.PUBREC, Version.V311, 7))
+    assert receiver.look()
+    assert receiver.acknowledged == 0
+    assert server.recv(1000) == encode_ack(Kind.PUBREL, Version.V311, 7)
+    server.sendall(encode_ack(Kind.PUBCOMP, Version.V311, 7))
+    assert receiver.look()
+    assert (receiver.acknowledged, receiver.received_bytes) == (1, 0)
+
+
+def test_publications_with_qos_2_are_counted(pair: Pair, receiver: Receiver) -> None:
+    client, server = pair
+    packet = encode_publish(Version.V311, b"t", b"payload", 2, packet_id=9)
+    receiver.complete_deliveries(client, len(packet), len(packet) - len(b"payload") - 2)
+    server.sendall(packet)
+    assert receiver.look()
+    assert receiver.received_bytes == len(packet)
+    assert server.recv(1000) == encode_ack(Kind.PUBREC, Version.V311, 9)
+
+
 @pytest.mark.parametrize("chunk", [5, 20, 1000])
 def test_latencies_of_probes_are_their_ages(pair: Pair, receiver: Receiver, chunk: int) -> None:
     packet = b"head" + TIMESTAMP.pack(perf_counter() - 1) + b"tail"

@@ -6,7 +6,7 @@ from ringmq.experiments.scenarios.building import settled_ring
 from ringmq.experiments.scenarios.detection import Detection, percentile
 from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.world import World
-from ringmq.overlay.core.failure_detector import Liveness
+from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.timing import LAN
 
 
@@ -54,7 +54,7 @@ def test_death_with_resets_is_detected_at_once() -> None:
 
 
 def test_undetected_death_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     world = ring()
     detection = Detection(world)
     node = world.live()[20]

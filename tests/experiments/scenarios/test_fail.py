@@ -5,8 +5,8 @@ import pytest
 from ringmq.experiments.scenarios.fail import detours, fail_at_once
 from ringmq.experiments.simulator import filled
 from ringmq.experiments.simulator.world import InvariantBrokenError
-from ringmq.overlay.core.failure_detector import Liveness
-from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.timing import LAN
 
 
@@ -34,15 +34,15 @@ def test_ring_without_deaths_stays_whole() -> None:
 
 
 def test_core_that_delivers_in_the_place_of_a_suspect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
-    monkeypatch.setattr(Liveness, "heard", lambda self, peer: None)
+    monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
+    monkeypatch.setattr(FailureDetector, "heard", lambda self, peer: None)
     with pytest.raises(InvariantBrokenError):
         fail_at_once(60, 1, 0.3, "lan")
 
 
 def test_core_that_detects_no_deaths_never_becomes_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.experiments.scenarios.fail.PATIENCE_S", 10.0)
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     figures = fail_at_once(20, 1, 0.3, "lan")
     assert figures.one_ring_after_s is None
     assert figures.inexact_leaf_sets > 0

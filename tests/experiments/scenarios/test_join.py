@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.experiments.scenarios.join import join_at_once, join_storm
 from ringmq.experiments.simulator.world import InvariantBrokenError
-from ringmq.overlay.core.failure_detector import Liveness
+from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.membership import Membership
 from ringmq.overlay.core.messages import Grant, Peer
 
@@ -56,7 +56,7 @@ def test_core_that_is_active_too_early_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_core_that_detects_no_deaths_ends_without_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     figures = join_storm(2, joins=5)
     assert not figures.one_ring
     assert figures.faults > 0

@@ -8,7 +8,7 @@ from ringmq.experiments.scenarios.building import settled_ring
 from ringmq.experiments.scenarios.workload import Lookups
 from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.world import World
-from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.timing import LAN
 
 PATIENCE_S = LAN.receipt_s * LAN.receipt_tries
@@ -43,7 +43,7 @@ def test_all_lookups_reach_their_owners_in_a_healthy_ring() -> None:
 
 
 def test_wrong_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     figures = some_lookups(ring(), 100).figures()
     assert figures.delivered == 100
     assert figures.wrong > 80
@@ -51,20 +51,20 @@ def test_wrong_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_second_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    arrive = Custody._arrive
+    arrive = Forwarding._arrive
 
-    def forgetful(self: Custody, route: object) -> None:
+    def forgetful(self: Forwarding, route: object) -> None:
         self._seen.clear()
         arrive(self, route)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Custody, "_arrive", forgetful)
+    monkeypatch.setattr(Forwarding, "_arrive", forgetful)
     figures = some_lookups(ring(weather=Weather(duplication=1.0)), 20).figures()
     assert figures.delivered <= 20
     assert figures.twice > 0
 
 
 def test_undelivered_lookup_is_pending_then_lost_or_orphaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): None)
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): None)
     world = ring()
     lookups = some_lookups(world, 50)
     assert lookups.figures().pending == 50

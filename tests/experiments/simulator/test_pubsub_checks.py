@@ -33,7 +33,7 @@ class Scene:
 
     def holders(self) -> list[PubSubNode]:
         place = place_of(self.subscription.filter)
-        return [node for node in self.world.peers() if node.core.holdings.get(place) is not None]
+        return [node for node in self.world.peers() if node.core.replicas.get(place) is not None]
 
 
 @pytest.fixture
@@ -144,31 +144,31 @@ def test_entry_without_a_subscription_is_found(scene: Scene) -> None:
 
 
 def test_shadow_that_differs_is_found(scene: Scene) -> None:
-    shadow = next(node for node in scene.holders() if not node.core.holdings.open("a").coordinates)
+    shadow = next(node for node in scene.holders() if not node.core.replicas.open("a").coordinates)
     record = Record(Kind.RETAINED, "a", None, (1, 1), False)
-    shadow.core.holdings.open("a").book.put(record)
+    shadow.core.replicas.open("a").book.put(record)
     with pytest.raises(InvariantBrokenError, match="shadow differs"):
         scene.checks.settled()
 
 
 def test_place_without_a_coordinator_is_found(scene: Scene) -> None:
-    coordinator = next(node for node in scene.holders() if node.core.holdings.open("a").coordinates)
-    coordinator.core.holdings.open("a").end()
+    coordinator = next(node for node in scene.holders() if node.core.replicas.open("a").coordinates)
+    coordinator.core.replicas.open("a").end()
     with pytest.raises(InvariantBrokenError, match="no coordinator"):
         scene.checks.settled()
 
 
 def test_place_held_by_other_peers_is_found(scene: Scene) -> None:
     other = next(node for node in scene.world.peers() if node not in scene.holders())
-    other.core.holdings.open("a")
+    other.core.replicas.open("a")
     with pytest.raises(InvariantBrokenError, match="held by others"):
         scene.checks.settled()
 
 
 def test_suback_before_the_shadows_hold_the_entry_is_found(scene: Scene) -> None:
     for node in scene.holders()[:2]:
-        holding = node.core.holdings.open("a")
-        holding.book.forget((Kind.ENTRY, "a", scene.subscriber.peer.id))
+        replica = node.core.replicas.open("a")
+        replica.book.forget((Kind.ENTRY, "a", scene.subscriber.peer.id))
     with pytest.raises(InvariantBrokenError, match="held by 1"):
         scene.checks.acknowledged(scene.subscription)
     for node in scene.holders()[:2]:

@@ -15,7 +15,7 @@ from ringmq.experiments.simulator.scribe_checks import ScribeChecks
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.timing import LAN
 from ringmq.peer.engines.scribe.config import LAN as TREES
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.config import LAN as ROLES
 
@@ -47,7 +47,7 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 
 def test_correct_run_passes_all_checks(scene: Scene) -> None:
     assert isinstance(scene.checks, ScribeChecks)
-    assert all(isinstance(node.core, Scribe) for node in scene.world.all_nodes())
+    assert all(isinstance(node.core, ScribeEngine) for node in scene.world.all_nodes())
     sent = scene.world.publish(scene.publisher, "a", 1, retain=True)
     scene.world.run(scene.world.now + 2.0)
     assert sent.reason is Reason.SUCCESS
@@ -69,7 +69,7 @@ def another_root(member: PubSubNode, tree: Tree) -> None:
 
 
 def forgotten(member: PubSubNode, tree: Tree) -> None:
-    assert isinstance(member.core, Scribe)
+    assert isinstance(member.core, ScribeEngine)
     del member.core.trees._trees["a"]
 
 

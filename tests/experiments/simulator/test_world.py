@@ -13,8 +13,8 @@ import pytest
 from ringmq.experiments.scenarios.building import join_somewhere, joined_ring, settled_ring
 from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.world import InvariantBrokenError, Node, World
-from ringmq.overlay.core.failure_detector import Liveness
-from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.membership import Membership
 from ringmq.overlay.core.messages import Grant, Peer, ProbeAck, Route
@@ -173,20 +173,20 @@ def test_owner_that_drops_its_neighbour_when_it_becomes_active_is_found(monkeypa
 
 
 def test_delivery_of_a_key_that_the_peer_does_not_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(World(1, LAN))
 
 
 def test_delivery_by_a_peer_that_is_not_active_yet_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
+    monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     with pytest.raises(InvariantBrokenError, match="delivered by an inactive peer"):
         grow_with_lookups(World(1, LAN))
 
 
 def test_delivery_in_the_place_of_a_suspect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The owner lives, but its acknowledgement takes longer than the timeout of a hop."""
-    monkeypatch.setattr(Custody, "_hold", Custody._arrive)
+    monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     world = World(1, LAN, Weather(delay_s=(0.16, 0.18)))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(world)
@@ -225,7 +225,7 @@ def test_live_peer_that_is_removed_for_good_is_a_lasting_asymmetry(monkeypatch: 
 
 
 def test_ring_that_never_detects_deaths_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     world = World(1, LAN, strict=False)
     settled_ring(world, 20)
     world.crash(world.live()[0])
@@ -247,7 +247,7 @@ def trace_of_a_wrong_delivery() -> str:
 
 
 def test_failure_has_a_note_with_its_seed_and_the_last_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     trace = trace_of_a_wrong_delivery()
     assert trace.startswith("seed 77, at 1.0")
     lines = trace.splitlines()
@@ -258,7 +258,7 @@ def test_failure_has_a_note_with_its_seed_and_the_last_events(monkeypatch: pytes
 
 
 def test_last_event_of_the_trace_is_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Custody, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
     last = trace_of_a_wrong_delivery().splitlines()[-1]
     assert "peer 2 <- " in last
     assert ": Route(" in last
@@ -303,7 +303,7 @@ def test_sender_to_a_crashed_peer_is_notified_by_a_reset() -> None:
     world._post(nodes[0])
     assert nodes[30].peer.id not in nodes[0].ring.leaves
     world.run(1.1)
-    assert nodes[0].ring.liveness.holds_for_dead(nodes[30].peer)
+    assert nodes[0].ring.failure_detector.holds_for_dead(nodes[30].peer)
 
 
 def test_paused_peer_gets_its_messages_when_it_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,7 +450,7 @@ def test_messages_are_counted_by_their_kind() -> None:
 
 
 def test_message_that_is_given_up_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Liveness, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
     world, sender, unreachable = pair()
     world.network.split({unreachable.peer.id: 1})
     assert world.route(sender, unreachable.peer.id, b"x")

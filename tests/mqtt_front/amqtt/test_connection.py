@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from ringmq.mqtt_front.amqtt.connection import READS_AT_ONCE, Line
+from ringmq.mqtt_front.amqtt.connection import READS_AT_ONCE, AmqttConnection
 from ringmq.mqtt_front.codec.codec import encode
 from ringmq.mqtt_front.codec.packets import (
     Connack,
@@ -62,8 +62,8 @@ class Linked:
     def __init__(self, **config: int) -> None:
         self.wire = Wire()
         self.counters = FrontCounters()
-        self.opened: list[Line] = []
-        self.line = Line(FrontConfig(**config), self.counters, self.opened.append)  # type: ignore[arg-type]
+        self.opened: list[AmqttConnection] = []
+        self.line = AmqttConnection(FrontConfig(**config), self.counters, self.opened.append)  # type: ignore[arg-type]
         self.line.connection_made(self.wire)
 
     def feed(self, *packets: Packet, version: Version = V311) -> None:

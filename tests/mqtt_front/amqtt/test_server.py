@@ -17,7 +17,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
 
-from ringmq.mqtt_front.amqtt.server import MISSING, AmqttFront, settings_of
+from ringmq.mqtt_front.amqtt.server import MISSING, AmqttServer, settings_of
 from ringmq.mqtt_front.codec.packets import Connect, Pingreq, Pingresp, Will
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import FrontError
@@ -209,7 +209,7 @@ async def test_settings_that_say_nothing(bench: Bench, text: str) -> None:
 )
 async def test_settings_that_are_wrong(text: str, why: str) -> None:
     with pytest.raises(FrontError, match=why) as caught:
-        AmqttFront(settings=text, settings_file="amqtt.yaml")
+        AmqttServer(settings=text, settings_file="amqtt.yaml")
     assert "amqtt.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -261,7 +261,7 @@ def test_without_amqtt_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 
     async def create() -> None:
         with pytest.raises(FrontError, match="pip install") as caught:
-            AmqttFront()
+            AmqttServer()
         assert str(caught.value) == MISSING
 
     monkeypatch.setattr(builtins, "__import__", without)
@@ -309,7 +309,7 @@ async def test_stop_ends_who_waits_for_a_filter(bench: Bench, monkeypatch: pytes
 
 
 async def test_stop_without_a_start() -> None:
-    front = AmqttFront()
+    front = AmqttServer()
     front.turn()
     await front.stop()
 

@@ -243,7 +243,7 @@ def test_an_identifier_in_use_is_passed_over(world: World) -> None:
 def test_acknowledgements_wait_for_the_layer_above(
     make_world: type[World], quick_ports: SlowPorts, version: Version
 ) -> None:
-    world = make_world(ports=quick_ports)
+    world = make_world(cluster=quick_ports)
     publisher, client = world.pair(version)
     client.subscribe("t", qos=1)
     with nothing_long():
@@ -261,7 +261,7 @@ def test_acknowledgements_wait_for_the_layer_above(
 
 
 def test_no_more_is_taken_than_may_be_unanswered(make_world: type[World], quick_ports: SlowPorts) -> None:
-    world = make_world(FrontConfig(receive_maximum=2), ports=quick_ports)
+    world = make_world(FrontConfig(receive_maximum=2), cluster=quick_ports)
     old, new = world.connect("3", V311), world.connect("5", V5)
     with nothing_long():
         for client in (old, new):

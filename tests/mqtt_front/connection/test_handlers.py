@@ -124,7 +124,7 @@ def test_an_expired_message_is_acknowledged_to_its_end(world: World) -> None:
 def test_answers_keep_the_order_of_the_publications(
     make_world: type[World], slow_ports: SlowPorts, version: Version
 ) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     world.rights["c"] = Rights(write=["t"])
     client = world.connect("c", version)
     for packet_id, qos in ((1, 1), (2, 2), (3, 1)):
@@ -221,7 +221,7 @@ def test_a_failure_is_told_and_frees_the_identifier(make_world: type[World], slo
 def test_a_message_whose_fate_is_unknown_when_the_client_repeats_it(
     make_world: type[World], slow_ports: SlowPorts, reason: Reason, taken: int
 ) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     first = world.connect("c", session_expiry_s=100)
     first.publish("t", qos=2, packet_id=1)
     first.drop()
@@ -236,7 +236,7 @@ def test_a_message_whose_fate_is_unknown_when_the_client_repeats_it(
 
 
 def test_a_failure_after_the_client_has_gone_lets_it_try_again(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c", session_expiry_s=100)
     client.publish("t", qos=2, packet_id=1)
     client.drop()
@@ -246,7 +246,7 @@ def test_a_failure_after_the_client_has_gone_lets_it_try_again(make_world: type[
 
 
 def test_a_client_that_releases_too_early_confuses_nobody(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect()
     for _ in range(2):
         client.publish("t", qos=2, packet_id=1)

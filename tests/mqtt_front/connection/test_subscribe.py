@@ -56,7 +56,7 @@ def test_each_filter_has_its_reason_in_order(make_world: type[World], version: V
 def test_a_shared_filter_that_the_layer_above_does_not_serve(
     make_world: type[World], quick_ports: SlowPorts, version: Version
 ) -> None:
-    world = make_world(ports=quick_ports)
+    world = make_world(cluster=quick_ports)
     quick_ports.unserved = {"$share/g/a"}
     suback = world.connect("c", version).subscribe("a", "$share/g/a", "$share/g/b", qos=1)
     assert list(suback.reasons) == [1, Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED if version is V5 else FAILURE_3, 1]
@@ -124,7 +124,7 @@ def test_an_identical_filter_replaces_the_subscription(world: World, version: Ve
 def test_the_suback_waits_until_first_filters_are_in_force(
     make_world: type[World], slow_ports: SlowPorts, version: Version
 ) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     world.connect("p").publish("a", b"kept", retain=True)
     client = world.connect("c", version)
     client.send_subscribe("a", "b", "a", "bad/#/x")
@@ -141,7 +141,7 @@ def test_the_suback_waits_until_first_filters_are_in_force(
 
 
 def test_the_layer_above_hears_of_the_first_and_the_last(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     one, two = world.connect("1"), world.connect("2", session_expiry_s=10)
     one.send_subscribe("t", "$share/g/t")
     for _, done in list(slow_ports.added):
@@ -164,7 +164,7 @@ def test_the_layer_above_hears_of_the_first_and_the_last(make_world: type[World]
 
 
 def test_who_comes_second_waits_as_well(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     one, two = world.connect("1"), world.connect("2")
     one.send_subscribe("t")
     two.send_subscribe("t")
@@ -177,7 +177,7 @@ def test_who_comes_second_waits_as_well(make_world: type[World], slow_ports: Slo
 
 
 def test_an_old_announcement_does_not_stand_for_a_new_one(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     one, two, three = (world.connect(name) for name in "123")
     one.send_subscribe("t")
     one.unsubscribe("t")
@@ -191,7 +191,7 @@ def test_an_old_announcement_does_not_stand_for_a_new_one(make_world: type[World
 
 
 def test_nobody_is_answered_who_has_gone(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     world.connect("p").publish("t", b"kept", 1, retain=True)
     client = world.connect("c", session_expiry_s=100)
     client.send_subscribe("t", qos=1)

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import trustme
 
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.mqtt_front.server.tls import server_context
 from ringmq.peer.iteration import Iteration
 
@@ -88,7 +88,7 @@ class Listeners:
         ca.cert_pem.write_to_path(str(self.ca))
         self._server = _issue(ca, folder, "server")
         self._client = _issue(ca, folder, "client")
-        self.ports: dict[str, int] = {}
+        self.cluster: dict[str, int] = {}
         self._ready: queue.Queue[BaseException | None] = queue.Queue()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
@@ -101,7 +101,7 @@ class Listeners:
     def reach(self, kind: str, version: int) -> Reach:
         certificate, key = self._client if kind == "mutual" else (None, None)
         return Reach(
-            port=self.ports[kind],
+            port=self.cluster[kind],
             version=version,
             websocket=kind in ("ws", "wss"),
             ca=None if kind in ("tcp", "ws") else self.ca,
@@ -131,10 +131,10 @@ class Listeners:
             "ws": Listen(host=HOST, port=0, websocket=True),
             "wss": Listen(host=HOST, port=0, tls=tls, websocket=True),
         }
-        front = Front(Iteration())
+        front = MqttServer(Iteration())
         try:
             for kind, listen in listens.items():
-                self.ports[kind] = (await front.listen(listen))[1]
+                self.cluster[kind] = (await front.listen(listen))[1]
             self._ready.put(None)
             await self._stop.wait()
         finally:

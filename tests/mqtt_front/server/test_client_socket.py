@@ -26,8 +26,8 @@ from ringmq.mqtt_front.codec.packets import (
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.server.client_socket import ClientProtocol
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.client_socket import ClientSocket
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, NoJournal
 from ringmq.peer.iteration import Iteration
 
@@ -61,9 +61,9 @@ class Transport(asyncio.Transport):
 
 class Line:
     def __init__(self, **config: int) -> None:
-        self.front = Front(Iteration(), FrontConfig(sys_interval_s=0, **config))  # type: ignore[arg-type]
+        self.front = MqttServer(Iteration(), FrontConfig(sys_interval_s=0, **config))  # type: ignore[arg-type]
         self.transport = Transport()
-        self.client = ClientProtocol(self.front, anonymous=True)
+        self.client = ClientSocket(self.front, anonymous=True)
         self.client.connection_made(self.transport)
 
     def connect(self) -> None:
@@ -96,7 +96,7 @@ async def test_nothing_is_written_to_who_is_gone(line: Line) -> None:
 
 async def test_one_too_many_is_aborted_and_not_known() -> None:
     line = Line(max_connections=1)
-    other, transport = ClientProtocol(line.front, anonymous=True), Transport()
+    other, transport = ClientSocket(line.front, anonymous=True), Transport()
     other.connection_made(transport)
     assert transport.calls == ["abort"]
     assert len(line.front.clients) == 1
@@ -163,7 +163,7 @@ async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
     line.connect()
     line.client.data_received(encode(Version.V5, Pingreq()) * 20_000)
     line.client.connection_lost(None)
-    other, transport = ClientProtocol(line.front, anonymous=True), Transport()
+    other, transport = ClientSocket(line.front, anonymous=True), Transport()
     other.connection_made(transport)
     other.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
     line.front.iteration._end()
@@ -178,14 +178,14 @@ async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
 class Socket:
     """A client's socket that can be written to past the transport, and its other end."""
 
-    def __init__(self, front: Front | None = None, client_id: str = "c") -> None:
-        self.front = front or Front(Iteration(), FrontConfig(sys_interval_s=0))
+    def __init__(self, front: MqttServer | None = None, client_id: str = "c") -> None:
+        self.front = front or MqttServer(Iteration(), FrontConfig(sys_interval_s=0))
         self.near, self.far = socket.socketpair()
         for one in (self.near, self.far):
             one.setblocking(False)
         self.transport = Transport()
         self.transport._extra["socket"] = self.near  # type: ignore[attr-defined]
-        self.client = ClientProtocol(self.front, anonymous=True, bare=True)
+        self.client = ClientSocket(self.front, anonymous=True, bare=True)
         self.client.connection_made(self.transport)
         self.send(Connect(Version.V5, client_id, True, 0))
         self.far.recv(1000)

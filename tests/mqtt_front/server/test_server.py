@@ -237,7 +237,7 @@ async def test_what_waits_comes_to_a_client_that_reads_however_much(bench: Bench
 
 
 async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, slow_ports: SlowPorts) -> None:
-    front = await bench.start(ports=slow_ports, receive_maximum=10)
+    front = await bench.start(cluster=slow_ports, receive_maximum=10)
     publisher = await bench.connect("p", V311, keep_alive_s=10)
     transport = bench.transport("p")
     count = 5000

@@ -14,7 +14,7 @@ import pytest_asyncio
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.server import websocket
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.mqtt_front.server.websocket import WebSocket
 from ringmq.mqtt_front.server.websocket_frames import FRAMES_A_CALL, Opcode, frame_head, unmask
 from ringmq.peer.iteration import Iteration
@@ -381,14 +381,14 @@ class Dialled(NamedTuple):
 
 
 @pytest_asyncio.fixture
-async def front() -> AsyncIterator[Front]:
-    front = Front(Iteration(), FrontConfig(sys_interval_s=0))
+async def front() -> AsyncIterator[MqttServer]:
+    front = MqttServer(Iteration(), FrontConfig(sys_interval_s=0))
     yield front
     await front.stop()
 
 
 @pytest_asyncio.fixture
-async def dialled(front: Front) -> AsyncIterator[Dialled]:
+async def dialled(front: MqttServer) -> AsyncIterator[Dialled]:
     address = await front.listen(Listen(host="127.0.0.1", port=0, websocket=True))
     reader, writer = await asyncio.open_connection(*address)
     yield Dialled(reader, writer)
@@ -405,7 +405,7 @@ async def test_what_is_written_in_one_turn_is_one_frame(dialled: Dialled) -> Non
     assert await dialled.read(2 + len(expected)) == bytes((0x82, len(expected))) + expected
 
 
-async def test_a_client_that_leaves_gets_a_close(front: Front, dialled: Dialled) -> None:
+async def test_a_client_that_leaves_gets_a_close(front: MqttServer, dialled: Dialled) -> None:
     dialled.writer.write(REQUEST + frame(CONNECT + b"\xe0\0"))
     async with asyncio.timeout(DEADLINE_S):
         await dialled.reader.readuntil(b"\r\n\r\n")
@@ -415,7 +415,7 @@ async def test_a_client_that_leaves_gets_a_close(front: Front, dialled: Dialled)
     assert front.broker.counters.protocol_errors == 0
 
 
-async def test_a_request_that_does_not_come_in_time(front: Front, dialled: Dialled) -> None:
+async def test_a_request_that_does_not_come_in_time(front: MqttServer, dialled: Dialled) -> None:
     dialled.writer.write(REQUEST[:-2])
     async with asyncio.timeout(DEADLINE_S):
         while not any(_has_read(client.transport) for client in front.clients.values()):  # noqa: ASYNC110
@@ -434,7 +434,7 @@ def _has_read(transport: asyncio.Transport | None) -> bool:
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", REQUEST + frame(b"", Opcode.TEXT)])
-async def test_who_breaks_the_rules_is_counted(front: Front, dialled: Dialled, data: bytes) -> None:
+async def test_who_breaks_the_rules_is_counted(front: MqttServer, dialled: Dialled, data: bytes) -> None:
     dialled.writer.write(data)
     assert (await dialled.rest()).startswith(b"HTTP/1.1 ")
     assert front.broker.counters.protocol_errors == 1

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.sessions.queue import Delivery, Waiting
+from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
 
 
 def delivery(size: int = 1, expires_at: float | None = None) -> Delivery:
@@ -16,7 +16,7 @@ def delivery(size: int = 1, expires_at: float | None = None) -> Delivery:
 
 
 def test_bounds_of_number_and_of_bytes() -> None:
-    queue = Waiting()
+    queue = MessageQueue()
     for size, most, most_bytes, room in ((5, 1, 4, True), (5, 0, 9, False)):
         assert queue.has_room_for(delivery(size).message, most, most_bytes) is room
     queue.append(delivery(4))
@@ -27,7 +27,7 @@ def test_bounds_of_number_and_of_bytes() -> None:
 
 @given(st.lists(st.one_of(st.none(), st.tuples(st.integers(0, 9), st.none() | st.integers(1, 9)))), st.integers(0, 10))
 def test_bytes_and_expiry_are_those_of_what_is_there(steps: list[tuple[int, float | None] | None], now: int) -> None:
-    queue = Waiting()
+    queue = MessageQueue()
     for step in steps:
         if step is not None:
             queue.append(delivery(*step))

@@ -261,10 +261,10 @@ def payloads_of(packets: list[Packet]) -> list[tuple[bytes, bool]]:
     return [(bytes(packet.payload), packet.retain) for packet in packets if isinstance(packet, Publish)]
 
 
-def in_force(ports: SlowPorts, topic_filter: str) -> None:
+def in_force(cluster: SlowPorts, topic_filter: str) -> None:
     """The layer above says so, of the first that waits for it."""
-    place = next(place for place, (waiting, _) in enumerate(ports.added) if waiting == topic_filter)
-    ports.added.pop(place)[1]()
+    place = next(place for place, (waiting, _) in enumerate(cluster.added) if waiting == topic_filter)
+    cluster.added.pop(place)[1]()
 
 
 @pytest.mark.parametrize("version", Version)
@@ -272,7 +272,7 @@ def in_force(ports: SlowPorts, topic_filter: str) -> None:
 def test_what_came_before_the_suback_does_not_come_again(
     make_world: type[World], slow_ports: SlowPorts, version: Version, qos: int
 ) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c", version)
     for topic in ("t/1", "t/2", "t/3"):
         publisher.publish(topic, b"before", retain=True)
@@ -323,7 +323,7 @@ def test_a_newer_one_comes_after_the_older(make_world: type[World]) -> None:
 
 
 def test_what_was_dropped_comes_as_a_retained_one(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c")
     client.send_subscribe("t")
     client.connection.block()
@@ -339,7 +339,7 @@ def test_who_subscribes_again_is_sent_what_came_before(
     make_world: type[World], slow_ports: SlowPorts, first_goes_on: bool
 ) -> None:
     """But not what came after that, whichever of its packets is answered first."""
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c")
     client.send_subscribe("t/+", "other")
     publisher.publish("t/1", b"between", retain=True)
@@ -357,7 +357,7 @@ def test_a_filter_that_is_told_twice_is_sent_for_the_later(
     make_world: type[World], slow_ports: SlowPorts, order: list[str]
 ) -> None:
     """As both wait for the client to read, it is sent once for both."""
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c")
     client.send_subscribe("t", "other")
     publisher.publish("t", b"between", retain=True)
@@ -372,7 +372,7 @@ def test_a_filter_that_is_told_twice_is_sent_for_the_later(
 
 
 def test_one_that_has_ended_goes_on_for_the_next_filter(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     world.connect("publisher").publish("b", b"kept", retain=True)
     client = world.connect("c")
     client.send_subscribe("$SYS/of/nobody/else")
@@ -385,7 +385,7 @@ def test_one_that_has_ended_goes_on_for_the_next_filter(make_world: type[World],
 
 
 def test_another_filter_leaves_alone_what_came_before_it(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c")
     client.send_subscribe("a/#")
     publisher.publish("a/b", b"1", retain=True)
@@ -401,7 +401,7 @@ def test_another_filter_leaves_alone_what_came_before_it(make_world: type[World]
 
 # 5.0 [MQTT-3.8.3-3]
 def test_own_ones_come_once_to_the_filter_that_wants_them(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c")
     client.send_subscribe(Subscription("t", 0, no_local=True))
     client.publish("t", b"1", retain=True)
@@ -414,7 +414,7 @@ def test_own_ones_come_once_to_the_filter_that_wants_them(make_world: type[World
 
 
 def test_a_copy_for_a_group_stands_for_no_other(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c")
     client.send_subscribe(Subscription("$share/g/t", 1), Subscription("t", 0))
     client.connection.block()
@@ -428,7 +428,7 @@ def test_a_copy_for_a_group_stands_for_no_other(make_world: type[World], slow_po
 
 
 def test_nothing_is_noted_once_no_retained_ones_can_follow(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     client = world.connect("c", session_expiry_s=100)
     session = world.session("c")
     never = Subscription("n", 0, retain_handling=RetainHandling.NEVER)
@@ -442,7 +442,7 @@ def test_nothing_is_noted_once_no_retained_ones_can_follow(make_world: type[Worl
 
 
 def test_who_takes_a_session_over_is_sent_what_it_asks_for(make_world: type[World], slow_ports: SlowPorts) -> None:
-    world = make_world(ports=slow_ports)
+    world = make_world(cluster=slow_ports)
     publisher, client = world.connect("publisher"), world.connect("c", session_expiry_s=100)
     client.send_subscribe("t", qos=1)
     publisher.publish("t", b"1", 1, retain=True)
@@ -473,9 +473,9 @@ def test_each_comes_once_whatever_happens_when(
 
     `above`: the layer above keeps it, after the clients here were given it.
     """
-    chance, ports = random.Random(seed), slow_ports
-    ports.keeps_retained = above
-    world = make_world(FrontConfig(max_inflight=4), ports=ports)
+    chance, cluster = random.Random(seed), slow_ports
+    cluster.keeps_retained = above
+    world = make_world(FrontConfig(max_inflight=4), cluster=cluster)
     publisher, client = world.connect("publisher"), world.connect("c")
     topics = [f"r/{number}" for number in range(6)]
     published: dict[str, list[int]] = {topic: [] for topic in topics}
@@ -488,7 +488,7 @@ def test_each_comes_once_whatever_happens_when(
         published[topic].append(next(numbers_of))
         publisher.publish(topic, str(published[topic][-1]).encode(), qos, retain=True)
         if above:
-            world.broker.retained.set(ports.messages[-1][0])
+            world.broker.retained.set(cluster.messages[-1][0])
 
     def subscribe() -> None:
         fresh = [topic for topic in topics if topic not in since]
@@ -498,8 +498,8 @@ def test_each_comes_once_whatever_happens_when(
             client.send_subscribe(*chosen, qos=qos)
 
     def answer() -> None:
-        if ports.added:
-            in_force(ports, chance.choice(ports.added)[0])
+        if cluster.added:
+            in_force(cluster, chance.choice(cluster.added)[0])
 
     def take() -> None:
         for packet in client.take():
@@ -509,7 +509,7 @@ def test_each_comes_once_whatever_happens_when(
 
     for _ in range(100):
         chance.choice([publish, publish, subscribe, answer, take])()
-    while ports.added:
+    while cluster.added:
         answer()
     packets += all_packets(world, client)
     for topic, at in since.items():

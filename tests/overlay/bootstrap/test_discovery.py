@@ -16,7 +16,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.handshake import Hello
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 
 QUICK = dataclasses.replace(LOCAL, reunion_s=0.01)
 
@@ -26,8 +26,8 @@ class Side:
 
     def __init__(self, point: int) -> None:
         self.config = OverlayConfig(id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK)
-        self.notices = Notices()
-        self.discovery = Discovery(self.config, self, self.notices)
+        self.incidents = Incidents()
+        self.discovery = Discovery(self.config, self, self.incidents)
         self.asked: list[Address] = []
         self.met: list[Hello] = []
         self.friends: set[Id] = set()
@@ -79,7 +79,7 @@ async def test_peers_find_each_other_through_one_seed(side, until) -> None:
     addresses = {each.address for each in others}
     for each in others:
         await until(lambda each=each: addresses - {each.address} <= {(h.peer.host, h.peer.port) for h in each.met})
-    assert all(each.notices.counters["discovery_errors"] == 0 for each in [first, *others])
+    assert all(each.incidents.counters["discovery_errors"] == 0 for each in [first, *others])
     assert all(each.address not in each.asked for each in others)
 
 
@@ -89,14 +89,14 @@ async def test_the_known_are_not_asked_and_the_stale_are_counted(side) -> None:
     one.friends = {Id(number) for number in range(20)}
     assert await one.discovery._follow(crowd) == HINTS // 2
     assert len(one.asked) == HINTS
-    assert one.notices.counters["hints_stale"] == HINTS // 2
+    assert one.incidents.counters["hints_stale"] == HINTS // 2
 
 
 async def test_no_port_no_discovery_and_no_error(side) -> None:
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     taken.bind(("127.0.0.1", 0))
     one = await side(1, port=taken.getsockname()[1])
-    assert one.notices.counters["discovery_unavailable"] == 1
+    assert one.incidents.counters["discovery_unavailable"] == 1
     taken.close()
 
 

@@ -23,7 +23,7 @@ from ringmq.overlay.bootstrap.kademlia import (
 )
 from ringmq.overlay.config import Address
 from ringmq.overlay.core.ids import SPACE, Id
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 
 ids = st.integers(0, SPACE - 1).map(Id)
 NUMBER = b"n" * 20
@@ -34,8 +34,8 @@ class Side:
     """A peer with nothing but lookups."""
 
     def __init__(self, point: int) -> None:
-        self.notices = Notices()
-        self.lookups = Lookups(kademlia_key(Id(point)), self.notices)
+        self.incidents = Incidents()
+        self.lookups = Lookups(kademlia_key(Id(point)), self.incidents)
         self.address: Address = ("127.0.0.1", 0)
 
     async def start(self) -> None:
@@ -154,8 +154,8 @@ async def test_nonsense_is_counted_and_forgotten(side, probe, until, data: bytes
     transport.sendto(request("ping", STRANGER), one.address)
     await until(lambda: sender.replies)
     assert len(sender.replies) == 1
-    assert one.notices.counters["discovery_garbage"] == 1
-    assert one.notices.counters["discovery_errors"] == 0
+    assert one.incidents.counters["discovery_garbage"] == 1
+    assert one.incidents.counters["discovery_errors"] == 0
     assert list(one.protocol.storage) == []
 
 
@@ -170,8 +170,8 @@ async def test_random_datagrams_harm_nothing(side) -> None:
         else:
             data = bytearray([dice.randrange(3)]) + dice.randbytes(dice.randrange(80))
         one.protocol.datagram_received(bytes(data), ("127.0.0.1", 9))
-    assert one.notices.counters["discovery_errors"] == 0
-    assert one.notices.counters["discovery_garbage"] > 15_000
+    assert one.incidents.counters["discovery_errors"] == 0
+    assert one.incidents.counters["discovery_garbage"] > 15_000
     assert one.contacts() <= MAX_CONTACTS
 
 
@@ -187,7 +187,7 @@ async def test_made_up_ids_take_bounded_memory(side) -> None:
     assert one.contacts() <= MAX_CONTACTS
     assert len(one.protocol._outstanding) <= MAX_PENDING
     assert len(one.protocol.router.buckets) < MAX_CONTACTS
-    assert one.notices.counters["discovery_errors"] == 0
+    assert one.incidents.counters["discovery_errors"] == 0
     assert len(asyncio.all_tasks()) < 200 + MAX_CONTACTS
 
 
@@ -318,7 +318,7 @@ async def test_a_reply_counts_once(side, probe, until) -> None:
     transport.sendto(reply, one.address)
     transport.sendto(reply, one.address)
     assert (await call).id == STRANGER
-    await until(lambda: one.notices.counters["discovery_garbage"] == 1)
+    await until(lambda: one.incidents.counters["discovery_garbage"] == 1)
     assert one.contacts() == 1
 
 
@@ -332,7 +332,7 @@ async def test_a_lookup_finds_the_closest_of_all(side) -> None:
     found = await sides[-1].lookups.lookup(kademlia_key(Id((1 << 120) + 1)))
     assert found[0].id == kademlia_key(Id(1 << 120))
     assert (found[0].ip, found[0].port) == sides[0].address
-    assert all(each.notices.counters["discovery_errors"] == 0 for each in sides)
+    assert all(each.incidents.counters["discovery_errors"] == 0 for each in sides)
 
 
 async def test_the_package_is_quiet_and_does_nothing_by_itself(side) -> None:

@@ -13,7 +13,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LOCAL, PRESETS, Timing
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.handshake import Hello
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.queries import MyselfError
 
 ME, ONE, OTHER = ("me", 1), ("one", 1), ("other", 1)
@@ -69,7 +69,7 @@ TIMING = dataclasses.replace(LOCAL, join_s=1.0, reunion_s=1.0, found_s=20.0)
 
 def seeds_of(guest: Guest, *listed: Address, own: frozenset[Address] = frozenset(), point: Id = UNHURRIED) -> Seeds:
     config = OverlayConfig(id=point, boot=1, listen=("127.0.0.1", 0), timing=TIMING, seeds=listed)
-    guest.seeds = Seeds(config, own, guest, Notices())
+    guest.seeds = Seeds(config, own, guest, Incidents())
     return guest.seeds
 
 
@@ -85,7 +85,7 @@ def test_a_seed_that_fails_is_asked_again_with_longer_pauses_while_others_answer
         expected = [0.0, 0.125, 0.375, 0.875, 1.875, 3.875, 7.875, 11.875, 15.875]
         assert guest.asked_at(ONE) == guest.asked_at(OTHER) == expected
         assert guest.met == [hello_of(2, active=False)] * len(expected)
-        assert seeds._notices.counters["seeds_unreachable"] == len(expected)
+        assert seeds._incidents.counters["seeds_unreachable"] == len(expected)
         guest.answers[ONE] = hello_of(1)
         await loop.moment(19.9)
         assert guest.active
@@ -215,7 +215,7 @@ def test_what_the_guest_raises_is_counted_and_other_seeds_go_on(virtually) -> No
         with capture_logs() as lines:
             seeds.start()
             await loop.moment(1.0)
-        assert seeds._notices.counters["seed_errors"] == 1
+        assert seeds._incidents.counters["seed_errors"] == 1
         assert [line["event"] for line in lines] == ["seed_errors"]
         assert len(guest.asked_at(OTHER)) == 4
         await seeds.stop()
@@ -266,7 +266,7 @@ def test_the_first_of_the_list_founds_after_2_join_s(virtually, answer: Hello | 
         assert guest.founded_at == []
         await loop.moment(LONG_S)
         assert guest.founded_at == [2.0]
-        assert "rings_founded" not in seeds._notices.counters, "as it should be"
+        assert "rings_founded" not in seeds._incidents.counters, "as it should be"
         await seeds.stop()
 
     virtually(story)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from ringmq.overlay.core.context import Counters, State
+from ringmq.overlay.core.context import Counters, RingContext
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Heartbeat, Peer
 from ringmq.overlay.core.timing import LAN
@@ -19,13 +19,13 @@ def test_all_counters_are_told() -> None:
 
 
 def test_numbers_are_used_once() -> None:
-    state = State(ME, LAN)
+    state = RingContext(ME, LAN)
     assert [state.next_seq() for _ in range(3)] == [1, 2, 3]
     assert state.seq == 3
 
 
 def test_what_is_posted_keeps_its_order() -> None:
-    state = State(ME, LAN, half=4)
+    state = RingContext(ME, LAN, half=4)
     others = [Peer(Id(number), "other", 1, 0) for number in (5, 3, 5)]
     for other in others:
         state.post(other, Heartbeat())

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import pytest
 
 from ringmq.overlay.core import failure_detector
-from ringmq.overlay.core.context import State
-from ringmq.overlay.core.failure_detector import HEARTBEAT, HELPERS, PING, Liveness, Source
+from ringmq.overlay.core.context import RingContext
+from ringmq.overlay.core.failure_detector import HEARTBEAT, HELPERS, PING, FailureDetector, Source
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Message, Peer, Ping, PingRequest, PingResult
 from ringmq.overlay.core.timing import LAN
@@ -25,11 +25,11 @@ class Watcher:
     """A liveness among five peers; collects its verdicts and what it sends."""
 
     def __init__(self, leaves: Iterable[Peer] = (LEFT, NEXT, THIRD, FOURTH), half: int = 2) -> None:
-        self.state = State(ME, LAN, half)
+        self.state = RingContext(ME, LAN, half)
         self.state.leaves.fill(leaves)
         self.died: list[tuple[Peer, Source]] = []
         self.came_back: list[tuple[Peer, bool]] = []
-        self.core = Liveness(
+        self.core = FailureDetector(
             self.state,
             lambda peer, source: self.died.append((peer, source)),
             lambda peer, was_dead: self.came_back.append((peer, was_dead)),
@@ -38,10 +38,10 @@ class Watcher:
 
     def at(self, now: float) -> list[tuple[Peer, Message]]:
         """Let time pass, doing what is due at its own time; what is sent meanwhile."""
-        agenda = self.state.agenda
-        while agenda.next_at <= now:
-            self.state.now = agenda.next_at
-            agenda.run(self.state.now)
+        timers = self.state.timers
+        while timers.next_at <= now:
+            self.state.now = timers.next_at
+            timers.run(self.state.now)
         self.state.now = now
         return self.sent()
 
@@ -435,4 +435,4 @@ def test_starting_twice_is_starting_once() -> None:
     watcher = Watcher()
     watcher.core.start()
     watcher.core.start()
-    assert len(watcher.state.agenda) == 2
+    assert len(watcher.state.timers) == 2

@@ -7,9 +7,9 @@ from math import inf
 import pytest
 
 from ringmq.overlay.core import forwarding
-from ringmq.overlay.core.context import State
-from ringmq.overlay.core.failure_detector import PING, Liveness, Source
-from ringmq.overlay.core.forwarding import Custody
+from ringmq.overlay.core.context import RingContext
+from ringmq.overlay.core.failure_detector import PING, FailureDetector, Source
+from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Message, Peer, Receipt, Route, RouteAck, Seek
 from ringmq.overlay.core.timing import LAN
@@ -24,11 +24,13 @@ class Post:
     """A custody among three peers, wired to its liveness as in a ring."""
 
     def __init__(self, leaves: Iterable[Peer] = (LEFT, NEXT, THIRD), *, active: bool = True) -> None:
-        self.state = State(ME, replace(LAN, receipt_tries=3))
+        self.state = RingContext(ME, replace(LAN, receipt_tries=3))
         self.state.leaves.fill(leaves)
         self.state.active = active
-        self.liveness = Liveness(self.state, self._died, lambda peer, was_dead: self.custody.reconsider())
-        self.custody = Custody(self.state, self.liveness, self)
+        self.failure_detector = FailureDetector(
+            self.state, self._died, lambda peer, was_dead: self.forwarding.reconsider()
+        )
+        self.forwarding = Forwarding(self.state, self.failure_detector, self)
         self.arrivals: list[Route] = []
         self.passed: list[tuple[Id, bytes, Peer]] = []
         self.given: list[tuple[Id, bytes]] = []
@@ -46,14 +48,14 @@ class Post:
 
     def _died(self, peer: Peer, source: Source) -> None:
         self.state.leaves.remove(peer.id)
-        self.custody.lost(peer)
-        self.custody.reconsider()
+        self.forwarding.lost(peer)
+        self.forwarding.reconsider()
 
     def at(self, now: float) -> list[tuple[Peer, Message]]:
-        agenda = self.state.agenda
-        while agenda.next_at <= now:
-            self.state.now = agenda.next_at
-            agenda.run(self.state.now)
+        timers = self.state.timers
+        while timers.next_at <= now:
+            self.state.now = timers.next_at
+            timers.run(self.state.now)
         self.state.now = now
         return self.sent()
 
@@ -73,7 +75,7 @@ def message(key: Id, seq: int = 1, hops: int = 2, body: bytes = b"x", origin: Pe
 
 def test_what_is_mine_is_delivered_and_receipted() -> None:
     post = Post()
-    post.custody.take(LEFT, message(MINE))
+    post.forwarding.take(LEFT, message(MINE))
     assert post.arrivals == [message(MINE)]
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (ORIGIN, Receipt(ORIGIN.boot, 1))]
     assert post.state.counters.delivered == 1
@@ -81,15 +83,15 @@ def test_what_is_mine_is_delivered_and_receipted() -> None:
 
 def test_what_i_send_to_myself_needs_no_receipt() -> None:
     post = Post()
-    assert post.custody.route(MINE, b"x")
+    assert post.forwarding.route(MINE, b"x")
     assert [route.body for route in post.arrivals] == [b"x"]
     assert post.sent() == []
-    assert post.custody.outstanding == 0
+    assert post.forwarding.outstanding == 0
 
 
 def test_what_is_not_mine_goes_on_with_one_hop_more() -> None:
     post = Post()
-    post.custody.take(LEFT, message(THEIRS))
+    post.forwarding.take(LEFT, message(THEIRS))
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (NEXT, message(THEIRS, hops=3))]
     assert post.passed == [(THEIRS, b"x", NEXT)]
     assert post.state.counters.forwarded == 1
@@ -98,20 +100,20 @@ def test_what_is_not_mine_goes_on_with_one_hop_more() -> None:
 
 def test_an_acknowledgement_ends_the_charge() -> None:
     post = Post()
-    post.custody.take(LEFT, message(THEIRS))
-    post.custody.acknowledged(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
+    post.forwarding.take(LEFT, message(THEIRS))
+    post.forwarding.acknowledged(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
     post.sent()
     assert post.at(60.0) == []
     assert post.state.counters.rerouted == 0
-    post.custody.lost(NEXT)
+    post.forwarding.lost(NEXT)
     assert post.sent() == [], "nothing of it is there any more"
 
 
 def test_the_acknowledgement_of_another_message_does_not() -> None:
     post = Post()
-    post.custody.take(LEFT, message(BEYOND))
-    post.custody.acknowledged(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 2))
-    post.custody.acknowledged(THIRD, RouteAck(LEFT.id, ORIGIN.boot, 1))
+    post.forwarding.take(LEFT, message(BEYOND))
+    post.forwarding.acknowledged(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 2))
+    post.forwarding.acknowledged(THIRD, RouteAck(LEFT.id, ORIGIN.boot, 1))
     post.at(LAN.hop_s)
     assert post.state.counters.rerouted == 1
 
@@ -119,38 +121,38 @@ def test_the_acknowledgement_of_another_message_does_not() -> None:
 def test_who_does_not_acknowledge_is_suspected_and_gone_around() -> None:
     post = Post()
     key = Id(1160)
-    post.custody.take(LEFT, message(key))
+    post.forwarding.take(LEFT, message(key))
     assert post.routes() == [THIRD]
     assert post.at(LAN.hop_s - 0.01) == []
     sent = post.at(LAN.hop_s)
     assert sent == [(THIRD, PING), (NEXT, message(key, hops=3))], "the hops are counted from here"
-    assert THIRD.id in post.liveness.suspects
+    assert THIRD.id in post.failure_detector.suspects
     assert post.arrivals == []
 
 
 def test_a_suspected_owner_is_waited_for_and_gets_it_when_it_answers() -> None:
     post = Post()
-    post.custody.take(LEFT, message(THEIRS))
-    post.custody.acknowledged(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
-    post.liveness.suspect(NEXT)
+    post.forwarding.take(LEFT, message(THEIRS))
+    post.forwarding.acknowledged(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
+    post.failure_detector.suspect(NEXT)
     post.sent()
     key = Id(1051)
-    post.custody.take(LEFT, message(key, seq=2))
+    post.forwarding.take(LEFT, message(key, seq=2))
     assert post.routes() == []
     assert post.arrivals == []
-    post.liveness.heard(NEXT)
+    post.failure_detector.heard(NEXT)
     assert post.routes() == [NEXT]
 
 
 def test_a_suspected_owner_found_dead_leaves_it_to_the_next() -> None:
     post = Post()
     key = Id(1051)
-    post.custody.take(LEFT, message(key))
+    post.forwarding.take(LEFT, message(key))
     assert post.routes() == [NEXT]
     post.routes(LAN.hop_s)
     assert post.arrivals == [], "the owner may live"
     post.routes(LAN.hop_s + LAN.fastest_verdict_s)
-    assert post.liveness.holds_for_dead(NEXT)
+    assert post.failure_detector.holds_for_dead(NEXT)
     assert [route.key for route in post.arrivals] == [key]
     post.at(60.0)
     assert len(post.arrivals) == 1
@@ -160,34 +162,34 @@ def test_a_lost_link_is_gone_around_at_once() -> None:
     post = Post()
     key = Id(1160)
     for seq in range(3):
-        post.custody.take(LEFT, message(key, seq=seq))
+        post.forwarding.take(LEFT, message(key, seq=seq))
     post.sent()
-    post.custody.lost(THIRD)
+    post.forwarding.lost(THIRD)
     assert post.routes() == [NEXT] * 3
     assert post.state.counters.rerouted == 3
 
 
 def test_an_inactive_peer_holds_what_it_would_deliver() -> None:
     post = Post(active=False)
-    post.custody.take(LEFT, message(MINE))
+    post.forwarding.take(LEFT, message(MINE))
     assert post.arrivals == []
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))]
-    post.custody.take(LEFT, message(THEIRS, seq=2))
+    post.forwarding.take(LEFT, message(THEIRS, seq=2))
     assert post.routes() == [NEXT], "what is not its own it passes on"
-    post.custody.reconsider()
+    post.forwarding.reconsider()
     assert post.arrivals == []
     post.state.active = True
-    post.custody.reconsider()
+    post.forwarding.reconsider()
     assert post.arrivals == [message(MINE)]
     assert post.sent() == [(ORIGIN, Receipt(ORIGIN.boot, 1))]
-    post.custody.reconsider()
+    post.forwarding.reconsider()
     assert len(post.arrivals) == 1
 
 
 def test_a_duplicate_is_receipted_again_but_delivered_once() -> None:
     post = Post()
     for _ in range(3):
-        post.custody.take(LEFT, message(MINE))
+        post.forwarding.take(LEFT, message(MINE))
     assert len(post.arrivals) == 1
     assert [each for each in post.sent() if isinstance(each[1], Receipt)] == [(ORIGIN, Receipt(ORIGIN.boot, 1))] * 3
     assert post.state.counters.duplicates == 2
@@ -195,9 +197,9 @@ def test_a_duplicate_is_receipted_again_but_delivered_once() -> None:
 
 def test_another_life_or_origin_with_the_same_number_is_another_message() -> None:
     post = Post()
-    post.custody.take(LEFT, message(MINE))
-    post.custody.take(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
-    post.custody.take(LEFT, message(MINE, origin=THIRD))
+    post.forwarding.take(LEFT, message(MINE))
+    post.forwarding.take(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
+    post.forwarding.take(LEFT, message(MINE, origin=THIRD))
     assert len(post.arrivals) == 3
 
 
@@ -205,9 +207,9 @@ def test_deliveries_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(forwarding, "MAX_SEEN", 2)
     post = Post()
     for seq in (1, 2, 3):
-        post.custody.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.take(LEFT, message(MINE, seq=seq))
     for seq in (3, 2, 1):
-        post.custody.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.take(LEFT, message(MINE, seq=seq))
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "the oldest is forgotten"
 
 
@@ -215,85 +217,85 @@ def test_deliveries_are_forgotten_when_nobody_can_try_again() -> None:
     post = Post()
     tries_s = post.state.timing.receipt_tries * post.state.timing.receipt_s
     for seq in (1, 2):
-        post.custody.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.take(LEFT, message(MINE, seq=seq))
     post.at(2 * tries_s)
-    post.custody.take(LEFT, message(MINE, seq=1))
-    post.custody.take(LEFT, message(MINE, seq=3))
+    post.forwarding.take(LEFT, message(MINE, seq=1))
+    post.forwarding.take(LEFT, message(MINE, seq=3))
     assert [route.seq for route in post.arrivals] == [1, 2, 3]
     post.at(5 * tries_s)
-    post.custody.take(LEFT, message(MINE, seq=1))
-    post.custody.take(LEFT, message(MINE, seq=3))
+    post.forwarding.take(LEFT, message(MINE, seq=1))
+    post.forwarding.take(LEFT, message(MINE, seq=3))
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "3 is not that old"
     post.at(20 * tries_s)
-    assert not post.custody._seen
-    assert post.state.agenda.next_at == inf, "nothing is left to be forgotten"
+    assert not post.forwarding._seen
+    assert post.state.timers.next_at == inf, "nothing is left to be forgotten"
 
 
 def test_the_receipt_ends_the_sending() -> None:
     post = Post()
-    post.custody.route(BEYOND, b"x")
-    post.custody.acknowledged(THIRD, RouteAck(ME.id, ME.boot, 1))
-    assert post.custody.outstanding == 1
-    post.custody.receipt(THIRD, Receipt(ME.boot, 1))
-    assert post.custody.outstanding == 0
+    post.forwarding.route(BEYOND, b"x")
+    post.forwarding.acknowledged(THIRD, RouteAck(ME.id, ME.boot, 1))
+    assert post.forwarding.outstanding == 1
+    post.forwarding.receipt(THIRD, Receipt(ME.boot, 1))
+    assert post.forwarding.outstanding == 0
     post.sent()
     assert post.at(60.0) == []
 
 
 def test_without_a_receipt_it_is_sent_again_and_given_up_in_the_end() -> None:
     post = Post()
-    post.custody.route(BEYOND, b"x")
+    post.forwarding.route(BEYOND, b"x")
     sendings = 0
     for step in range(1, 100):
         sendings += len([peer for peer in post.routes() if peer == THIRD])
-        post.custody.acknowledged(THIRD, RouteAck(ME.id, ME.boot, 1))
+        post.forwarding.acknowledged(THIRD, RouteAck(ME.id, ME.boot, 1))
         post.state.now = step * 0.1
-        post.state.agenda.run(post.state.now)
+        post.state.timers.run(post.state.now)
         if post.given:
             break
     assert post.state.now == pytest.approx(3 * LAN.receipt_s)
     assert sendings == 3
     assert post.given == [(BEYOND, b"x")]
     assert (post.state.counters.resent, post.state.counters.undeliverable) == (2, 1)
-    assert post.custody.outstanding == 0
+    assert post.forwarding.outstanding == 0
     assert post.at(60.0) == []
 
 
 def test_what_was_given_up_is_not_delivered_later() -> None:
     post = Post(active=False)
-    post.custody.route(MINE, b"x")
+    post.forwarding.route(MINE, b"x")
     post.at(60.0)
     assert post.given == [(MINE, b"x")]
     post.state.active = True
-    post.custody.reconsider()
+    post.forwarding.reconsider()
     assert post.arrivals == []
 
 
 def test_the_receipt_of_an_earlier_life_is_not_taken() -> None:
     """The owner received number 1 of the process before this one; its receipt comes after the restart."""
     owner = Post()
-    owner.custody.take(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, 6)))
+    owner.forwarding.take(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, 6)))
     late = next(each for each in owner.sent() if isinstance(each[1], Receipt))
     origin = Post()
-    origin.custody.route(THEIRS, b"x")
-    origin.custody.receipt(NEXT, late[1])
-    assert origin.custody.outstanding == 1
-    origin.custody.receipt(NEXT, Receipt(ME.boot, 1))
-    assert origin.custody.outstanding == 0
+    origin.forwarding.route(THEIRS, b"x")
+    origin.forwarding.receipt(NEXT, late[1])
+    assert origin.forwarding.outstanding == 1
+    origin.forwarding.receipt(NEXT, Receipt(ME.boot, 1))
+    assert origin.forwarding.outstanding == 0
 
 
 def test_a_message_of_an_earlier_life_that_comes_home_confirms_nothing_else() -> None:
     post = Post()
-    post.custody.route(THEIRS, b"x")
-    post.custody.take(LEFT, message(MINE, origin=Peer(ME.id, "me", 1, ME.boot - 1)))
-    assert post.custody.outstanding == 1
+    post.forwarding.route(THEIRS, b"x")
+    post.forwarding.take(LEFT, message(MINE, origin=Peer(ME.id, "me", 1, ME.boot - 1)))
+    assert post.forwarding.outstanding == 1
 
 
 def test_two_lives_of_an_origin_have_two_charges() -> None:
     post = Post()
-    post.custody.take(LEFT, message(BEYOND))
-    post.custody.take(LEFT, message(BEYOND, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
-    post.custody.acknowledged(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
+    post.forwarding.take(LEFT, message(BEYOND))
+    post.forwarding.take(LEFT, message(BEYOND, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
+    post.forwarding.acknowledged(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
     post.sent()
     post.at(LAN.hop_s)
     assert post.state.counters.rerouted == 1, "one of the two was not acknowledged"
@@ -302,22 +304,22 @@ def test_two_lives_of_an_origin_have_two_charges() -> None:
 def test_the_application_may_take_it_off_its_way() -> None:
     post = Post()
     post.lets_pass = False
-    post.custody.take(LEFT, message(THEIRS))
+    post.forwarding.take(LEFT, message(THEIRS))
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (ORIGIN, Receipt(ORIGIN.boot, 1))]
     assert post.arrivals == []
-    post.custody.route(THEIRS, b"y")
-    assert post.custody.outstanding == 0
+    post.forwarding.route(THEIRS, b"y")
+    assert post.forwarding.outstanding == 0
     assert post.at(60.0) == []
 
 
 def test_a_message_in_a_loop_is_dropped() -> None:
     post = Post()
-    post.custody.take(LEFT, message(THEIRS, hops=MAX_HOPS - 1))
+    post.forwarding.take(LEFT, message(THEIRS, hops=MAX_HOPS - 1))
     assert post.routes() == [NEXT]
-    post.custody.take(LEFT, message(THEIRS, seq=2, hops=MAX_HOPS))
+    post.forwarding.take(LEFT, message(THEIRS, seq=2, hops=MAX_HOPS))
     assert post.routes() == []
     assert post.state.counters.looped == 1
-    post.custody.take(LEFT, message(MINE, seq=3, hops=MAX_HOPS))
+    post.forwarding.take(LEFT, message(MINE, seq=3, hops=MAX_HOPS))
     assert len(post.arrivals) == 1, "one that has arrived is not in a loop"
 
 
@@ -325,10 +327,10 @@ def test_a_message_in_a_loop_is_dropped() -> None:
 def test_a_search_for_ones_own_place_ends_at_another(body: Join | Seek) -> None:
     post = Post(active=False)
     searcher = Peer(Id(1002), "new", 1, 0)
-    post.custody.take(searcher, Route(searcher, 1, searcher.id, 0, body))
+    post.forwarding.take(searcher, Route(searcher, 1, searcher.id, 0, body))
     assert [route.origin for route in post.arrivals] == [searcher], "served by inactive peers too"
     post.state.leaves.add(searcher)
-    post.custody.take(searcher, Route(searcher, 1, searcher.id, 0, body))
+    post.forwarding.take(searcher, Route(searcher, 1, searcher.id, 0, body))
     assert len(post.arrivals) == 2, "never at the searcher, nor once only"
     assert post.passed == [], "no business of the application"
     assert Receipt not in [type(sent) for _, sent in post.sent()]
@@ -340,20 +342,20 @@ def test_a_joining_peer_is_given_the_rows_on_its_way() -> None:
     for peer in rows:
         post.state.table.offer(peer)
     joiner = Peer(Id(1098), "new", 1, 0)
-    post.custody.take(joiner, Route(joiner, 1, joiner.id, 0, Join(())))
+    post.forwarding.take(joiner, Route(joiner, 1, joiner.id, 0, Join(())))
     onward = post.sent()[1]
     assert onward == (NEXT, Route(joiner, 1, joiner.id, 1, Join((*rows, ME))))
     many = tuple(Peer(Id(number), "row", 1, 0) for number in range(MAX_ROWS))
-    post.custody.take(LEFT, Route(joiner, 2, joiner.id, 0, Join(many)))
+    post.forwarding.take(LEFT, Route(joiner, 2, joiner.id, 0, Join(many)))
     assert post.sent()[1] == (NEXT, Route(joiner, 2, joiner.id, 1, Join(many)))
 
 
 def test_messages_on_their_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "MAX_OWN", 2)
     post = Post()
-    assert [post.custody.route(BEYOND, b"x") for _ in range(3)] == [True, True, False]
-    post.custody.receipt(THIRD, Receipt(ME.boot, 1))
-    assert post.custody.route(BEYOND, b"x")
+    assert [post.forwarding.route(BEYOND, b"x") for _ in range(3)] == [True, True, False]
+    post.forwarding.receipt(THIRD, Receipt(ME.boot, 1))
+    assert post.forwarding.route(BEYOND, b"x")
     assert post.state.counters.overflowed == 1
 
 
@@ -361,10 +363,10 @@ def test_messages_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "MAX_HELD", 2)
     post = Post(active=False)
     for seq in (1, 2, 3, 2):
-        post.custody.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.take(LEFT, message(MINE, seq=seq))
     assert post.state.counters.overflowed == 1
     post.state.active = True
-    post.custody.reconsider()
+    post.forwarding.reconsider()
     assert [route.seq for route in post.arrivals] == [1, 2]
 
 
@@ -372,8 +374,8 @@ def test_charges_are_bounded_but_messages_still_go_on(monkeypatch: pytest.Monkey
     monkeypatch.setattr(forwarding, "MAX_CHARGES", 2)
     post = Post()
     for seq in (1, 2, 3):
-        post.custody.take(LEFT, message(Id(1160), seq=seq))
+        post.forwarding.take(LEFT, message(Id(1160), seq=seq))
     assert post.routes() == [THIRD] * 3
-    post.custody.lost(THIRD)
+    post.forwarding.lost(THIRD)
     assert post.routes() == [NEXT] * 2
     assert post.state.counters.overflowed == 1

@@ -3,7 +3,7 @@
 import pytest
 
 from ringmq.overlay.core import joining
-from ringmq.overlay.core.context import State
+from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.joining import Gatekeeper
 from ringmq.overlay.core.messages import MAX_HOPS, Admit, Grant, Message, Peer
@@ -18,7 +18,7 @@ class Gate:
     """An active gatekeeper with neighbours, and its clock."""
 
     def __init__(self, *, active: bool = True, leaves: tuple[Peer, ...] = (BEHIND, NEXT, FAR)) -> None:
-        self.state = State(ME, LAN, half=4)
+        self.state = RingContext(ME, LAN, half=4)
         self.state.leaves.fill(leaves)
         self.state.active = active
         self.keeper = Gatekeeper(self.state)
@@ -26,7 +26,7 @@ class Gate:
     def at(self, now: float) -> list[tuple[Peer, Message]]:
         """Let time pass; what is sent meanwhile."""
         self.state.now = now
-        self.state.agenda.run(now)
+        self.state.timers.run(now)
         return self.sent()
 
     def admit(self, joiner: Peer, *, back: bool = False, hops: int = 0) -> list[tuple[Peer, Message]]:

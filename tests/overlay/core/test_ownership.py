@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.overlay.core.context import State
+from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import MASK, SPACE, Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.ownership import LOOKED_AT_ONCE, MAX_OWNERS, Ownership
@@ -28,7 +28,7 @@ class Watched:
     """An ownership that is told of each change as a ring would."""
 
     def __init__(self, half: int = 16) -> None:
-        self.state = State(ME, LAN, half)
+        self.state = RingContext(ME, LAN, half)
         self.changes: list[tuple[Id, tuple[Peer, ...]]] = []
         self.core = Ownership(self.state, lambda key, owners: self.changes.append((key, owners)))
 
@@ -124,11 +124,11 @@ def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
     for _ in range(3):
         assert len({key for key, _ in watched.changes}) == len(watched.changes) <= LOOKED_AT_ONCE + told
         told = len(watched.changes)
-        watched.state.now = watched.state.agenda.next_at
-        watched.state.agenda.run(watched.state.now)
+        watched.state.now = watched.state.timers.next_at
+        watched.state.timers.run(watched.state.now)
     assert watched.changes == [(key, (near,)) for key in sorted(keys) if watched.model(key, 1) == (near,)]
     assert watched.changes
-    assert watched.state.agenda.next_at == inf
+    assert watched.state.timers.next_at == inf
 
 
 def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
@@ -140,9 +140,9 @@ def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
     assert len(watched.changes) == LOOKED_AT_ONCE
     watched.turn(near)
     watched.turn(far_one)
-    while watched.state.agenda.next_at < inf:
-        watched.state.now = watched.state.agenda.next_at
-        watched.state.agenda.run(watched.state.now)
+    while watched.state.timers.next_at < inf:
+        watched.state.now = watched.state.timers.next_at
+        watched.state.timers.run(watched.state.now)
     last = dict(watched.changes)
     assert set(last.values()) == {(far_one,)}
     assert len(last) == LOOKED_AT_ONCE + 5
@@ -161,8 +161,8 @@ def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
     assert watched.core.news(asked) == (near,)
     assert watched.core.news(asked) is None
     assert watched.core.news(next(iter(told))) is None
-    watched.state.now = watched.state.agenda.next_at
-    watched.state.agenda.run(watched.state.now)
+    watched.state.now = watched.state.timers.next_at
+    watched.state.timers.run(watched.state.now)
     assert sorted([*(key for key, _ in watched.changes), asked]) == keys
 
 

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Parcel, Peer, Ping
-from ringmq.overlay.links.dialer import REDIALS, Dials
+from ringmq.overlay.links.dialer import REDIALS, Dialer
 from ringmq.overlay.links.frames import HEADER_BYTES, Kind
-from ringmq.overlay.links.handshake import Reason, Standing
-from ringmq.overlay.links.incidents import Notices
+from ringmq.overlay.links.handshake import LinkState, Reason
+from ringmq.overlay.links.incidents import Incidents
 
 LOW, HIGH = Id(1000), Id(2000)
 PEER = Peer(HIGH, "there", 1, 1)
@@ -33,10 +33,10 @@ class Desk:
         self.wires: list = []
         self.failures: list[tuple[Peer, str, bool]] = []
         self.given_back: list[bytes] = []
-        self.notices = Notices()
+        self.incidents = Incidents()
         config = OverlayConfig(id=LOW, boot=1, listen=("127.0.0.1", 0), **changes)
-        self.dials = Dials(config, board, self.notices, self._failed)
-        board.on_ended = lambda link, reason, detail: self.dials.ended(link, reason, detail or reason)
+        self.dialer = Dialer(config, board, self.incidents, self._failed)
+        board.on_ended = lambda link, reason, detail: self.dialer.ended(link, reason, detail or reason)
         loop.create_connection = self._connect
         self._wire = wire
 
@@ -59,10 +59,10 @@ class Desk:
         return self.wires[-1], link
 
     def parcel(self, body: bytes = b"x", peer: Peer = PEER) -> bool:
-        return self.dials.wait(peer, Kind.PARCEL, body)
+        return self.dialer.wait(peer, Kind.PARCEL, body)
 
     def control(self, body: bytes = b"x", peer: Peer = PEER) -> bool:
-        return self.dials.wait(peer, Kind.CONTROL, body)
+        return self.dialer.wait(peer, Kind.CONTROL, body)
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def desk(virtually, board, wire) -> Callable:
         async def whole(loop) -> None:
             made = Desk(loop, board, wire, **changes)
             await story(made)
-            await made.dials.close()
+            await made.dialer.close()
 
         virtually(whole)
 
@@ -89,7 +89,7 @@ def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
             assert desk.parcel(b"%d" % number)
         await desk.loop.moment(0.1)
         assert desk.dialled == [(0.0, "there", 1)]
-        assert desk.notices.counters["dials"] == 1
+        assert desk.incidents.counters["dials"] == 1
         assert desk.parcel(peer=Peer(Id(3), "elsewhere", 1, 1))
         await desk.loop.moment(0.2)
         assert desk.dialled[1:] == [(0.1, "elsewhere", 1)]
@@ -99,18 +99,18 @@ def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
 
 def test_what_waited_is_handed_over_in_order(desk) -> None:
     async def story(desk: Desk) -> None:
-        assert desk.dials.standing(HIGH) is Standing.APART
+        assert desk.dialer.standing(HIGH) is LinkState.APART
         desk.parcel(b"one")
         desk.control(b"two")
-        assert desk.dials.standing(HIGH) is Standing.CONNECTING
+        assert desk.dialer.standing(HIGH) is LinkState.CONNECTING
         await desk.loop.moment(0.1)
-        assert desk.dials.standing(HIGH) is Standing.GREETED
+        assert desk.dialer.standing(HIGH) is LinkState.GREETED
         desk.parcel(b"three")
         (link,) = desk.board.linked
-        assert desk.dials.take(HIGH, link) == [(Kind.PARCEL, b"one"), (Kind.CONTROL, b"two"), (Kind.PARCEL, b"three")]
+        assert desk.dialer.take(HIGH, link) == [(Kind.PARCEL, b"one"), (Kind.CONTROL, b"two"), (Kind.PARCEL, b"three")]
         link.open(PEER, None)
-        assert desk.dials.standing(HIGH) is Standing.APART
-        assert desk.dials.take(HIGH) == []
+        assert desk.dialer.standing(HIGH) is LinkState.APART
+        assert desk.dialer.take(HIGH) == []
         await desk.loop.moment(10.0)
         assert desk.failures == []
         assert not desk.wires[0].is_closing()
@@ -122,7 +122,7 @@ def test_a_dial_that_an_inbound_link_made_needless_says_goodbye(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.parcel()
         await desk.loop.moment(0.1)
-        assert desk.dials.take(HIGH, object()) == [(Kind.PARCEL, b"x")]
+        assert desk.dialer.take(HIGH, object()) == [(Kind.PARCEL, b"x")]
         await desk.loop.moment(10.0)
         assert desk.wires[0].frames() == [(Kind.GOODBYE, b"duplicate")]
         assert desk.wires[0].is_closing()
@@ -141,8 +141,8 @@ def test_a_restarted_peer_is_dialled_where_it_is_now_and_the_queue_goes_along(de
         desk.parcel(b"of the old address", PEER)
         await desk.loop.moment(0.2)
         assert [port for _, _, port in desk.dialled] == [1, 2]
-        assert desk.dials.room(HIGH) == (16 << 20) - 3 * HEADER_BYTES - 24
-        queue = desk.dials.take(HIGH, desk.board.linked[-1])
+        assert desk.dialer.room(HIGH) == (16 << 20) - 3 * HEADER_BYTES - 24
+        queue = desk.dialer.take(HIGH, desk.board.linked[-1])
         assert [body for _, body in queue] == [b"one", b"two", b"of the old address"]
         desk.board.linked[-1].open(moved, None)
         assert desk.failures == []
@@ -167,9 +167,9 @@ def test_the_queue_of_a_dial_is_bounded_and_control_has_a_quarter_more(desk) -> 
     async def story(desk: Desk) -> None:
         body = bytes(100 - HEADER_BYTES)
         assert [desk.parcel(body) for _ in range(12)] == [True] * 10 + [False] * 2
-        assert desk.dials.room(HIGH) == 0
+        assert desk.dialer.room(HIGH) == 0
         assert [desk.control(body) for _ in range(4)] == [True] * 2 + [False] * 2
-        assert desk.dials.room(Id(3)) == 1000
+        assert desk.dialer.room(Id(3)) == 1000
 
     desk(story, max_link_buffer_bytes=1000)
 
@@ -178,7 +178,7 @@ def test_the_first_may_be_larger_than_the_queue(desk) -> None:
     async def story(desk: Desk) -> None:
         assert desk.parcel(bytes(5000))
         assert not desk.parcel()
-        assert desk.dials.room(HIGH) == 0
+        assert desk.dialer.room(HIGH) == 0
 
     desk(story, max_link_buffer_bytes=1000)
 
@@ -202,12 +202,12 @@ def test_the_list_of_the_unreachable_is_bounded(desk) -> None:
         for number in range(20):
             assert desk.control(peer=Peer(Id(number), "there", 1, 1))
             await desk.loop.moment(0.01 * (number + 1))
-            assert len(desk.dials._unreachable) <= 3
+            assert len(desk.dialer._unreachable) <= 3
         assert len(desk.failures) == 20
         await desk.loop.moment(1.0)
         desk.control(peer=Peer(Id(99), "there", 1, 1))
         await desk.loop.moment(1.1)
-        assert set(desk.dials._unreachable) == {Id(99)}
+        assert set(desk.dialer._unreachable) == {Id(99)}
 
     desk(story, max_dials=3)
 
@@ -223,7 +223,7 @@ def test_after_a_failure_parcels_are_refused_for_a_while(desk) -> None:
         assert desk.control()
         await desk.loop.moment(0.1)
         assert desk.failures == [(PEER, "connection refused", True)]
-        assert (desk.notices.counters["parcels_lost"], desk.notices.counters["messages_lost"]) == (1, 2)
+        assert (desk.incidents.counters["parcels_lost"], desk.incidents.counters["messages_lost"]) == (1, 2)
         assert not desk.parcel()
         assert desk.parcel(peer=Peer(Id(3), "there", 1, 1))
         await desk.loop.moment(0.19)
@@ -252,7 +252,7 @@ def test_parcels_that_waited_in_vain_are_given_back(desk) -> None:
         desk.outcomes = {1: ConnectionRefusedError()}
         bodies = [b"one", b"two"]
         assert all(desk.parcel(body) for body in bodies)
-        desk.dials.wait(PEER, Kind.CONTROL, b"heartbeat")
+        desk.dialer.wait(PEER, Kind.CONTROL, b"heartbeat")
         await desk.loop.moment(0.1)
         assert desk.given_back == bodies
         assert not desk.parcel(b"three"), "it would not come back before redial_s are over"
@@ -301,7 +301,7 @@ def test_what_speaks_against_the_peer_and_what_does_not(desk, outcome: object, r
         assert (peer, told) == (PEER, refused)
         assert why
         assert "\n" not in why
-        assert desk.notices.counters["dial_errors"] == 0
+        assert desk.incidents.counters["dial_errors"] == 0
 
     desk(story)
 
@@ -331,7 +331,7 @@ def test_a_duplicate_that_is_taken_at_the_next_try_has_lost_nothing(desk) -> Non
         desk.outcomes = {1: MUTE}
         await desk.loop.moment(0.2)
         assert len(desk.dialled) == 2
-        assert desk.dials.take(HIGH, desk.board.linked[-1]) == [(Kind.PARCEL, b"patient")]
+        assert desk.dialer.take(HIGH, desk.board.linked[-1]) == [(Kind.PARCEL, b"patient")]
         desk.board.linked[-1].open(PEER, None)
         assert desk.failures == []
 
@@ -346,7 +346,7 @@ def test_our_own_fault_is_logged_and_ends_that_dial(desk) -> None:
             await desk.loop.moment(0.1)
         assert [line["event"] for line in lines] == ["dial_errors"]
         assert len(desk.failures) == 1
-        assert desk.dials.standing(HIGH) is Standing.APART
+        assert desk.dialer.standing(HIGH) is LinkState.APART
 
     desk(story)
 
@@ -360,7 +360,7 @@ def test_closing_gives_up_what_is_under_way_without_calling_it_failed(desk) -> N
         desk.parcel()
         desk.parcel(peer=Peer(Id(3), "there", 2, 1))
         await desk.loop.moment(0.1)
-        await desk.dials.close()
+        await desk.dialer.close()
         assert desk.loop.time() == pytest.approx(0.1 + 1.0)
         assert desk.failures == []
         assert desk.wires[0].is_closing()
@@ -379,7 +379,7 @@ async def test_never_two_dials_for_one_peer(side, until) -> None:
     for _ in range(50):
         one.links.send(other.me, Ping())
     await until(lambda: len(other.owner.messages) == 50)
-    assert one.notices.counters["dials"] == 1
+    assert one.incidents.counters["dials"] == 1
 
 
 async def test_a_refused_dial_is_told_and_parcels_wait_out_the_pause(side, until) -> None:
@@ -389,9 +389,9 @@ async def test_a_refused_dial_is_told_and_parcels_wait_out_the_pause(side, until
     await until(lambda: one.owner.losses)
     assert one.owner.losses == [(gone.me, True)]
     assert not one.links.send(gone.me, Parcel(b"x"))
-    assert one.notices.counters["parcels_refused"] == 1
-    assert one.notices.counters["messages_lost"] == 1
-    assert one.notices.counters["dials"] == 1
+    assert one.incidents.counters["parcels_refused"] == 1
+    assert one.incidents.counters["messages_lost"] == 1
+    assert one.incidents.counters["dials"] == 1
 
 
 async def test_a_host_that_cannot_be_resolved_is_refused(side, until) -> None:
@@ -410,7 +410,7 @@ async def test_what_waits_for_a_dial_is_bounded(side, until) -> None:
     assert 90 < taken <= 100
     await until(lambda: one.owner.losses)
     assert one.owner.losses == [(peer, True)]
-    assert one.notices.counters["parcels_lost"] == taken
+    assert one.incidents.counters["parcels_lost"] == taken
     mute.close()
 
 

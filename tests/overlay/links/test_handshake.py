@@ -11,10 +11,10 @@ from ringmq.overlay.links.handshake import (
     HARMLESS,
     MAX_HELLO_BYTES,
     MAX_RING_CHARS,
+    HandshakePolicy,
     Hello,
-    Judge,
+    LinkState,
     Reason,
-    Standing,
     decode_goodbye,
     decode_hello,
     encode_goodbye,
@@ -23,7 +23,7 @@ from ringmq.overlay.links.handshake import (
 
 ME = Peer(Id(1000), "me", 1, 5)
 LOWER, HIGHER = Peer(Id(1), "lower", 1, 5), Peer(Id(2000), "higher", 1, 5)
-JUDGE = Judge(ME, "ring")
+JUDGE = HandshakePolicy(ME, "ring")
 
 
 @pytest.mark.parametrize(
@@ -46,25 +46,25 @@ def test_whom_we_talk_to(hello: Hello | None, verdict: Reason | None) -> None:
 @pytest.mark.parametrize(
     ("peer", "standing", "verdict"),
     [
-        (LOWER, Standing.APART, None),
-        (HIGHER, Standing.APART, None),
-        (LOWER, Standing.CONNECTING, None),
-        (HIGHER, Standing.CONNECTING, None),
-        (LOWER, Standing.GREETED, None),
-        (HIGHER, Standing.GREETED, Reason.DUPLICATE),
-        (LOWER, Standing.LINKED_BY_US, None),
-        (HIGHER, Standing.LINKED_BY_US, Reason.DUPLICATE),
-        (LOWER, Standing.LINKED, None),
-        (HIGHER, Standing.LINKED, None),
+        (LOWER, LinkState.APART, None),
+        (HIGHER, LinkState.APART, None),
+        (LOWER, LinkState.CONNECTING, None),
+        (HIGHER, LinkState.CONNECTING, None),
+        (LOWER, LinkState.GREETED, None),
+        (HIGHER, LinkState.GREETED, Reason.DUPLICATE),
+        (LOWER, LinkState.LINKED_BY_US, None),
+        (HIGHER, LinkState.LINKED_BY_US, Reason.DUPLICATE),
+        (LOWER, LinkState.LINKED, None),
+        (HIGHER, LinkState.LINKED, None),
     ],
 )
-def test_which_connection_stays(peer: Peer, standing: Standing, verdict: Reason | None) -> None:
+def test_which_connection_stays(peer: Peer, standing: LinkState, verdict: Reason | None) -> None:
     assert JUDGE.inbound(peer, standing, peer.boot) is verdict
 
 
-@pytest.mark.parametrize("standing", [Standing.LINKED, Standing.LINKED_BY_US])
+@pytest.mark.parametrize("standing", [LinkState.LINKED, LinkState.LINKED_BY_US])
 @pytest.mark.parametrize("peer", [LOWER, HIGHER])
-def test_the_boot_decides_about_an_open_link(peer: Peer, standing: Standing) -> None:
+def test_the_boot_decides_about_an_open_link(peer: Peer, standing: LinkState) -> None:
     assert JUDGE.inbound(peer, standing, peer.boot - 1) is None
     assert JUDGE.inbound(peer, standing, peer.boot + 1) is Reason.OLD_BOOT
 
@@ -72,8 +72,8 @@ def test_the_boot_decides_about_an_open_link(peer: Peer, standing: Standing) -> 
 def test_of_two_crossing_hellos_exactly_one_is_refused() -> None:
     for one, other in itertools.permutations([ME, LOWER, HIGHER], 2):
         verdicts = [
-            Judge(one, "ring").inbound(other, Standing.GREETED, 0),
-            Judge(other, "ring").inbound(one, Standing.GREETED, 0),
+            HandshakePolicy(one, "ring").inbound(other, LinkState.GREETED, 0),
+            HandshakePolicy(other, "ring").inbound(one, LinkState.GREETED, 0),
         ]
         assert verdicts.count(None) == 1
 

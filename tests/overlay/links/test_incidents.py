@@ -2,15 +2,15 @@
 
 from structlog.testing import capture_logs
 
-from ringmq.overlay.links.incidents import MAX_CULPRITS, MAX_REMEMBERED, MAX_TRACEBACKS, Notices
+from ringmq.overlay.links.incidents import MAX_CULPRITS, MAX_REMEMBERED, MAX_TRACEBACKS, Incidents
 
 
 def test_counted_always_and_logged_once_per_culprit() -> None:
-    notices = Notices()
+    incidents = Incidents()
     with capture_logs() as lines:
         for who in ("a", "a", "b", "a"):
-            notices.warn("event", who, "why")
-    assert notices.counters["event"] == 4
+            incidents.warn("event", who, "why")
+    assert incidents.counters["event"] == 4
     assert [(line["event"], line["peer"], line["reason"]) for line in lines] == [
         ("event", "a", "why"),
         ("event", "b", "why"),
@@ -18,30 +18,30 @@ def test_counted_always_and_logged_once_per_culprit() -> None:
 
 
 def test_the_forgiven_is_logged_again() -> None:
-    notices = Notices()
+    incidents = Incidents()
     with capture_logs() as lines:
-        notices.warn("event", "a", "why")
-        notices.forgive("event", "a")
-        notices.warn("event", "a", "why")
+        incidents.warn("event", "a", "why")
+        incidents.forgive("event", "a")
+        incidents.warn("event", "a", "why")
     assert len(lines) == 2
 
 
 def test_neither_log_nor_memory_grows_with_the_culprits() -> None:
-    notices = Notices()
+    incidents = Incidents()
     with capture_logs() as lines:
         for number in range(MAX_REMEMBERED + 500):
-            notices.warn("event", number, "why")
-            notices.warn(f"event {number}", "who", "why")
+            incidents.warn("event", number, "why")
+            incidents.warn(f"event {number}", "who", "why")
         for _ in range(MAX_TRACEBACKS + 50):
-            notices.failed("failure")
+            incidents.failed("failure")
     assert len([line for line in lines if line["event"] == "event"]) == MAX_CULPRITS
     assert len([line for line in lines if line["event"].startswith("event")]) == MAX_REMEMBERED
     assert len([line for line in lines if line["event"] == "failure"]) == MAX_TRACEBACKS
-    assert notices.counters["event"] == MAX_REMEMBERED + 500
-    assert notices.counters["failure"] == MAX_TRACEBACKS + 50
+    assert incidents.counters["event"] == MAX_REMEMBERED + 500
+    assert incidents.counters["failure"] == MAX_TRACEBACKS + 50
 
 
 def test_what_others_wrote_stays_on_one_line() -> None:
     with capture_logs() as lines:
-        Notices().warn("event", "a\nforged", "b\x1b[31m")
+        Incidents().warn("event", "a\nforged", "b\x1b[31m")
     assert (lines[0]["peer"], lines[0]["reason"]) == ("a?forged", "b?[31m")

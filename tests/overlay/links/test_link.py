@@ -577,7 +577,7 @@ async def test_a_peer_that_never_reads_takes_bounded_memory(side, until, strange
             assert link.queued_bytes <= limit
             assert link.transport.get_write_buffer_size() <= limit
         assert refused > 10_000
-        assert one.notices.counters["parcels_refused"] == refused
+        assert one.incidents.counters["parcels_refused"] == refused
         assert one.links.room(Id(5)) < 10_005
         assert one.owner.losses == []
         # control messages have some room more; then the link is stuck
@@ -595,5 +595,5 @@ async def test_slowloris(side, until, stranger_to) -> None:
         assert await slow.hears_goodbye() is Reason.SLOW
         assert await slow.ended()
     await until(lambda: not one.links._sockets)
-    assert one.notices.counters["handshakes_slow"] == 1
+    assert one.incidents.counters["handshakes_slow"] == 1
     assert one.owner.losses == []

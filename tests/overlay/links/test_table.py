@@ -29,8 +29,8 @@ async def test_messages_both_ways_over_one_connection(side, until) -> None:
     assert other.owner.messages == [(one.me, Heartbeat()), (one.me, Parcel(b"bytes"))]
     assert other.links.send(one.me, Route(other.me, 1, Id(3), 0, b"x"))
     await until(lambda: one.owner.messages)
-    assert one.notices.counters["dials"] == 1
-    assert other.notices.counters["dials"] == 0
+    assert one.incidents.counters["dials"] == 1
+    assert other.incidents.counters["dials"] == 0
     assert one.owner.losses == other.owner.losses == []
 
 
@@ -39,7 +39,7 @@ async def test_more_than_a_frame_is_refused_and_counted(side, until) -> None:
     assert not one.links.send(other.me, Parcel(bytes(65536)))
     assert one.links.send(other.me, Parcel(bytes(65535)))
     await until(lambda: other.owner.messages)
-    assert one.notices.counters["unsendable"] == 1
+    assert one.incidents.counters["unsendable"] == 1
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
@@ -144,7 +144,7 @@ async def test_an_idle_link_is_closed_without_a_loss(side, until) -> None:
     await until(lambda: other.owner.messages)
     await until(lambda: not one.links._sockets and not other.links._sockets)
     assert one.owner.losses == other.owner.losses == []
-    assert one.notices.counters["links_ended_idle"] == 1
+    assert one.incidents.counters["links_ended_idle"] == 1
     other.links.send(one.me, Ping())
     await until(lambda: one.owner.messages)
 
@@ -176,7 +176,7 @@ async def test_links_are_bounded(side, until) -> None:
     one.links.send(others[3].me, Ping())
     await until(lambda: others[3].owner.messages)
     assert len(list(one.links.open_links())) == 2
-    assert one.notices.counters["links_evicted"] == 1
+    assert one.incidents.counters["links_evicted"] == 1
     assert one.owner.losses == []
 
 
@@ -191,7 +191,7 @@ async def test_strangers_are_bounded(side, until, stranger_to) -> None:
     await until(lambda: not one.links._strangers)
     other.links.send(one.me, Ping())
     await until(lambda: one.owner.messages)
-    assert one.notices.counters["strangers_refused"] == 1
+    assert one.incidents.counters["strangers_refused"] == 1
 
 
 # -- hostility
@@ -220,7 +220,7 @@ async def test_garbage_before_hello(side, until, stranger_to, data: bytes) -> No
         await stranger.say(data)
         assert await stranger.hears_goodbye() is Reason.PROTOCOL
         assert await stranger.ended()
-    assert one.notices.counters["protocol_errors"] == 1
+    assert one.incidents.counters["protocol_errors"] == 1
     assert one.owner.losses == []
     other.links.send(one.me, Ping())
     await until(lambda: len(one.owner.messages) == 2)
@@ -246,7 +246,7 @@ async def test_garbage_after_hello_closes_that_link_and_no_other(side, until, st
         await stranger.say(frame(Kind.PARCEL, b"good") + data + frame(Kind.PARCEL, b"too late"))
         assert await stranger.hears_goodbye(2) is Reason.PROTOCOL
     assert one.parcels() == [b"good"]
-    assert one.notices.counters["protocol_errors"] == 1
+    assert one.incidents.counters["protocol_errors"] == 1
     assert [(peer.id, refused) for peer, refused in one.owner.losses] == [(Id(5), False)]
     other.links.send(one.me, Ping())
     await until(lambda: len(one.owner.messages) == 3)
@@ -290,7 +290,7 @@ async def test_refused_hellos(side, stranger_to, changes: dict[str, object], rea
         await stranger.greet(one, **changes)
         assert await stranger.hears_goodbye() is reason
         assert await stranger.ended()
-    assert one.notices.counters["handshakes_refused"] == 1
+    assert one.incidents.counters["handshakes_refused"] == 1
     assert not list(one.links.open_links())
     assert one.owner.losses == []
 
@@ -300,7 +300,7 @@ async def test_who_has_agreed_on_something_else_is_refused(side, until) -> None:
     one.links.send(other.me, Ping())
     await until(lambda: one.owner.losses)
     assert one.owner.losses == [(other.me, True)]
-    assert other.notices.counters["handshakes_refused"] == 1
+    assert other.incidents.counters["handshakes_refused"] == 1
     assert other.owner.messages == []
     same = await side(Id(5), terms="timing lan")
     same.links.send(one.me, Ping())
@@ -364,7 +364,7 @@ async def test_a_peer_that_lost_the_link_may_dial_again(side, until, stranger_to
         await first.greet(one)
         await until(lambda: one.links.get(Id(5)))
         await second.greet(one)
-        await until(lambda: one.notices.counters["links_replaced"])
+        await until(lambda: one.incidents.counters["links_replaced"])
         await second.say(frame(Kind.PARCEL, b"again"))
         await until(one.parcels)
     await until(lambda: one.owner.losses)

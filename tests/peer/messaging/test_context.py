@@ -6,30 +6,30 @@ import pytest
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Fetch, Record, Taken
-from ringmq.peer.messaging.context import Counters, State
+from ringmq.peer.engines.coordinated.messages import Fetch, HandoffAck, Record
+from ringmq.peer.messaging.context import Counters, MessagingContext
 from ringmq.peer.messaging.publication import decode, taken_apart
 
 
-def test_what_a_peer_tells_itself_needs_no_network(state: State) -> None:
+def test_what_a_peer_tells_itself_needs_no_network(state: MessagingContext) -> None:
     state.send(state.me, Fetch("a"))
     assert list(state.local) == [(state.me, Fetch("a"))]
     state.ask(state.me, Id(1), Fetch("b"))
     assert len(state.local) == 2
 
 
-def test_the_clock_of_retained_messages_never_goes_back(state: State) -> None:
+def test_the_clock_of_retained_messages_never_goes_back(state: MessagingContext) -> None:
     assert [state.tick_clock(at) for at in (5, 5, 3, 100)] == [5, 6, 7, 100]
     state.hybrid_clock = 1000
     assert state.tick_clock(200) == 1001
 
 
-def test_what_is_due(state: State) -> None:
+def test_what_is_due(state: MessagingContext) -> None:
     done: list[str] = []
     state.after(2.0, lambda: done.append("later"))
     state.after(1.0, lambda: done.append("sooner"))
-    assert state.agenda.next_at == 1.0
-    state.agenda.run(5.0)
+    assert state.timers.next_at == 1.0
+    state.timers.run(5.0)
     assert done == ["sooner", "later"]
 
 
@@ -47,16 +47,16 @@ class Slow:
     def forget(self, age_s: float) -> None: ...
 
 
-def test_promises_wait_for_the_disk(state: State) -> None:
+def test_promises_wait_for_the_disk(state: MessagingContext) -> None:
     sent = state.overlay.net.queue  # type: ignore[attr-defined]
     other = Peer(Id(9), "h", 1, 1)
-    state.promise(other, Taken("a"))
+    state.promise(other, HandoffAck("a"))
     state.flush()
     assert len(sent) == 1, "nothing is written, so that nothing is waited for"
     assert not state.promised
     disk = state.disk = Slow()
-    state.promise(other, Taken("b"))
-    state.promise(state.me, Taken("c"))
+    state.promise(other, HandoffAck("b"))
+    state.promise(state.me, HandoffAck("c"))
     disk.pending = False
     assert state.promised
     assert (len(sent), len(state.local)) == (1, 0)
@@ -66,21 +66,21 @@ def test_promises_wait_for_the_disk(state: State) -> None:
     assert (len(sent), len(state.local)) == (2, 1)
 
 
-def test_what_is_said_in_one_turn_goes_together(state: State) -> None:
+def test_what_is_said_in_one_turn_goes_together(state: MessagingContext) -> None:
     one, two = Peer(Id(9), "h", 1, 1), Peer(Id(10), "h", 1, 1)
     sent: list[tuple[Peer, bytes]] = []
     state.overlay.send = lambda peer, payload: sent.append((peer, payload)) or True  # type: ignore[method-assign]
     for peer, topic in ((one, "a"), (two, "b"), (one, "c")):
-        state.send(peer, Taken(topic))
+        state.send(peer, HandoffAck(topic))
     assert state.posts
     assert sent == []
     state.flush()
     assert not state.posts
     told = [(peer, [decode(part) for part in taken_apart(payload)]) for peer, payload in sent]
-    assert told == [(one, [Taken("a"), Taken("c")]), (two, [Taken("b")])]
+    assert told == [(one, [HandoffAck("a"), HandoffAck("c")]), (two, [HandoffAck("b")])]
 
 
-def test_a_question_goes_straight_to_who_surely_owns_the_key(state: State) -> None:
+def test_a_question_goes_straight_to_who_surely_owns_the_key(state: MessagingContext) -> None:
     asked: list[Peer | None] = [Peer(Id(9), "h", 1, 1), state.me, None]
     routed: list[Id] = []
     sent: list[Peer] = []
@@ -96,7 +96,7 @@ def test_a_question_goes_straight_to_who_surely_owns_the_key(state: State) -> No
     assert routed == [2]
 
 
-def test_who_waits_for_answers_learns_how_long_they_take(state: State) -> None:
+def test_who_waits_for_answers_learns_how_long_they_take(state: MessagingContext) -> None:
     usual_s = state.config.ask_s
     assert state.ask_s == usual_s
     for _ in range(100):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.peer.messaging.pending import Countdown, Outgoing, addressed
+from ringmq.peer.messaging.pending import Countdown, PendingPublication, addressed
 from ringmq.peer.messaging.publication import Publication
 
 ONE = Publication(1, 2, 1, "a", b"x", True, 7)
@@ -14,7 +14,7 @@ ONE = Publication(1, 2, 1, "a", b"x", True, 7)
 @pytest.mark.parametrize(("matched", "reason"), [(True, Reason.SUCCESS), (False, Reason.NO_MATCHING_SUBSCRIBERS)])
 def test_it_is_done_when_nobody_is_missing(matched: bool, reason: Reason) -> None:
     told: list[Reason] = []
-    outgoing = Outgoing(ONE, matched, told.append, 0.0)
+    outgoing = PendingPublication(ONE, matched, told.append, 0.0)
     outgoing.missing += 2
     for _ in range(2):
         outgoing.got()
@@ -26,7 +26,7 @@ def test_it_is_done_when_nobody_is_missing(matched: bool, reason: Reason) -> Non
 
 
 def test_nobody_need_be_told() -> None:
-    Outgoing(ONE, True, None, 0.0).got()
+    PendingPublication(ONE, True, None, 0.0).got()
 
 
 def test_a_copy_says_whom_it_is_for() -> None:

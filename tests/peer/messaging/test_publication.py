@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.coordinated.messages import Held, Kind, Record, Reign, Retain, Sub, Wanted
+from ringmq.peer.engines.coordinated.messages import Epoch, Held, Kind, Record, Retain, Sub, Wanted
 from ringmq.peer.engines.coordinated.messages import SubReq as Ask
 from ringmq.peer.messaging.publication import (
     Leaf,
@@ -66,7 +66,7 @@ def test_publications_survive(
     "message",
     [
         Sub((Record(Kind.ENTRY, "a/+", PEER, (7, 1), False),), True),
-        Ask((Wanted("#", Reign(3, PEER.id), 9), Wanted("a", None, 0)), 1.5),
+        Ask((Wanted("#", Epoch(3, PEER.id), 9), Wanted("a", None, 0)), 1.5),
         Retain(Record(Kind.RETAINED, "a", None, (1, 2), True, body=b"\0")),
         Held(7, 3, (5, 6)),
     ],

@@ -13,9 +13,9 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication, decode
-from ringmq.peer.messaging.receive_window import Inlets
+from ringmq.peer.messaging.receive_window import ReceiveWindows
 
 ORIGIN = Peer(Id(9), "h", 1, 1)
 
@@ -25,27 +25,27 @@ def numbered(number: int, base: int = 1, boot: int = 1) -> Publication:
 
 
 class Box:
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self.got: list[int] = []
         self.state = state
-        self.inlets = Inlets(state, lambda origin, one: self.got.append(int(one.body)))
+        self.receive_windows = ReceiveWindows(state, lambda origin, one: self.got.append(int(one.body)))
 
     def answer(self) -> Held:
-        self.inlets.acknowledge()
+        self.receive_windows.acknowledge()
         self.state.flush()
         message = decode(self.state.overlay.net.queue[-1][2])  # type: ignore[attr-defined]
         assert isinstance(message, Held)
         return message
 
 
-def test_in_order_and_once(state: State) -> None:
+def test_in_order_and_once(state: MessagingContext) -> None:
     box = Box(state)
     for number in (1, 3, 3, 4, 2, 2, 1, 5):
-        box.inlets.take(ORIGIN, numbered(number))
+        box.receive_windows.take(ORIGIN, numbered(number))
     assert box.got == [1, 2, 3, 4, 5]
     assert state.counters.duplicates == 3
     assert box.answer() == Held(1, 5, ())
-    assert not box.inlets.owes
+    assert not box.receive_windows.owes
 
 
 @given(st.integers(0, 1000))
@@ -54,83 +54,83 @@ def test_any_order_gives_the_same(seed: int) -> None:
 
     net = Net(LAN)
     member = net.add(5)
-    box = Box(State(member, member, LAN))
+    box = Box(MessagingContext(member, member, LAN))
     numbers = list(range(1, 9)) * 2
     Random(seed).shuffle(numbers)
     for number in numbers:
-        box.inlets.take(ORIGIN, numbered(number))
+        box.receive_windows.take(ORIGIN, numbered(number))
     assert box.got == list(range(1, 9))
 
 
-def test_what_is_ahead_is_told(state: State) -> None:
+def test_what_is_ahead_is_told(state: MessagingContext) -> None:
     box = Box(state)
     for number in (1, 4, 3):
-        box.inlets.take(ORIGIN, numbered(number))
-    assert box.inlets.owes
+        box.receive_windows.take(ORIGIN, numbered(number))
+    assert box.receive_windows.owes
     assert box.answer() == Held(1, 1, (3, 4))
 
 
-def test_what_the_publisher_gave_up_is_not_waited_for(state: State) -> None:
+def test_what_the_publisher_gave_up_is_not_waited_for(state: MessagingContext) -> None:
     box = Box(state)
     for one in (numbered(1), numbered(3), numbered(5, base=4), numbered(4, base=4)):
-        box.inlets.take(ORIGIN, one)
+        box.receive_windows.take(ORIGIN, one)
     assert box.got == [1, 3, 4, 5]
 
 
-def test_a_publisher_that_starts_again_counts_anew(state: State) -> None:
+def test_a_publisher_that_starts_again_counts_anew(state: MessagingContext) -> None:
     box = Box(state)
-    box.inlets.take(ORIGIN, numbered(7, base=7))
-    box.inlets.take(ORIGIN, numbered(1, boot=2))
-    box.inlets.take(ORIGIN, numbered(8, base=8))
+    box.receive_windows.take(ORIGIN, numbered(7, base=7))
+    box.receive_windows.take(ORIGIN, numbered(1, boot=2))
+    box.receive_windows.take(ORIGIN, numbered(8, base=8))
     assert box.got == [7, 1]
-    assert len(box.inlets) == 1
+    assert len(box.receive_windows) == 1
 
 
-def test_qos_0_goes_forward_only(state: State) -> None:
+def test_qos_0_goes_forward_only(state: MessagingContext) -> None:
     box = Box(state)
     for topic, seq, boot in (("t", 1, 1), ("t", 3, 1), ("t", 2, 1), ("t", 3, 1), ("u", 2, 1), ("t", 1, 2)):
-        box.inlets.take(ORIGIN, Publication(boot, seq, 0, topic, str(seq).encode()))
+        box.receive_windows.take(ORIGIN, Publication(boot, seq, 0, topic, str(seq).encode()))
     assert box.got == [1, 3, 2, 1]
-    assert not box.inlets.owes
+    assert not box.receive_windows.owes
 
 
-def test_memory_is_bounded(state: State) -> None:
+def test_memory_is_bounded(state: MessagingContext) -> None:
     state.config = replace(LAN, max_ahead=2, max_orders=2)
     box = Box(state)
     for number in (1, 3, 4, 5):
-        box.inlets.take(ORIGIN, numbered(number))
+        box.receive_windows.take(ORIGIN, numbered(number))
     assert box.answer().beyond == (3, 4)
     for topic in ("a", "b", "c", "a"):
-        box.inlets.take(ORIGIN, Publication(1, 1, 0, topic, b"9"))
+        box.receive_windows.take(ORIGIN, Publication(1, 1, 0, topic, b"9"))
     assert box.got == [1, 9, 9, 9, 9], "the oldest is forgotten first"
 
 
-def test_the_topic_published_to_last_is_forgotten_last(state: State) -> None:
+def test_the_topic_published_to_last_is_forgotten_last(state: MessagingContext) -> None:
     state.config = replace(LAN, max_orders=3)
     box = Box(state)
     for seq, topic in enumerate("abcad", 1):
-        box.inlets.take(ORIGIN, Publication(1, seq, 0, topic, b"1"))
-    known = [topic for topic in (b"a", b"b", b"c", b"d") if box.inlets.has_given(ORIGIN, topic, 1, 1)]
+        box.receive_windows.take(ORIGIN, Publication(1, seq, 0, topic, b"1"))
+    known = [topic for topic in (b"a", b"b", b"c", b"d") if box.receive_windows.has_given(ORIGIN, topic, 1, 1)]
     assert known == [b"a", b"c", b"d"]
 
 
-def test_groups_without_a_client_are_told_until_the_publisher_knows(state: State) -> None:
+def test_groups_without_a_client_are_told_until_the_publisher_knows(state: MessagingContext) -> None:
     box = Box(state)
-    box.inlets.serves = lambda group: group == "here"
-    box.inlets.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
-    box.inlets.take(ORIGIN, structs.replace(numbered(2), shared=("here",)))
+    box.receive_windows.serves = lambda group: group == "here"
+    box.receive_windows.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
+    box.receive_windows.take(ORIGIN, structs.replace(numbered(2), shared=("here",)))
     told = Held(1, 2, (), (Unserved(1, ("gone", "away")),))
     assert box.answer() == told
-    box.inlets.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
+    box.receive_windows.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
     assert box.answer() == told, "the first was lost"
-    box.inlets.take(ORIGIN, numbered(3, base=2))
+    box.receive_windows.take(ORIGIN, numbered(3, base=2))
     assert box.answer() == Held(1, 3, ())
 
 
-def test_groups_of_what_comes_out_of_order_are_looked_for_when_it_is_given_out(state: State) -> None:
+def test_groups_of_what_comes_out_of_order_are_looked_for_when_it_is_given_out(state: MessagingContext) -> None:
     box = Box(state)
-    box.inlets.serves = lambda group: False
-    box.inlets.take(ORIGIN, structs.replace(numbered(2), shared=("gone",)))
+    box.receive_windows.serves = lambda group: False
+    box.receive_windows.take(ORIGIN, structs.replace(numbered(2), shared=("gone",)))
     assert box.answer() == Held(1, 0, (2,))
-    box.inlets.take(ORIGIN, numbered(1))
+    box.receive_windows.take(ORIGIN, numbered(1))
     assert box.answer() == Held(1, 2, (), (Unserved(2, ("gone",)),))

@@ -9,9 +9,9 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication, decode, tail_of
-from ringmq.peer.messaging.send_window import Item, Outlets
+from ringmq.peer.messaging.send_window import Item, SendWindows
 
 TO = Peer(Id(9), "h", 1, 1)
 
@@ -19,15 +19,15 @@ TO = Peer(Id(9), "h", 1, 1)
 class Way:
     """An outlet, and what it sent."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MessagingContext) -> None:
         self.state = state
-        self.outlets = Outlets(state)
+        self.send_windows = SendWindows(state)
         self.held: list[int] = []
 
     def push(self, *bodies: int) -> None:
         for body in bodies:
             one = Publication(1, body, 1, "t", str(body).encode())
-            self.outlets.push(TO, one, tail_of(one), lambda body=body: self.held.append(body))  # type: ignore[misc]
+            self.send_windows.push(TO, one, tail_of(one), lambda body=body: self.held.append(body))  # type: ignore[misc]
 
     def sent(self) -> list[tuple[int, int]]:
         """Numbers and bases since the last call."""
@@ -38,86 +38,86 @@ class Way:
 
     def wait(self, span_s: float) -> None:
         self.state.clock.now += span_s
-        self.state.agenda.run(self.state.clock.now)
+        self.state.timers.run(self.state.clock.now)
 
 
-def test_numbers_and_acknowledgements(state: State) -> None:
+def test_numbers_and_acknowledgements(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     assert way.sent() == [(1, 1), (2, 1), (3, 1)]
-    assert (way.outlets.waiting, way.outlets.leads_to(9)) == (3, True)
-    way.outlets.held(TO, Held(1, 2, ()))
+    assert (way.send_windows.waiting, way.send_windows.leads_to(9)) == (3, True)
+    way.send_windows.held(TO, Held(1, 2, ()))
     assert way.held == [10, 11]
     way.push(13)
     assert way.sent() == [(4, 3)]
-    way.outlets.held(TO, Held(1, 4, ()))
+    way.send_windows.held(TO, Held(1, 4, ()))
     assert way.held == [10, 11, 12, 13]
-    assert (len(way.outlets), state.waiting_bytes) == (0, 0)
+    assert (len(way.send_windows), state.waiting_bytes) == (0, 0)
     way.push(14)
     assert way.sent() == [(5, 5)], "the numbers go on"
 
 
-def test_what_is_missing_is_sent_again_and_no_more(state: State) -> None:
+def test_what_is_missing_is_sent_again_and_no_more(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     way.sent()
-    way.outlets.held(TO, Held(1, 0, (2,)))
+    way.send_windows.held(TO, Held(1, 0, (2,)))
     assert way.held == [], "it is not with the clients yet"
     way.wait(LAN.retry_s)
     assert way.sent() == [(1, 1), (3, 1)]
     assert state.counters.resent == 2
-    way.outlets.held(TO, Held(1, 3, ()))
+    way.send_windows.held(TO, Held(1, 3, ()))
     way.wait(100)
     assert way.sent() == []
 
 
-def test_the_acknowledgement_of_an_earlier_life_is_none(state: State) -> None:
+def test_the_acknowledgement_of_an_earlier_life_is_none(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10)
-    way.outlets.held(TO, Held(0, 1, ()))
+    way.send_windows.held(TO, Held(0, 1, ()))
     assert way.held == []
 
 
-def test_no_more_than_the_window_is_on_its_way(state: State) -> None:
+def test_no_more_than_the_window_is_on_its_way(state: MessagingContext) -> None:
     state.config = replace(LAN, window=2)
     way = Way(state)
     way.push(10, 11, 12)
     assert way.sent() == [(1, 1), (2, 1)]
-    way.outlets.held(TO, Held(1, 1, ()))
+    way.send_windows.held(TO, Held(1, 1, ()))
     assert way.sent() == [(3, 2)]
 
 
-def test_who_is_given_up_is_not_waited_for(state: State) -> None:
+def test_who_is_given_up_is_not_waited_for(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11)
-    way.outlets.give_up(TO.id)
+    way.send_windows.give_up(TO.id)
     assert way.held == [10, 11]
     assert state.counters.given_up == 2
-    way.outlets.give_up(TO.id)
+    way.send_windows.give_up(TO.id)
     way.push(12)
     assert way.sent()[-1] == (3, 3)
     for _ in range(100):
         way.wait(1.0)
     assert way.held == [10, 11, 12], "nothing is retried for ever"
-    assert len(way.outlets) == 0
+    assert len(way.send_windows) == 0
 
 
-def test_others_may_send_it(state: State) -> None:
+def test_others_may_send_it(state: MessagingContext) -> None:
     way = Way(state)
     one = Publication(1, 1, 1, "t", b"1")
-    leaf = way.outlets.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
+    leaf = way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
     assert leaf is not None
     assert (leaf.peer, leaf.number, leaf.base) == (TO, 1, 1)
     assert way.sent() == []
     way.wait(LAN.retry_s)
     assert way.sent() == [(1, 1)], "who did not get it is sent it directly"
-    assert way.outlets.enlist(TO, one, tail_of(one), lambda: way.held.append(2)) is None
+    assert way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(2)) is None
     assert way.sent() == [(2, 1)], "who is behind gets the next from us too"
-    way.outlets.held(TO, Held(1, 2, ()))
+    way.send_windows.held(TO, Held(1, 2, ()))
     assert way.held == [1, 2]
 
 
-def test_who_is_given_up_may_be_followed_by_another(state: State) -> None:
+def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> None:
     way = Way(state)
     asked: list[tuple[Peer, Item]] = []
 
@@ -125,12 +125,12 @@ def test_who_is_given_up_may_be_followed_by_another(state: State) -> None:
         asked.append((peer, item))
         return item.publication.body == b"1"
 
-    way.outlets.passed_on = passed_on
+    way.send_windows.passed_on = passed_on
     for body in (b"1", b"2"):
         one = Publication(1, 1, 1, "t", body, shared=("$share/g/t",))
-        way.outlets.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
+        way.send_windows.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
     way.push(3)
-    way.outlets.give_up(TO.id)
+    way.send_windows.give_up(TO.id)
     assert [(peer, item.tail, item.tried) for peer, item in asked] == [
         (TO, b"1", frozenset({4})),
         (TO, b"2", frozenset({4})),
@@ -139,17 +139,17 @@ def test_who_is_given_up_may_be_followed_by_another(state: State) -> None:
     assert (state.counters.passed_on, state.counters.given_up, state.waiting_bytes) == (1, 2, 0)
 
 
-def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: State) -> None:
+def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     way.sent()
-    way.outlets.held(TO, Held(1, 0, (2, 3)))
-    way.outlets.held(TO, Held(1, 0, ()))
+    way.send_windows.held(TO, Held(1, 0, (2, 3)))
+    way.send_windows.held(TO, Held(1, 0, ()))
     way.wait(LAN.retry_s)
     assert way.sent() == [(1, 1), (2, 1), (3, 1)]
 
 
-def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: State) -> None:
+def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: MessagingContext) -> None:
     way = Way(state)
     asked: list[tuple[str, ...]] = []
     others = True
@@ -158,17 +158,17 @@ def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: State) -
         asked.append(item.publication.shared)
         return others
 
-    way.outlets.passed_on = passed_on
+    way.send_windows.passed_on = passed_on
     for number in (10, 11, 12):
-        way.outlets.push(
+        way.send_windows.push(
             TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.held.append, number)
         )
     unserved = (Unserved(1, ("g", "unheard of")), Unserved(2, ("unheard of",)))
-    way.outlets.held(TO, Held(1, 2, (), unserved))
+    way.send_windows.held(TO, Held(1, 2, (), unserved))
     assert asked == [("g",)]
     assert way.held == [11], "whoever serves the first says when it is held"
     others = False
-    way.outlets.held(TO, Held(1, 3, (), (Unserved(3, ("h",)),)))
+    way.send_windows.held(TO, Held(1, 3, (), (Unserved(3, ("h",)),)))
     assert way.held == [11, 12], "there is nobody else"
     assert state.counters.passed_on == 1
     assert state.waiting_bytes == 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Kind, Record
-from ringmq.peer.replication.record_log import Book
+from ringmq.peer.replication.record_log import RecordLog
 
 records = st.builds(
     lambda kind, name, point, number, gone, confirmed: Record(
@@ -21,7 +21,7 @@ records = st.builds(
 
 @given(st.lists(records), st.randoms(use_true_random=False))
 def test_merging_does_not_depend_on_the_order(many: list[Record], random: object) -> None:
-    books = [Book(), Book()]
+    books = [RecordLog(), RecordLog()]
     for book in books:
         for record in many:
             book.put(record)
@@ -31,7 +31,7 @@ def test_merging_does_not_depend_on_the_order(many: list[Record], random: object
 
 @given(st.lists(records), st.lists(records))
 def test_a_follower_that_is_told_the_changes_is_a_copy(before: list[Record], after: list[Record]) -> None:
-    book, copy = Book(), Book()
+    book, copy = RecordLog(), RecordLog()
     for record in before:
         book.put(record)
     position = book.position
@@ -47,7 +47,7 @@ def test_a_follower_that_is_told_the_changes_is_a_copy(before: list[Record], aft
 
 
 def test_publishers_need_not_know_what_is_not_on_their_lists() -> None:
-    book, peer = Book(), Peer(Id(1), "h", 1, 0)
+    book, peer = RecordLog(), Peer(Id(1), "h", 1, 0)
     book.put(Record(Kind.ENTRY, "a", peer, (0, 1), False))
     listed = book.listed
     assert listed == book.position == book.position_of((Kind.ENTRY, "a", 1))
@@ -63,7 +63,7 @@ def test_publishers_need_not_know_what_is_not_on_their_lists() -> None:
 
 def test_a_lease_that_ran_out_with_one_of_two_is_told_from_what_was_ended() -> None:
     here = Record(Kind.ENTRY, "a", Peer(Id(1), "h", 1, 0), (0, 2), False)
-    book = Book()
+    book = RecordLog()
     assert not book.lapsed(here), "nothing is known"
     book.put(here)
     assert book.lapsed(here.ended())

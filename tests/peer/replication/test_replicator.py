@@ -10,29 +10,29 @@ import pytest
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import SPACE
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Control, Copied, Copy, Kind, Record, Reign
+from ringmq.peer.engines.coordinated.messages import Append, AppendAck, Control, Epoch, Kind, Record
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication, encode_control
-from ringmq.peer.replication.replicas import Holdings
+from ringmq.peer.replication.replicas import ReplicaTable
 from ringmq.peer.replication.replicator import Replication
-from ringmq.peer.replication.tombstones import Cleared
+from ringmq.peer.replication.tombstones import Tombstones
 from tests.peer.conftest import Net
 
 
 def _equal(net: Net, place: str) -> bool:
-    holdings = [member.core.holdings.get(place) for member in net.holders(place)]
-    present = {holding.present() for holding in holdings if holding is not None}
-    return len(present) == 1 and None not in holdings
+    replicas = [member.core.replicas.get(place) for member in net.holders(place)]
+    present = {replica.present() for replica in replicas if replica is not None}
+    return len(present) == 1 and None not in replicas
 
 
 def test_shadows_are_equal_whatever_is_lost(net: Net) -> None:
     random = Random(7)
 
     def lost(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
-        return isinstance(message, (Copy, Copied)) and random.random() < 0.4
+        return isinstance(message, (Append, AppendAck)) and random.random() < 0.4
 
     net.lost = lost
     members = list(net.members.values())
@@ -42,9 +42,9 @@ def test_shadows_are_equal_whatever_is_lost(net: Net) -> None:
     members[0].core.unsubscribe("a")
     net.run(10.0)
     assert _equal(net, "a")
-    holding = net.holders("a")[0].core.holdings.get("a")
-    assert holding is not None
-    assert sum(not record.gone for record in holding.book) == len(members) - 1
+    replica = net.holders("a")[0].core.replicas.get("a")
+    assert replica is not None
+    assert sum(not record.gone for record in replica.book) == len(members) - 1
 
 
 def test_only_what_changed_is_copied(net: Net) -> None:
@@ -52,7 +52,7 @@ def test_only_what_changed_is_copied(net: Net) -> None:
     for member in members:
         member.subscribe("a")
         net.run(0.1)
-    copies = [message for _, _, message in net.seen if isinstance(message, Copy)]
+    copies = [message for _, _, message in net.seen if isinstance(message, Append)]
     assert copies
     assert max(len(copy.records) for copy in copies) <= 3
 
@@ -60,11 +60,11 @@ def test_only_what_changed_is_copied(net: Net) -> None:
 def test_what_only_a_shadow_holds_goes_to_the_coordinator(net: Net) -> None:
     coordinator, shadow = net.holders("a")[:2]
     stranger = Peer(type(shadow.me.id)(77), "h", 1, 0)
-    holding = shadow.core.holdings.open("a")
-    holding.take(Record(Kind.ENTRY, "a", stranger, (0, 1), False), 0.0, net.config)
+    replica = shadow.core.replicas.open("a")
+    replica.take(Record(Kind.ENTRY, "a", stranger, (0, 1), False), 0.0, net.config)
     net.others("a")[0].subscribe("a")
     net.run(0.5)
-    mine = coordinator.core.holdings.get("a")
+    mine = coordinator.core.replicas.get("a")
     assert mine is not None
     assert mine.book.get((Kind.ENTRY, "a", 77)) is not None
     assert _equal(net, "a")
@@ -74,30 +74,30 @@ def test_a_reign_that_is_over_brings_nothing_into_force(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
     coordinator, shadow = net.holders("a")[:2]
-    holding = shadow.core.holdings.get("a")
-    assert holding is not None
-    holding.reign = Reign(9, shadow.me.id)
+    replica = shadow.core.replicas.get("a")
+    assert replica is not None
+    replica.epoch = Epoch(9, shadow.me.id)
     late = net.others("a")[1].subscribe("a")
     net.run(2.0)
     assert late == ["a"]
     assert coordinator.core.counters.superseded == 1
-    mine = coordinator.core.holdings.get("a")
+    mine = coordinator.core.replicas.get("a")
     assert mine is not None
-    assert mine.reign > Reign(9, shadow.me.id)
+    assert mine.epoch > Epoch(9, shadow.me.id)
 
 
 def test_a_shadow_that_missed_something_says_so(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
     coordinator, shadow = net.holders("a")[:2]
-    holding = coordinator.core.holdings.get("a")
-    assert holding is not None
-    position = holding.book.position
+    replica = coordinator.core.replicas.get("a")
+    assert replica is not None
+    position = replica.book.position
     net.queue.append(
-        (coordinator.me, shadow.me, encode_control(Copy("a", holding.reign, position + 5, position + 6, ())))
+        (coordinator.me, shadow.me, encode_control(Append("a", replica.epoch, position + 5, position + 6, ())))
     )
     net.run()
-    answer = [message for _, _, message in net.seen if isinstance(message, Copied)][-1]
+    answer = [message for _, _, message in net.seen if isinstance(message, AppendAck)][-1]
     assert answer.missing or answer.position == position
     net.run(1.0)
     assert _equal(net, "a")
@@ -113,16 +113,16 @@ def test_a_shadow_that_knows_of_a_clearing_says_so(net: Net) -> None:
     for one in (coordinator, shadow):
         one.subscribe("a")
     net.run(1.0)
-    holding = coordinator.core.holdings.get("a")
-    assert holding is not None
+    replica = coordinator.core.replicas.get("a")
+    assert replica is not None
     for one in net.members.values():
         if one is not shadow:
             one.core.cleared.heard(stale)  # these have forgotten it
-    holding.book.forget((Kind.RETAINED, "a", 0))
-    holding.take(stale, net.now, net.config)
+    replica.book.forget((Kind.RETAINED, "a", 0))
+    replica.take(stale, net.now, net.config)
     publisher.subscribe("a")
     net.run(1.0)
-    assert holding.book.get(stale.key) == known
+    assert replica.book.get(stale.key) == known
     assert _equal(net, "a")
 
 
@@ -139,7 +139,7 @@ def test_a_copy_is_taken_when_it_is_on_the_disk(lasting: Net) -> None:
         """How often it has said so since the last call."""
         answers = [message for sender, _, message in lasting.seen if sender == shadow.me]
         lasting.seen.clear()
-        return sum(isinstance(message, Copied) and message.place == "a" for message in answers)
+        return sum(isinstance(message, AppendAck) and message.place == "a" for message in answers)
 
     copied()
     lasting.others("a")[1].subscribe("a")
@@ -153,18 +153,18 @@ def test_a_copy_is_taken_when_it_is_on_the_disk(lasting: Net) -> None:
     assert copied() > 0
 
 
-def test_what_was_cleared_is_the_news_of_who_brings_it(state: State) -> None:
-    holdings, cleared = Holdings(state), Cleared(state)
-    replication = Replication(state, holdings, cleared)
+def test_what_was_cleared_is_the_news_of_who_brings_it(state: MessagingContext) -> None:
+    replicas, cleared = ReplicaTable(state), Tombstones(state)
+    replication = Replication(state, replicas, cleared)
     gone = Record(Kind.RETAINED, "a", None, (5, 5), True)
     cleared.heard(gone)
-    holding = holdings.open("a")
+    replica = replicas.open("a")
     stale = Record(Kind.RETAINED, "a", None, (5, 4), False, body=b"stale")
-    assert replication.take(holding, stale)
-    assert list(holding.book) == [gone], "so that the others are told of it"
-    assert not replication.take(holding, stale)
+    assert replication.take(replica, stale)
+    assert list(replica.book) == [gone], "so that the others are told of it"
+    assert not replication.take(replica, stale)
     later = Record(Kind.RETAINED, "a", None, (5, 6), False, body=b"later")
-    assert replication.take(holding, later)
+    assert replication.take(replica, later)
     assert cleared.of("a") is None
     assert state.hybrid_clock == 5
 
@@ -178,10 +178,10 @@ def test_a_copy_of_what_is_there_is_not_written_again(lasting: Net) -> None:
     before = shadow.store.load().places["a"]
     lasting.add(key_of_place("a") + 1)
     lasting.run(10.0)
-    holding = shadow.core.holdings.get("a")
-    assert holding is not None
-    assert holding.ends_at == 100.0
-    assert [record.body for record in holding.book if record.kind is Kind.RETAINED] == [body], "it is as it came"
+    replica = shadow.core.replicas.get("a")
+    assert replica is not None
+    assert replica.ends_at == 100.0
+    assert [record.body for record in replica.book if record.kind is Kind.RETAINED] == [body], "it is as it came"
     assert [record.number for record in before] == [record.number for record in shadow.store.load().places["a"]]
 
 
@@ -220,9 +220,9 @@ def test_what_was_unsubscribed_on_one_side_is_over_on_both() -> None:
     net.split()
     net.run(20.0)
     for member in (publisher, subscriber, alone):
-        holding = member.core.holdings.get("a")
-        assert holding is None or not [
-            record for record in holding.book if record.kind is Kind.ENTRY and not record.gone
+        replica = member.core.replicas.get("a")
+        assert replica is None or not [
+            record for record in replica.book if record.kind is Kind.ENTRY and not record.gone
         ]
 
 
@@ -230,19 +230,19 @@ def test_whose_lease_holds_is_the_coordinators_to_say(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(1.0)
     coordinator, shadow, _ = net.holders("a")
-    here, there = coordinator.core.holdings.get("a"), shadow.core.holdings.get("a")
+    here, there = coordinator.core.replicas.get("a"), shadow.core.replicas.get("a")
     assert here is not None
     assert there is not None
     (entry,) = [record for record in here.book if record.kind is Kind.ENTRY]
     lapsed = entry.ended()
-    copied = Copied("a", here.reign, here.book.position, False, (lapsed,))
+    copied = AppendAck("a", here.epoch, here.book.position, False, (lapsed,))
     coordinator.core.receive(shadow.me, encode_control(copied))
     assert here.book.get(entry.key) == entry, "a shadow that has let it lapse does not end it"
     there.take(lapsed, net.now, net.config)
     net.seen.clear()
-    following = Reign(here.reign.number + 1, coordinator.me.id)
-    shadow.core.receive(coordinator.me, encode_control(Copy("a", following, 0, 9, tuple(here.book))))
+    following = Epoch(here.epoch.number + 1, coordinator.me.id)
+    shadow.core.receive(coordinator.me, encode_control(Append("a", following, 0, 9, tuple(here.book))))
     assert there.book.get(entry.key) == entry, "and follows the one that has not"
     net.run()
-    answers = [message for sender, _, message in net.seen if isinstance(message, Copied) and sender == shadow.me]
-    assert [answer.extra for answer in answers if answer.reign == following] == [()]
+    answers = [message for sender, _, message in net.seen if isinstance(message, AppendAck) and sender == shadow.me]
+    assert [answer.extra for answer in answers if answer.epoch == following] == [()]

@@ -7,11 +7,11 @@ import pytest
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import SPACE
-from ringmq.peer.engines.coordinated.messages import Gather, Kind, Nudge, Record, UpSub
+from ringmq.peer.engines.coordinated.messages import Kind, Record, StateReply, StateRequest, TakeOver
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import decode, encode_control
-from ringmq.peer.replication.replica import Holding
+from ringmq.peer.replication.replica import Replica
 from tests.peer.conftest import Net
 
 
@@ -22,12 +22,12 @@ def test_a_newcomer_takes_over_with_all_that_was_acknowledged(net: Net) -> None:
     before = net.holders("a")
     newcomer = net.add(key_of_place("a") + 1)
     net.run(3.0)
-    holding = newcomer.core.holdings.get("a")
-    assert holding is not None
-    assert holding.coordinates
+    replica = newcomer.core.replicas.get("a")
+    assert replica is not None
+    assert replica.coordinates
     assert net.holders("a")[0] is newcomer
-    assert len({member.core.holdings.get("a").present() for member in net.holders("a")}) == 1  # type: ignore[union-attr]
-    assert before[-1].core.holdings.get("a") is None, "who has no part in it any more forgets it"
+    assert len({member.core.replicas.get("a").present() for member in net.holders("a")}) == 1  # type: ignore[union-attr]
+    assert before[-1].core.replicas.get("a") is None, "who has no part in it any more forgets it"
     assert before[-1].core.counters.handed_over == 1
 
 
@@ -70,9 +70,9 @@ def test_a_place_is_looked_at_with_the_owners_of_then(net: Net) -> None:
     net.late = True
     net.crash(old)
     net.run(net.config.idle_look_s + 1.0)
-    holding = heir.core.holdings.get("a")
-    assert holding is not None
-    assert holding.coordinates
+    replica = heir.core.replicas.get("a")
+    assert replica is not None
+    assert replica.coordinates
 
 
 def test_the_newest_of_several_newcomers_coordinates(net: Net) -> None:
@@ -81,10 +81,10 @@ def test_the_newest_of_several_newcomers_coordinates(net: Net) -> None:
     for step in (9, 7, 5, 3):
         net.add((key_of_place("a") + step) % SPACE)
     net.run(3.0)
-    holding = net.holders("a")[0].core.holdings.get("a")
-    assert holding is not None
-    assert [record.name for record in holding.book if not record.gone] == ["a"]
-    holders = [member for member in net.members.values() if member.core.holdings.get("a") is not None]
+    replica = net.holders("a")[0].core.replicas.get("a")
+    assert replica is not None
+    assert [record.name for record in replica.book if not record.gone] == ["a"]
+    holders = [member for member in net.members.values() if member.core.replicas.get("a") is not None]
     assert len(holders) == net.config.shadows + 1
 
 
@@ -92,15 +92,15 @@ def test_nobody_reigns_before_all_have_answered(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
     silent = net.holders("a")[1].me
-    net.lost = lambda sender, receiver, message: receiver == silent and isinstance(message, Gather)
+    net.lost = lambda sender, receiver, message: receiver == silent and isinstance(message, StateRequest)
     newcomer = net.add(key_of_place("a") + 1)
     net.run(3.0)
-    holding = newcomer.core.holdings.get("a")
-    assert holding is not None
-    assert not holding.coordinates
+    replica = newcomer.core.replicas.get("a")
+    assert replica is not None
+    assert not replica.coordinates
     net.crash(net.members[silent.id])
     net.run(2.0)
-    assert holding.coordinates
+    assert replica.coordinates
 
 
 def test_nudges_do_not_make_it_ask_more(net: Net) -> None:
@@ -108,20 +108,20 @@ def test_nudges_do_not_make_it_ask_more(net: Net) -> None:
     net.run(0.5)
     shadow = net.holders("a")[1]
     silent = shadow.me
-    net.lost = lambda sender, receiver, message: receiver == silent and isinstance(message, Gather)
+    net.lost = lambda sender, receiver, message: receiver == silent and isinstance(message, StateRequest)
     newcomer = net.add(key_of_place("a") + 1)
     net.seen.clear()
     for _ in range(100):
-        newcomer.core.receive(silent, encode_control(Nudge("a")))
+        newcomer.core.receive(silent, encode_control(TakeOver("a")))
         net.run(0.1)
-    asked = sum(isinstance(message, Gather) for _, receiver, message in net.seen if receiver != silent)
+    asked = sum(isinstance(message, StateRequest) for _, receiver, message in net.seen if receiver != silent)
     assert asked <= len(net.members)
-    assert sum(isinstance(message, Nudge) for _, _, message in net.seen) < 100
+    assert sum(isinstance(message, TakeOver) for _, _, message in net.seen) < 100
     net.lost = lambda sender, receiver, message: False
     net.run(net.config.slow_retry_s)
-    holding = newcomer.core.holdings.get("a")
-    assert holding is not None
-    assert holding.coordinates
+    replica = newcomer.core.replicas.get("a")
+    assert replica is not None
+    assert replica.coordinates
 
 
 def test_who_cannot_take_over_is_reminded_more_and_more_seldom(net: Net) -> None:
@@ -131,7 +131,7 @@ def test_who_cannot_take_over_is_reminded_more_and_more_seldom(net: Net) -> None
     newcomer.active = False
     net.seen.clear()
     net.run(60.0)
-    reminders = sum(isinstance(message, Nudge) for _, receiver, message in net.seen if receiver == newcomer.me)
+    reminders = sum(isinstance(message, TakeOver) for _, receiver, message in net.seen if receiver == newcomer.me)
     assert net.config.shadows <= reminders <= 8 * (net.config.shadows + 1)
 
 
@@ -139,35 +139,35 @@ def test_a_slow_answer_counts_however_often_it_is_nudged(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
     shadow = net.holders("a")[1].me
-    net.lost = lambda sender, receiver, message: sender == shadow and isinstance(message, UpSub)
+    net.lost = lambda sender, receiver, message: sender == shadow and isinstance(message, StateReply)
     newcomer = net.add(key_of_place("a") + 1)
     for _ in range(2):
-        newcomer.core.receive(shadow, encode_control(Nudge("a")))
+        newcomer.core.receive(shadow, encode_control(TakeOver("a")))
         net.run(0.25)
-    holding = newcomer.core.holdings.get("a")
-    assert holding is not None
-    assert not holding.coordinates
-    newcomer.core.receive(shadow, encode_control(Nudge("a")))
-    newcomer.core.receive(shadow, encode_control(UpSub("a", 1, (), False)))
-    assert holding.coordinates
+    replica = newcomer.core.replicas.get("a")
+    assert replica is not None
+    assert not replica.coordinates
+    newcomer.core.receive(shadow, encode_control(TakeOver("a")))
+    newcomer.core.receive(shadow, encode_control(StateReply("a", 1, (), False)))
+    assert replica.coordinates
 
 
 def test_who_stopped_serving_gathers_again(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)
     coordinator = net.holders("a")[0]
-    holding = coordinator.core.holdings.get("a")
-    assert holding is not None
-    reign = holding.reign
+    replica = coordinator.core.replicas.get("a")
+    assert replica is not None
+    epoch = replica.epoch
     coordinator.active = False
     coordinator.core.activity_changed(False)
-    assert not holding.coordinates
+    assert not replica.coordinates
     net.run(0.1)
     coordinator.active = True
     coordinator.core.activity_changed(True)
     net.run(0.5)
-    assert holding.coordinates
-    assert holding.reign > reign
+    assert replica.coordinates
+    assert replica.epoch > epoch
 
 
 def test_what_nobody_wants_any_more_is_forgotten(net: Net) -> None:
@@ -176,7 +176,7 @@ def test_what_nobody_wants_any_more_is_forgotten(net: Net) -> None:
     net.run(0.5)
     one.core.unsubscribe("a")
     net.run(net.config.tomb_s + 5)
-    assert not any(len(member.core.holdings) for member in net.members.values())
+    assert not any(len(member.core.replicas) for member in net.members.values())
 
 
 def test_a_place_leaves_the_disk_once_others_have_it(lasting: Net) -> None:
@@ -192,7 +192,7 @@ def test_a_place_leaves_the_disk_once_others_have_it(lasting: Net) -> None:
     newcomer.store = store
     lasting.run(3.0)
     assert "a" not in pushed_out.store.load().places
-    assert pushed_out.core.holdings.get("a") is None
+    assert pushed_out.core.replicas.get("a") is None
     assert store is not None
     assert "a" in store.load().places
 
@@ -207,7 +207,7 @@ def test_who_comes_back_hands_over_what_is_not_his_any_more(lasting: Net) -> Non
     lasting.run(1.0)
     (back,) = lasting.restart(holders[1])
     lasting.run(3.0)
-    assert back.core.holdings.get("a") is None
+    assert back.core.replicas.get("a") is None
     assert back.store is not None
     assert "a" not in back.store.load().places
     reader = lasting.others("a")[-1]
@@ -221,13 +221,13 @@ def test_who_is_asked_knows_what_was_cleared(net: Net) -> None:
     publisher = net.others("a", "a/#", "#")[0]
     publisher.publish("a", b"", retain=True)
     net.run(net.config.idle_s + 2 * net.config.tomb_s)
-    assert net.holders("a")[0].core.holdings.get("a") is None
+    assert net.holders("a")[0].core.replicas.get("a") is None
     net.add(key_of_place("a"))
     stale = Record(Kind.RETAINED, "a", None, (0, 1), False, body=b"stale")
     old = net.others("a")[0]
-    old.core.holdings.open("a").take(stale, net.now, net.config)
+    old.core.replicas.open("a").take(stale, net.now, net.config)
     net.run(2.0)
-    assert old.core.holdings.get("a") is None
+    assert old.core.replicas.get("a") is None
     reader = net.others("a")[1]
     reader.subscribe("a")
     net.run(1.0)
@@ -242,11 +242,11 @@ def test_who_is_asked_tells_what_was_cleared(net: Net, held: bool) -> None:
     clearing = Record(Kind.RETAINED, "a", None, (5, 5), True)
     one.core.cleared.heard(clearing)
     if held:
-        one.core.holdings.open("a").take(Record(Kind.ENTRY, "a", asker.me, (1, 1), False), net.now, net.config)
-    net.queue.append((asker.me, one.me, encode_control(Gather("a"))))
+        one.core.replicas.open("a").take(Record(Kind.ENTRY, "a", asker.me, (1, 1), False), net.now, net.config)
+    net.queue.append((asker.me, one.me, encode_control(StateRequest("a"))))
     net.step()
     answer = decode(net.queue.pop()[2])
-    assert isinstance(answer, UpSub)
+    assert isinstance(answer, StateReply)
     assert answer.records[-1] == clearing
     assert len(answer.records) == 1 + held
 
@@ -259,9 +259,9 @@ def test_those_who_take_a_place_over_know_when_it_expires(net: Net) -> None:
             net.add((point + step) % SPACE)
     net.run(5.0)
     for holder in net.holders("a"):
-        holding = holder.core.holdings.get("a")
-        assert holding is not None
-        assert 99.0 <= holding.ends_at <= 101.0
+        replica = holder.core.replicas.get("a")
+        assert replica is not None
+        assert 99.0 <= replica.ends_at <= 101.0
 
 
 def test_a_place_that_was_left_is_let_go_of(net: Net) -> None:
@@ -271,8 +271,8 @@ def test_a_place_that_was_left_is_let_go_of(net: Net) -> None:
     net.run(1.0)
     publisher.publish("a", b"", retain=True)
     net.run(net.config.tomb_s + 3 * net.config.idle_look_s)
-    agendas = [member.core._state.agenda for member in net.members.values()]
-    assert not [subject for agenda in agendas for *_, subject in agenda._due if isinstance(subject, Holding)]
+    agendas = [member.core._state.timers for member in net.members.values()]
+    assert not [subject for timers in agendas for *_, subject in timers._due if isinstance(subject, Replica)]
 
 
 def test_what_a_dead_coordinator_wanted_lapses(net: Net) -> None:

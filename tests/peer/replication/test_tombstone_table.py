@@ -6,13 +6,13 @@ import gc
 import tracemalloc
 from random import Random
 
-from ringmq.peer.replication.tombstone_table import FEWEST_SLOTS, Tombs
+from ringmq.peer.replication.tombstone_table import FEWEST_SLOTS, TombstoneTable
 
 
 def test_it_is_a_dict_in_the_order_of_coming() -> None:
     """Against a dict, through thousands of changes that make it grow and shrink."""
     rng = Random(1)
-    tombs, model = Tombs(), dict[str, tuple[tuple[int, int], float]]()
+    tombs, model = TombstoneTable(), dict[str, tuple[tuple[int, int], float]]()
     for step in range(20_000):
         many = 10 if step % 4000 > 2000 else 3000
         topic = f"t/{rng.randrange(many)}"
@@ -39,7 +39,7 @@ def test_it_is_a_dict_in_the_order_of_coming() -> None:
 
 
 def test_an_empty_one_has_no_oldest() -> None:
-    tombs = Tombs()
+    tombs = TombstoneTable()
     assert tombs.oldest_at() is None
     tombs.put("a", (1, 2), 3.0)
     tombs.pop("a")
@@ -51,7 +51,7 @@ def test_it_is_small_and_gives_its_room_back() -> None:
     gc.collect()
     tracemalloc.start()
     try:
-        tombs = Tombs()
+        tombs = TombstoneTable()
         for number in range(100_000):
             tombs.put(f"some/topic/{number}", (number, 1 << 62), 0.0)
         held_bytes, _ = tracemalloc.get_traced_memory()

@@ -10,8 +10,8 @@ import pytest
 
 from ringmq.peer.engines.coordinated.messages import Kind, Number, Record
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.messaging.context import State
-from ringmq.peer.replication.tombstones import Cleared
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.tombstones import Tombstones
 from tests.peer.conftest import Member, Net
 
 
@@ -23,8 +23,8 @@ def clearing(number: Number, topic: str = "a") -> Record:
     return Record(Kind.RETAINED, topic, None, number, True)
 
 
-def test_what_came_before_a_clearing_is_overruled(state: State) -> None:
-    cleared = Cleared(state)
+def test_what_came_before_a_clearing_is_overruled(state: MessagingContext) -> None:
+    cleared = Tombstones(state)
     cleared.heard(clearing((5, 3)))
     assert cleared.overrule(message((5, 2))) == clearing((5, 3))
     assert cleared.overrule(message((5, 4))) == message((5, 4))
@@ -51,10 +51,10 @@ class Forgetting:
         self.forgotten.append(age_s)
 
 
-def test_the_oldest_are_forgotten_first(state: State) -> None:
+def test_the_oldest_are_forgotten_first(state: MessagingContext) -> None:
     disk = state.disk = Forgetting()
     state.config = replace(LAN, max_cleared=2, cleared_s=10.0)
-    cleared = Cleared(state)
+    cleared = Tombstones(state)
     for number, topic in enumerate("abac"):
         state.clock.now = float(number)
         cleared.heard(clearing((number, 0), topic))
@@ -79,7 +79,7 @@ def _cleared_while_one_was_away(net: Net) -> tuple[Member, Member]:
     net.run(5.0)
     publisher.publish("a", b"", retain=True)
     net.run(net.config.idle_s + 2 * net.config.tomb_s)
-    assert not any(member.core.holdings.get("a") for member in net.members.values()), "no holding for what is gone"
+    assert not any(member.core.replicas.get("a") for member in net.members.values()), "no holding for what is gone"
     return publisher, shadow
 
 
@@ -135,9 +135,9 @@ def test_all_that_was_cleared_is_known_after_a_crash_of_all(lasting: Net) -> Non
     assert late.kept == {"a": b"new"}, "what is retained after that is kept"
 
 
-def test_the_memory_of_cleared_topics_falls_back(state: State) -> None:
+def test_the_memory_of_cleared_topics_falls_back(state: MessagingContext) -> None:
     """A tenth of them, alone: their holdings take many times as much."""
-    cleared, count = Cleared(state), state.config.max_cleared // 10
+    cleared, count = Tombstones(state), state.config.max_cleared // 10
     gc.collect()
     tracemalloc.start()
     try:
@@ -159,7 +159,7 @@ def test_no_holding_is_left_of_a_cleared_topic(net: Net) -> None:
         for number in range(200):
             publisher.publish(f"t/{number}", body, retain=True)
         net.run(2.0)
-    assert max(len(member.core.holdings) for member in net.members.values()) > 50
+    assert max(len(member.core.replicas) for member in net.members.values()) > 50
     net.run(net.config.note_s + 3 * net.config.tomb_s)
-    assert max(len(member.core.holdings) for member in net.members.values()) == 0
+    assert max(len(member.core.replicas) for member in net.members.values()) == 0
     assert sum(len(member.core.cleared) for member in net.members.values()) == 200 * (net.config.shadows + 1)

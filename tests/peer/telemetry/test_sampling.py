@@ -10,9 +10,9 @@ from ringmq.logger.records import LinkTraffic, decode, encode
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.node import Node
-from ringmq.peer.engines.scribe.shell.adapter import ScribePorts
+from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.messaging.shell.adapter import RingPorts
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.settings.load import PeerConfig
 from ringmq.peer.telemetry import sampling
 from ringmq.peer.telemetry.sampling import MAX_LINKS, Sampling, links_of, memory_bytes
@@ -49,7 +49,7 @@ def test_memory_where_the_system_does_not_tell(monkeypatch: pytest.MonkeyPatch, 
 async def test_a_peer_that_serves_nobody(dispatch: str) -> None:
     config = PeerConfig(overlay=("127.0.0.1", 0), dispatch=dispatch)
     iteration = Iteration()
-    ports = (ScribePorts if dispatch == "scribe" else RingPorts)(config.roles, iteration)
+    ports = (ScribeAdapter if dispatch == "scribe" else CoordinatedAdapter)(config.roles, iteration)
     node = Node(OverlayConfig(id=Id(7), boot=3, listen=("127.0.0.1", 0), discovery=False), ports, iteration)
     ports.attach(node)
     await node.start()

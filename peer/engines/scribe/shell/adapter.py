@@ -10,15 +10,15 @@ from collections.abc import Callable
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.scribe.config import LAN, TreeConfig
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import Clients
-from ringmq.peer.messaging.shell.adapter import Shell, clock_us
+from ringmq.peer.messaging.context import LocalClients
+from ringmq.peer.messaging.shell.adapter import EngineAdapter, clock_us
 
 
-class ScribePorts(Shell[Scribe]):
-    """What `Shell` says."""
+class ScribeAdapter(EngineAdapter[ScribeEngine]):
+    """What `EngineAdapter` says."""
 
     def __init__(
         self,
@@ -31,8 +31,8 @@ class ScribePorts(Shell[Scribe]):
         self._trees = trees
         super().__init__(iteration, on_activity)
 
-    def _new_core(self, clients: Clients) -> Scribe:
-        core = Scribe(self, clients, self._config, self._trees, self._iteration, self._owing)
+    def _new_core(self, clients: LocalClients) -> ScribeEngine:
+        core = ScribeEngine(self, clients, self._config, self._trees, self._iteration, self._owing)
         core.clock_us = clock_us
         return core
 

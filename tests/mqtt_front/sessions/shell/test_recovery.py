@@ -50,11 +50,11 @@ class Lives:
         self.access = Access()
         self.config = FrontConfig()
 
-    def begin(self, wall_s: float = 0.0, ports: SlowPorts | None = None) -> World:
+    def begin(self, wall_s: float = 0.0, cluster: SlowPorts | None = None) -> World:
         """A front that starts at this time of the wall clock, when the one before has been killed."""
         self.end()
         self._store = Store(self._path, wall_s)
-        world = self._make_world(self.config, ports)
+        world = self._make_world(self.config, cluster)
         restore(world.broker, self._store, self.access)
         return world
 
@@ -148,11 +148,11 @@ def test_a_qos_2_message_of_a_client_is_taken_once(lives: Lives) -> None:
 
 def test_a_qos_2_message_that_was_not_answered_is_taken_again(lives: Lives, slow_ports: SlowPorts) -> None:
     """Whether the layer above had it is not known: it must not be lost."""
-    world = lives.begin(ports=slow_ports)
+    world = lives.begin(cluster=slow_ports)
     publisher = world.connect("p", session_expiry_s=1000)
     publisher.publish("t", b"x", 2, packet_id=7)
     assert publisher.take() == []
-    world = lives.begin(ports=slow_ports)
+    world = lives.begin(cluster=slow_ports)
     back(world, "p").publish("t", b"x", 2, packet_id=7, dup=True)
     assert len(slow_ports.messages) == 2
 
@@ -161,7 +161,7 @@ def test_subscriptions_hold_and_the_layer_above_is_told(lives: Lives, slow_ports
     world = lives.begin()
     client = kept_subscriber(world, Subscription("a/+", 1, True, True), Subscription("$share/g/b", 1))
     client.subscribe(Subscription("c", 2), ids=(9,))
-    world = lives.begin(ports=slow_ports)
+    world = lives.begin(cluster=slow_ports)
     assert sorted(name for name, _ in slow_ports.added) == ["$share/g/b", "a/+", "c"]
     client, publisher = back(world), world.connect("p")
     client.publish("a/b", b"own")

@@ -10,8 +10,8 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import (
+    AppendAck,
     Control,
-    Copied,
     Drop,
     Elsewhere,
     Fetch,
@@ -35,7 +35,7 @@ from tests.peer.conftest import Member, Net
 
 def test_a_filter_is_in_force_when_the_shadows_have_it(net: Net) -> None:
     one = net.others("a")[0]
-    net.lost = lambda sender, receiver, message: isinstance(message, Copied)
+    net.lost = lambda sender, receiver, message: isinstance(message, AppendAck)
     done = one.subscribe("a")
     net.run(0.2)
     assert done == []
@@ -43,9 +43,9 @@ def test_a_filter_is_in_force_when_the_shadows_have_it(net: Net) -> None:
     net.run(1.0)
     assert done == ["a"]
     for holder in net.holders("a"):
-        holding = holder.core.holdings.get("a")
-        assert holding is not None
-        assert [record.peer for record in holding.book if not record.gone] == [one.me]
+        replica = holder.core.replicas.get("a")
+        assert replica is not None
+        assert [record.peer for record in replica.book if not record.gone] == [one.me]
 
 
 def test_a_publisher_that_trusts_a_list_is_waited_for(net: Net) -> None:
@@ -83,7 +83,7 @@ def test_who_asks_the_wrong_peer_is_told(net: Net) -> None:
     net.queue.append((asker.me, wrong.me, encode_control(Fetch("a"))))
     net.run()
     assert net.seen[-1][2] == Elsewhere(("a",))
-    assert wrong.core.holdings.get("a") is None
+    assert wrong.core.replicas.get("a") is None
 
 
 def test_nobody_can_subscribe_for_another(net: Net) -> None:
@@ -123,9 +123,9 @@ def test_an_entry_that_is_not_renewed_is_dropped_from_the_lists(net: Net) -> Non
         net.run(net.config.entry_s / 3)
         publisher.publish("a", qos=0)
     assert len(publisher.reasons) > 1
-    holding = net.holders("a")[0].core.holdings.get("a")
-    assert holding is not None
-    assert not [record for record in holding.book if record.name == "a" and not record.gone]
+    replica = net.holders("a")[0].core.replicas.get("a")
+    assert replica is not None
+    assert not [record for record in replica.book if record.name == "a" and not record.gone]
     assert net.count(List) > 0
 
 
@@ -169,14 +169,14 @@ def test_what_has_expired_is_removed_wherever_it_is_kept(lasting: Net) -> None:
     reader.subscribe("a")
     lasting.run(lasting.config.look_s + 0.5)
     for holder in lasting.holders("a"):
-        holding = holder.core.holdings.get("a")
-        assert holding is not None
-        assert (holding.ends_at, holding.retained(lasting.now).gone) == (inf, True)  # type: ignore[union-attr]
+        replica = holder.core.replicas.get("a")
+        assert replica is not None
+        assert (replica.ends_at, replica.retained(lasting.now).gone) == (inf, True)  # type: ignore[union-attr]
         assert holder.store is not None
         assert "a" not in holder.store.load().places
         assert [topic for topic, _, _ in holder.store.load().cleared] == ["a"]
     lasting.run(lasting.config.note_s + 2 * lasting.config.tomb_s)
-    assert not any(holding.place in ("#", "a/#") for one in lasting.members.values() for holding in one.core.holdings)
+    assert not any(replica.place in ("#", "a/#") for one in lasting.members.values() for replica in one.core.replicas)
     lasting.restart(away)
     lasting.run(2.0)
     reader.subscribe("a/#")
@@ -285,10 +285,10 @@ def test_no_place_is_held_for_the_name_of_a_topic_alone(net: Net) -> None:
     publisher, reader = net.others("a/b", "a/#", "#")[:2]
     publisher.publish("a/b", retain=True)
     net.run(2 * net.config.idle_s + net.config.tomb_s + 10.0)
-    assert {holding.place for one in net.members.values() for holding in one.core.holdings} == {"a/b", "a/#", "#"}
+    assert {replica.place for one in net.members.values() for replica in one.core.replicas} == {"a/b", "a/#", "#"}
     reader.subscribe("c/#")
     net.run(net.config.tomb_s)
-    assert not any(one.core.holdings.get("c") for one in net.members.values()), "who asks for nothing leaves nothing"
+    assert not any(one.core.replicas.get("c") for one in net.members.values()), "who asks for nothing leaves nothing"
 
 
 def test_a_wildcard_finds_what_a_silent_shadow_has_not_confirmed(net: Net) -> None:
@@ -299,7 +299,7 @@ def test_a_wildcard_finds_what_a_silent_shadow_has_not_confirmed(net: Net) -> No
     shadow = net.holders("a/b")[1]
 
     def silent(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
-        return sender == shadow.me and isinstance(message, Copied) and message.place == "a/b"
+        return sender == shadow.me and isinstance(message, AppendAck) and message.place == "a/b"
 
     net.lost = silent
     publisher.publish("a/b", b"kept", retain=True)

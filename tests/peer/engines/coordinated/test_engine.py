@@ -13,7 +13,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import PubSub
+from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.coordinated.messages import Control, Held, Kind, Record
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.messaging.config import LAN, PubSubConfig
@@ -190,7 +190,7 @@ def test_all_that_was_acknowledged_is_there_after_a_crash_of_all(lasting: Net) -
     assert len(publisher.reasons) == 2 * count + 5
     lasting.config = replace(lasting.config, restored_at_once=2)
     members = lasting.restart(*lasting.members.values())
-    assert sum(member.core.holdings.resting for member in members) > 0
+    assert sum(member.core.replicas.resting for member in members) > 0
     exact, wild = members[0], members[1]
     exact.subscribe(*[f"t/{number}" for number in range(count)])
     wild.subscribe("t/+")
@@ -200,9 +200,9 @@ def test_all_that_was_acknowledged_is_there_after_a_crash_of_all(lasting: Net) -
             f"t/{number}": b"old %d" % (number + count) for number in range(5, count)
         }
     lasting.run(5.0)
-    assert not any(member.core.holdings.resting for member in members)
+    assert not any(member.core.replicas.resting for member in members)
     for number in range(count):
-        present = {one.core.holdings.get(f"t/{number}").present() for one in lasting.holders(f"t/{number}")}  # type: ignore[union-attr]
+        present = {one.core.replicas.get(f"t/{number}").present() for one in lasting.holders(f"t/{number}")}  # type: ignore[union-attr]
         assert len(present) == 1
 
 
@@ -250,7 +250,7 @@ def test_what_was_kept_before_there_was_a_ring_is_taken_over(lasting: Net) -> No
     lasting.run(0.5)
     lasting.crash(*members)
 
-    def before(core: PubSub) -> None:
+    def before(core: CoordinatedEngine) -> None:
         for topic in ("known", "cleared", "only here"):
             core.take_over(topic, b"old", 7)
 
@@ -284,7 +284,7 @@ def test_what_a_peer_knows_itself_is_newer_than_what_it_takes_over(tmp_path: Pat
     net.run(1.0)
     net.crash(alone)
 
-    def before(core: PubSub) -> None:
+    def before(core: CoordinatedEngine) -> None:
         for topic in ("known", "cleared"):
             core.take_over(topic, b"old", 7)
 
@@ -365,7 +365,7 @@ def test_a_retained_message_that_was_fetched_before_still_goes_to_a_group(net: N
     member, other, *_ = net.others("a")
     member.subscribe("a", "$share/g/a")
     net.run(1.0)
-    member.core._keeping.fetched(Record(Kind.RETAINED, "a", None, stamp_of(5, other.me.id), False, body=b"x"))
+    member.core._retained_cache.fetched(Record(Kind.RETAINED, "a", None, stamp_of(5, other.me.id), False, body=b"x"))
     one = Publication(1, 1, 1, "a", b"x", True, 5, number=1, base=1, shared=shared)
     member.core.receive(other.me, encode(one))
     assert [(given.plain, given.shared) for given in member.publications] == ([(False, shared)] if shared else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Kind, Record, Reign
+from ringmq.peer.engines.coordinated.messages import Epoch, Kind, Record
 
 PEER = Peer(Id(7), "h", 1, 0)
 
@@ -32,5 +32,5 @@ def test_keys_tell_subscribers_apart_and_kinds() -> None:
 
 
 def test_reigns_are_ordered() -> None:
-    assert Reign(2, Id(1)) > Reign(1, Id(9))
-    assert Reign(1, Id(2)) > Reign(1, Id(1))
+    assert Epoch(2, Id(1)) > Epoch(1, Id(9))
+    assert Epoch(1, Id(2)) > Epoch(1, Id(1))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Control, Copied, Kind, Note, Noted, Record
-from ringmq.peer.engines.coordinated.retained_topics import Notes
+from ringmq.peer.engines.coordinated.messages import AppendAck, Control, Kind, Note, Noted, Record
+from ringmq.peer.engines.coordinated.retained_topics import RetainedTopics
 from ringmq.peer.messaging.body import encode_body
-from ringmq.peer.messaging.context import State
+from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place, noting_places_of
 from ringmq.peer.messaging.publication import Publication, decode, encode_control
 from tests.peer.conftest import Net
@@ -25,7 +25,7 @@ def end(topic: str, stamp: int) -> Record:
     return Record(Kind.NOTE, topic, None, (stamp, 7), True, True)
 
 
-def told_by(state: State) -> list[object]:
+def told_by(state: MessagingContext) -> list[object]:
     """Since it was asked last."""
     state.flush()
     queue = state.overlay.net.queue  # type: ignore[attr-defined]
@@ -34,8 +34,8 @@ def told_by(state: State) -> list[object]:
     return told
 
 
-def test_all_places_are_told_until_they_answer(state: State) -> None:
-    notes, done = Notes(state), []
+def test_all_places_are_told_until_they_answer(state: MessagingContext) -> None:
+    notes, done = RetainedTopics(state), []
     notes.ensure(kept("a/b/c"), 1, lambda: done.append(1))
     notes.ensure(kept("a/b/c", 2), 2, lambda: done.append(2))
     assert {one.place for one in told_by(state) if isinstance(one, Note)} == {"a/b/#", "a/#", "#"}
@@ -43,7 +43,7 @@ def test_all_places_are_told_until_they_answer(state: State) -> None:
         notes.noted(Noted(place, (note("a/b/c"),)))
     assert done == []
     state.clock.now = 1.0
-    state.agenda.run(1.0)
+    state.timers.run(1.0)
     assert told_by(state) == [Note("#", (note("a/b/c"),))]
     notes.noted(Noted("#", (note("a/b/c"), note("unasked"))))
     assert done == [1, 2]
@@ -52,8 +52,8 @@ def test_all_places_are_told_until_they_answer(state: State) -> None:
     assert told_by(state) == []
 
 
-def test_only_what_is_kept_is_told_again(state: State) -> None:
-    notes = Notes(state)
+def test_only_what_is_kept_is_told_again(state: MessagingContext) -> None:
+    notes = RetainedTopics(state)
     for topic in ("a", "b"):
         notes.ensure(kept(topic), None, lambda: None)
         notes.noted(Noted("#", (note(topic),)))
@@ -65,8 +65,8 @@ def test_only_what_is_kept_is_told_again(state: State) -> None:
     assert told_by(state) == [Note("#", (note("a", 5),))], "as it is now"
 
 
-def test_an_end_is_told_until_it_is_known(state: State) -> None:
-    notes, done = Notes(state), []
+def test_an_end_is_told_until_it_is_known(state: MessagingContext) -> None:
+    notes, done = RetainedTopics(state), []
     notes.ensure(kept("a/b"), 1, lambda: done.append(1))
     notes.noted(Noted("#", (note("a/b"),)))
     told_by(state)
@@ -75,12 +75,12 @@ def test_an_end_is_told_until_it_is_known(state: State) -> None:
     notes.noted(Noted("a/#", (note("a/b"),)))
     notes.noted(Noted("#", (end("a/b", 6),)))
     state.clock.now = 1.0
-    state.agenda.run(1.0)
+    state.timers.run(1.0)
     assert told_by(state) == [Note("a/#", (end("a/b", 5),))], "that was an answer to what was told before"
     notes.noted(Noted("a/#", (end("a/b", 5),)))
     assert done == [1], "who waited for the note need not wait any more"
     state.clock.now = 9.0
-    state.agenda.run(9.0)
+    state.timers.run(9.0)
     assert told_by(state) == []
     notes.renew(kept)
     state.clock.now = state.config.note_s
@@ -88,8 +88,8 @@ def test_an_end_is_told_until_it_is_known(state: State) -> None:
     assert told_by(state) == []
 
 
-def test_a_new_message_takes_the_place_of_the_end(state: State) -> None:
-    notes, done = Notes(state), []
+def test_a_new_message_takes_the_place_of_the_end(state: MessagingContext) -> None:
+    notes, done = RetainedTopics(state), []
     notes.end(Record(Kind.RETAINED, "a", None, (5, 7), True))
     notes.ensure(kept("a", 6), 1, lambda: done.append(1))
     assert told_by(state) == [Note("#", (end("a", 5),)), Note("#", (note("a", 6),))]
@@ -99,8 +99,8 @@ def test_a_new_message_takes_the_place_of_the_end(state: State) -> None:
     assert done == [1]
 
 
-def test_who_was_told_of_a_later_end_is_told_of_the_next_message(state: State) -> None:
-    notes, done = Notes(state), []
+def test_who_was_told_of_a_later_end_is_told_of_the_next_message(state: MessagingContext) -> None:
+    notes, done = RetainedTopics(state), []
     notes.ensure(kept("a/b", 5), 1, lambda: done.append(1))
     notes.noted(Noted("#", (end("a/b", 9),)))
     notes.noted(Noted("a/#", (note("a/b", 5),)))
@@ -126,8 +126,8 @@ def test_notes_outlive_their_lease_as_long_as_they_are_true(net: Net) -> None:
     assert late.kept == {"a/b": b"kept"}
     publisher.publish("a/b", b"", retain=True)
     net.run(3 * net.config.note_s)
-    holding = net.holders("a/#")[0].core.holdings.get("a/#")
-    assert holding is None or not [record for record in holding.book if record.kind is Kind.NOTE and not record.gone]
+    replica = net.holders("a/#")[0].core.replicas.get("a/#")
+    assert replica is None or not [record for record in replica.book if record.kind is Kind.NOTE and not record.gone]
 
 
 def test_a_message_is_stored_when_the_places_know(net: Net) -> None:
@@ -148,8 +148,8 @@ def noted_at(net: Net, place: str) -> list[set[str]]:
     """The topics that are noted at each of those who hold a place."""
     found = []
     for member in net.holders(place):
-        holding = member.core.holdings.get(place)
-        records = [] if holding is None else list(holding.book)
+        replica = member.core.replicas.get(place)
+        records = [] if replica is None else list(replica.book)
         found.append({record.name for record in records if record.kind is Kind.NOTE and not record.gone})
     return found
 
@@ -169,8 +169,8 @@ def test_what_is_cleared_is_not_noted_any_more(net: Net) -> None:
     net.run(3.0)
     assert noted_at(net, "a/#") == noted_at(net, "#") == [{"a/c"}] * 3
     net.run(net.config.tomb_s + 5.0)
-    holdings = [member.core.holdings.get("#") for member in net.holders("#")]
-    assert not [record for holding in holdings if holding for record in holding.book if record.name == "a/b"]
+    replicas = [member.core.replicas.get("#") for member in net.holders("#")]
+    assert not [record for replica in replicas if replica for record in replica.book if record.name == "a/b"]
 
 
 def test_what_has_expired_is_not_noted_any_more(net: Net) -> None:
@@ -213,7 +213,7 @@ def test_what_is_retained_again_at_once_has_no_end(net: Net) -> None:
     publisher = net.others("a/b", "a/#", "#")[0]
     publisher.publish("a/b", b"first", retain=True)
     net.run(1.0)
-    net.lost = lambda sender, receiver, message: isinstance(message, Copied)
+    net.lost = lambda sender, receiver, message: isinstance(message, AppendAck)
     for body in (b"", b"second"):
         publisher.publish("a/b", body, retain=True)
         net.run(0.1)

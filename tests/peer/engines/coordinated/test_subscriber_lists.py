@@ -90,7 +90,7 @@ def test_lists_that_were_given_up_are_declined(net: Net) -> None:
     publisher, one = net.others("a", "a/#", "#")[:2]
     publisher.publish("a")
     net.run(net.config.idle_s + 30)
-    assert len(publisher.core.registrations) == 0
+    assert len(publisher.core.subscriber_lists) == 0
     assert one.subscribe("a") == []
     net.run(0.1)
     publisher.publish("a")

@@ -10,7 +10,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.scribe.codec import decode, encode_tree, wrap
 from ringmq.peer.engines.scribe.config import TreeConfig
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.messages import TreeMessage
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import key_of_place
@@ -39,7 +39,7 @@ class Lone:
         self.given: list[Publication] = []
         self.kept: dict[str, bytes] = {}
         self.reasons: list[Reason] = []
-        self.core = Scribe(self, self, config or PubSubConfig(), trees or TreeConfig())
+        self.core = ScribeEngine(self, self, config or PubSubConfig(), trees or TreeConfig())
         self.core.activity_changed(True)
 
     def send(self, peer: Peer, payload: bytes) -> bool:

@@ -16,7 +16,7 @@ from ringmq.overlay.core.leaf_set import HALF
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LAN
 from ringmq.peer.engines.scribe.config import TreeConfig
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import key_of_place
@@ -81,8 +81,8 @@ class ScribeWorld(PubSubWorld):
     def node_for(self, number: int, peer: Peer) -> ScribeNode:
         return ScribeNode(self, number, peer, HALF)
 
-    def core_for(self, overlay: ScribeNode, clients: object) -> Scribe:
-        return Scribe(overlay, Clients(overlay), self.config, self.trees, clock=self)
+    def core_for(self, overlay: ScribeNode, clients: object) -> ScribeEngine:
+        return ScribeEngine(overlay, Clients(overlay), self.config, self.trees, clock=self)
 
     def peers(self) -> list[ScribeNode]:
         return [node for node in self.nodes.values() if isinstance(node, ScribeNode) and node.alive and not node.paused]

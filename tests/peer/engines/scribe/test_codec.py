@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.engines.scribe.codec import Way, decode, encode_tree, is_tree, unwrap, wrap
-from ringmq.peer.engines.scribe.messages import Beat, Branch, Copy, Join, TreeMessage, Where
+from ringmq.peer.engines.scribe.messages import Beat, Branch, Join, RootCopy, TreeMessage, Where
 from ringmq.peer.messaging.publication import Publication, encode_control
 from tests.peer.engines.scribe.alone import peer_at
 
@@ -21,8 +21,8 @@ A = peer_at(7)
     [
         Join("a/#", A, True),
         Beat((Branch("a", (A.id,)),)),
-        Copy("a", None, None),
-        Copy("a", (A,), None),
+        RootCopy("a", None, None),
+        RootCopy("a", (A,), None),
         Where(("a",), 1.5),
     ],
 )

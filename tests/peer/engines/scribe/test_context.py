@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ringmq.peer.engines.scribe.context import Orders, TreeState
+from ringmq.peer.engines.scribe.context import Orders, TreeContext
 from ringmq.peer.engines.scribe.messages import Leave
 from tests.peer.engines.scribe.alone import Lone, peer_at
 
 
-def state_of(lone: Lone) -> TreeState:
+def state_of(lone: Lone) -> TreeContext:
     return lone.core._state
 
 

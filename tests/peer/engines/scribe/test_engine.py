@@ -20,10 +20,10 @@ def test_garbage_is_counted(lone: Lone, payload: bytes) -> None:
 
 
 def test_it_starts_once(lone: Lone) -> None:
-    planned = len(lone.core._state.agenda)
+    planned = len(lone.core._state.timers)
     lone.core.activity_changed(False)
     lone.core.activity_changed(True)
-    assert len(lone.core._state.agenda) == planned
+    assert len(lone.core._state.timers) == planned
     assert 0.0 < lone.core.deadline() < inf
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Held, Kind, Record
 from ringmq.peer.engines.scribe.codec import encode_tree, unwrap
-from ringmq.peer.engines.scribe.messages import Arrived, Beat, Branch, Fetched, Gone, Join, Leave, Reached
+from ringmq.peer.engines.scribe.messages import Arrived, Beat, Branch, Gone, Join, Leave, Reached, RootFetched
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication, encode, encode_control
@@ -149,7 +149,7 @@ def test_a_retained_message_is_not_given_out_again_after_it_was_fetched(lone: Lo
     member(lone, "a/b", place="a/b")
 
     record = Record(Kind.RETAINED, "a/b", None, stamp_of(1, PUBLISHER.id), False, body=b"x")
-    lone.hears(ROOT, Fetched("a/b", record))
+    lone.hears(ROOT, RootFetched("a/b", record))
     lone.takes_in(ROOT, "a/b", message(1, retain=True), 1, origin=PUBLISHER)
     assert lone.given == []
     lone.takes_in(ROOT, "a/b", message(2, retain=True), 2, origin=PUBLISHER)

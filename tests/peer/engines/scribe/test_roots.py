@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.peer.engines.coordinated.messages import Kind, Record
-from ringmq.peer.engines.scribe.messages import Beat, Branch, Copy, Fetch, Fetched, Found, Gone, Here, Join, Where
+from ringmq.peer.engines.scribe.messages import (
+    Beat,
+    Branch,
+    Found,
+    Gone,
+    Here,
+    Join,
+    RootCopy,
+    RootFetch,
+    RootFetched,
+    Where,
+)
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import stamp_of
@@ -66,28 +77,28 @@ def test_what_is_of_no_use_is_forgotten(lone: Lone) -> None:
 
 def test_the_next_ones_have_a_copy(lone: Lone) -> None:
     rooted(lone)
-    lone.told(Copy)
+    lone.told(RootCopy)
     lone.wait(0.6)
-    assert lone.told(Copy) == [(peer, Copy("a", (CHILD,), None)) for peer in (NEXT, LAST)]
+    assert lone.told(RootCopy) == [(peer, RootCopy("a", (CHILD,), None)) for peer in (NEXT, LAST)]
     lone.wait(1.0)
-    assert lone.told(Copy) == [], "nothing has changed"
+    assert lone.told(RootCopy) == [], "nothing has changed"
     lone.hears(CHILD, Join("a", CHILD, False))
     lone.wait(3.0)
-    assert len(lone.told(Copy)) == 2, "renewed now and then"
+    assert len(lone.told(RootCopy)) == 2, "renewed now and then"
 
 
 def test_who_follows_the_root_has_its_children(lone: Lone) -> None:
-    lone.hears(NEXT, Copy("a", (CHILD, lone.me), record(b"kept", 5)))
+    lone.hears(NEXT, RootCopy("a", (CHILD, lone.me), record(b"kept", 5)))
     assert len(lone.core.trees) == 0
     lone.told(Beat)
     lone.reigns("a")
     assert [peer for peer, _ in lone.told(Beat)] == [CHILD]
-    lone.hears(CHILD, Fetch("a"))
-    assert lone.told(Fetched) == [(CHILD, Fetched("a", record(b"kept", 5)))]
+    lone.hears(CHILD, RootFetch("a"))
+    assert lone.told(RootFetched) == [(CHILD, RootFetched("a", record(b"kept", 5)))]
 
 
 def test_an_old_copy_is_forgotten(lone: Lone) -> None:
-    lone.hears(NEXT, Copy("a", (CHILD,), None))
+    lone.hears(NEXT, RootCopy("a", (CHILD,), None))
     lone.wait(11.0)
     assert len(lone.core.roots) == 0
 
@@ -97,7 +108,7 @@ def test_a_root_that_is_followed_hands_over_and_stays_in_the_tree(lone: Lone) ->
     lone.told(Beat)
     lone.asked(Join)
     lone.follows("a")
-    assert lone.told(Copy) == [(NEXT, Copy("a", (CHILD,), None))]
+    assert lone.told(RootCopy) == [(NEXT, RootCopy("a", (CHILD,), None))]
     assert lone.asked(Join) == [Join("a", lone.me, False)]
     lone.hears(PUBLISHER, Where(("a",), 1.0))
     assert lone.told(Gone) == [(PUBLISHER, Gone(("a",)))]
@@ -120,12 +131,12 @@ def retain(lone: Lone, body: bytes, stamp: int, *, clears: bool = False, qos: in
 
 def test_the_last_retained_message_is_kept_and_copied(lone: Lone) -> None:
     rooted(lone)
-    lone.told(Copy)
+    lone.told(RootCopy)
     retain(lone, b"two", 2)
     retain(lone, b"one", 1)
-    assert lone.told(Copy) == [(peer, Copy("a", None, record(b"two", 2))) for peer in (NEXT, LAST)]
-    lone.hears(CHILD, Fetch("a"))
-    assert lone.told(Fetched) == [(CHILD, Fetched("a", record(b"two", 2)))]
+    assert lone.told(RootCopy) == [(peer, RootCopy("a", None, record(b"two", 2))) for peer in (NEXT, LAST)]
+    lone.hears(CHILD, RootFetch("a"))
+    assert lone.told(RootFetched) == [(CHILD, RootFetched("a", record(b"two", 2)))]
 
 
 def test_what_was_cleared_does_not_come_back(lone: Lone) -> None:
@@ -133,9 +144,9 @@ def test_what_was_cleared_does_not_come_back(lone: Lone) -> None:
     lone.hears(PUBLISHER, Where(("a",), 0.0))
     retain(lone, b"one", 1)
     retain(lone, b"", 2, clears=True)
-    lone.told(Copy)
-    lone.hears(NEXT, Copy("a", None, record(b"one", 1)))
-    assert lone.told(Copy) == [(NEXT, Copy("a", None, record(b"", 2, gone=True)))], "it is told what is later"
+    lone.told(RootCopy)
+    lone.hears(NEXT, RootCopy("a", None, record(b"one", 1)))
+    assert lone.told(RootCopy) == [(NEXT, RootCopy("a", None, record(b"", 2, gone=True)))], "it is told what is later"
     lone.wait(62.0)
     assert len(lone.core.roots) == 0
 
@@ -143,11 +154,11 @@ def test_what_was_cleared_does_not_come_back(lone: Lone) -> None:
 def test_a_later_one_that_another_kept_is_taken(lone: Lone) -> None:
     rooted(lone)
     retain(lone, b"one", 1)
-    lone.told(Copy)
-    lone.hears(LAST, Copy("a", None, record(b"two", 2)))
-    assert {peer for peer, _ in lone.told(Copy)} == {NEXT, LAST}
-    lone.hears(CHILD, Fetch("a"))
-    assert lone.told(Fetched)[0][1].record == record(b"two", 2)
+    lone.told(RootCopy)
+    lone.hears(LAST, RootCopy("a", None, record(b"two", 2)))
+    assert {peer for peer, _ in lone.told(RootCopy)} == {NEXT, LAST}
+    lone.hears(CHILD, RootFetch("a"))
+    assert lone.told(RootFetched)[0][1].record == record(b"two", 2)
 
 
 def test_a_newcomer_takes_the_place_over(scribe_ring: Ringed) -> None:

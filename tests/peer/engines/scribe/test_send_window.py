@@ -71,10 +71,10 @@ def test_what_is_dropped_counts_as_reached_by_nobody(lone: Lone, carrier: Carrie
         carrier.send(CHILD, packed(lone, 1, place), lambda matched, place=place: told.append((place, matched)))  # type: ignore[misc]
     carrier.drop(CHILD.id, "a")
     assert told == [("a", False)]
-    assert len(carrier.outlets) == 1, "the other one is still on its way"
+    assert len(carrier.send_windows) == 1, "the other one is still on its way"
     carrier.withdraw(CHILD.id, "b")
     assert told == [("a", False)], "nobody is told"
-    assert len(carrier.outlets) == 0
+    assert len(carrier.send_windows) == 0
     assert lone.core._state.waiting_bytes == 0
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ringmq.peer.engines.coordinated.messages import Kind, Record
-from ringmq.peer.engines.scribe.engine import Scribe
+from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.errors import SharedFilterError
-from ringmq.peer.engines.scribe.messages import Beat, Branch, Fetch, Fetched, Join
+from ringmq.peer.engines.scribe.messages import Beat, Branch, Join, RootFetch, RootFetched
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import stamp_of
 from tests.peer.engines.scribe.alone import Lone, peer_at
@@ -28,9 +28,9 @@ def test_a_filter_is_in_force_when_its_tree_is_there_and_what_is_retained(lone: 
     attach(lone, "a")
     assert done == []
     lone.wait(0.4)
-    assert lone.asked(Fetch) == [Fetch("a"), Fetch("a")], "asked again until there is an answer"
+    assert lone.asked(RootFetch) == [RootFetch("a"), RootFetch("a")], "asked again until there is an answer"
     record = Record(Kind.RETAINED, "a", None, stamp_of(5, ROOT.id), False, body=b"kept")
-    lone.hears(ROOT, Fetched("a", record), Fetched("b", None))
+    lone.hears(ROOT, RootFetched("a", record), RootFetched("b", None))
     assert done == [1, 2]
     assert lone.kept == {"a": b"kept"}
     lone.core.subscribe("a", lambda: done.append(3))
@@ -43,7 +43,7 @@ def test_a_wildcard_gets_nothing_of_what_was_retained_before(lone: Lone) -> None
     lone.core.subscribe("a/+", lambda: done.append(1))
     attach(lone, "a/#")
     assert done == [1]
-    assert lone.asked(Fetch) == []
+    assert lone.asked(RootFetch) == []
     lone.core.subscribe("a/#", lambda: done.append(2))
     assert done == [1, 2], "they live in the same tree"
     lone.core.unsubscribe("a/+")
@@ -66,7 +66,7 @@ def test_what_is_on_its_way_to_another_filter_is_not_taken_before(
     lone.core.subscribe("a/b", lambda: done.append(1))
     attach(lone, "a/b")
     record = Record(Kind.RETAINED, "a/b", None, stamp_of(published_us, ROOT.id), False, body=b"x")
-    lone.hears(ROOT, Fetched("a/b", record))
+    lone.hears(ROOT, RootFetched("a/b", record))
     assert done == [1]
     assert lone.kept == kept
     one = Publication(0, 1, 0, "a/b", b"x", True, published_us)
@@ -87,13 +87,13 @@ def test_who_leaves_before_is_told_too(lone: Lone) -> None:
     lone.core.subscribe("a", lambda: done.append(1))
     lone.core.unsubscribe("a")
     assert done == [1]
-    lone.hears(ROOT, Fetched("a", None))
+    lone.hears(ROOT, RootFetched("a", None))
     assert not lone.core.subscriber.in_force("a")
 
 
 def test_shared_filters_are_refused(lone: Lone) -> None:
-    assert not Scribe.serves("$share/g/a")
-    assert Scribe.serves("a/#")
+    assert not ScribeEngine.serves("$share/g/a")
+    assert ScribeEngine.serves("a/#")
     with pytest.raises(SharedFilterError, match=r"'\$share/g/a': Scribe serves no shared filters"):
         lone.core.subscribe("$share/g/a", lambda: None)
     assert len(lone.core.subscriber) == 0

@@ -13,7 +13,7 @@ import pytest
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.server.server import Front, Listen
+from ringmq.mqtt_front.server.server import Listen, MqttServer
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
@@ -23,7 +23,7 @@ from ringmq.overlay.node import Node
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.shell.adapter import RingPorts
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 
 PATIENCE_S = 20.0
 
@@ -126,8 +126,8 @@ class PeerHere:
         )
         self.store = None if folder is None else RetainedStore(folder / f"retained {number}")
         iteration = Iteration()
-        self.ports = RingPorts(ROLES, iteration, store=self.store)
-        self.front = Front(iteration, ports=self.ports)
+        self.ports = CoordinatedAdapter(ROLES, iteration, store=self.store)
+        self.front = MqttServer(iteration, cluster=self.ports)
         self.node = Node(config, self.ports, iteration)
         self.ports.attach(self.node, self.front)
         if folder is not None:
@@ -298,7 +298,7 @@ async def test_a_ring_that_was_stopped_finds_what_is_retained(tmp_path: Path) ->
         await until(lambda: all(len(one.node.ring.leaves) == 2 for one in peers))
         assert await _seen(peers[1].mqtt_port, "room/+") == wanted
         assert await _seen(peers[2].mqtt_port, *[f"room/{number}" for number in range(30)]) == wanted
-        await until(lambda: not any(one.ports.core.holdings.resting for one in peers))
+        await until(lambda: not any(one.ports.core.replicas.resting for one in peers))
 
 
 async def test_nothing_is_acknowledged_that_the_disk_does_not_take(
@@ -348,7 +348,7 @@ async def test_a_peer_that_was_alone_brings_what_it_kept(tmp_path: Path) -> None
 
 async def test_time_never_goes_back_in_a_tick_that_is_early() -> None:
     iteration = Iteration()
-    ports = RingPorts(ROLES, iteration)
+    ports = CoordinatedAdapter(ROLES, iteration)
     times: list[float] = []
     ahead = asyncio.get_running_loop().time() + 5.0
     iteration.advance(ahead)
@@ -372,9 +372,9 @@ async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) ->
 
 async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do() -> None:
     iteration, loop = Iteration(), asyncio.get_running_loop()
-    ports = RingPorts(ROLES, iteration)
+    ports = CoordinatedAdapter(ROLES, iteration)
     done: list[float] = []
-    ports.core._state.agenda.at(loop.time() - 5, lambda now, _: done.append(now))
+    ports.core._state.timers.at(loop.time() - 5, lambda now, _: done.append(now))
     began = loop.time()
     while not done:
         assert loop.time() < began + PATIENCE_S

@@ -6,36 +6,36 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ringmq.mqtt_front.amqtt.server import AmqttFront
+from ringmq.mqtt_front.amqtt.server import AmqttServer
 from ringmq.mqtt_front.iteration import StillClock
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import Listen
-from ringmq.mqtt_front.server.server import Front
+from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import LOCAL
 from ringmq.peer.messaging.publication import Publication
-from ringmq.peer.messaging.shell.adapter import RingPorts
-from ringmq.peer.messaging.shell.local_clients import AmqttClients, FrontClients, LocalClients, NoClients, clients_of
+from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
+from ringmq.peer.messaging.shell.local_clients import AdapterClients, AmqttClients, FrontClients, NoClients, clients_of
 
 BODY = encode_body(Message("a", b"1", 1), 0.0)
 
 
 @pytest.fixture(params=["own", "amqtt"])
-async def front(request: pytest.FixtureRequest) -> AsyncIterator[Front | AmqttFront]:
-    front: Front | AmqttFront
+async def front(request: pytest.FixtureRequest) -> AsyncIterator[MqttServer | AmqttServer]:
+    front: MqttServer | AmqttServer
     if request.param == "own":
         iteration = Iteration()
-        front = Front(iteration, ports=RingPorts(LOCAL, iteration))
+        front = MqttServer(iteration, cluster=CoordinatedAdapter(LOCAL, iteration))
     else:
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
-        front = AmqttFront(ports=RingPorts(LOCAL, Iteration()))
+        front = AmqttServer(cluster=CoordinatedAdapter(LOCAL, Iteration()))
         await front.listen(Listen(host="127.0.0.1", port=0))  # what was never started cannot be stopped
     yield front
     await front.stop()
 
 
-def kept(clients: LocalClients) -> dict[str, bytes]:
+def kept(clients: AdapterClients) -> dict[str, bytes]:
     if isinstance(clients, FrontClients):
         retained = clients._broker.retained
         return {one.topic: one.payload for one in retained if not one.topic.startswith("$")}
@@ -44,7 +44,7 @@ def kept(clients: LocalClients) -> dict[str, bytes]:
     return {topic: bytes(one.data) for topic, one in messages.items() if not topic.startswith("$")}
 
 
-async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: Front | AmqttFront) -> None:
+async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     clients.retained("a", BODY)
     assert kept(clients) == {"a": b"1"}
@@ -52,17 +52,17 @@ async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: Front | A
     assert kept(clients) == {}
 
 
-async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front: Front | AmqttFront) -> None:
+async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     message = Message("a", b"1", 0, retain=True)
-    if isinstance(front, Front):
+    if isinstance(front, MqttServer):
         front.broker.publish(message, None)
     else:
         await front.broker._publish(message)
     assert kept(clients) == {}
 
 
-async def test_what_cannot_be_read_is_counted(front: Front | AmqttFront) -> None:
+async def test_what_cannot_be_read_is_counted(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     for body in (b"x", b"\xff" * 20):
         clients.deliver(Publication(1, 1, 1, "a", body))
@@ -72,7 +72,7 @@ async def test_what_cannot_be_read_is_counted(front: Front | AmqttFront) -> None
     assert kept(clients) == {}
 
 
-async def test_a_message_is_read_once(front: Front | AmqttFront) -> None:
+async def test_a_message_is_read_once(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     if isinstance(clients, FrontClients):
         message = Message("a", b"1", 1, retain=True)
@@ -94,10 +94,10 @@ def test_a_peer_without_clients_takes_everything() -> None:
     assert (clients.unreadable, clients.safe) == (0, True)
 
 
-async def test_plain_messages_take_the_quick_way_to_our_own_front(front: Front | AmqttFront) -> None:
+async def test_plain_messages_take_the_quick_way_to_our_own_front(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     body = encode_body(Message("a", b"1"), 0.0)
-    if isinstance(front, AmqttFront):
+    if isinstance(front, AmqttServer):
         assert clients.deliver_plain(b"a", body) is None
         return
     assert clients.deliver_plain(b"a", body) is False, "nobody wants it"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.mqtt_front.server.server import Front, Listen
+from ringmq.mqtt_front.server.server import Listen, MqttServer
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
@@ -17,7 +17,7 @@ from ringmq.overlay.node import Node
 from ringmq.peer.engines.scribe.codec import encode_tree
 from ringmq.peer.engines.scribe.config import LOCAL as TREES
 from ringmq.peer.engines.scribe.messages import Join
-from ringmq.peer.engines.scribe.shell.adapter import ScribePorts
+from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
 from ringmq.peer.messaging.partitions import key_of_place
@@ -35,8 +35,8 @@ class PeerHere:
         )
         self.told: list[bool] = []
         iteration = Iteration()
-        self.ports = ScribePorts(ROLES, iteration, TREES, self.told.append)
-        self.front = Front(iteration, ports=self.ports)
+        self.ports = ScribeAdapter(ROLES, iteration, TREES, self.told.append)
+        self.front = MqttServer(iteration, cluster=self.ports)
         self.node = Node(config, self.ports, iteration)
         self.ports.attach(self.node, self.front)
         self.mqtt_port = 0
