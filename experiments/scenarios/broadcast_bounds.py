@@ -1,4 +1,4 @@
-"""Lower bounds on the depth of any dispatching tree, for tests and for plots to compare with."""
+"""Lower bounds for every way of dispatching, with which tests and figures compare."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from ringmq.dispatching.plan import require_fanout
 
 
 def least_depth(count: int, fanout: int) -> int:
-    """The least possible number of hops to the last of `count` subscribers if no peer sends more than `fanout`.
+    """Least possible hops to the last of `count` subscribers if each peer sends at most `fanout` copies.
 
-    The tree that attains it has every level full. For a fan-out F above 1 the depth is
-    ⌈log_F((count + 1)(F - 1) + 1)⌉ - 1, computed here without the logarithm's rounding. Raises DispatchingError for a
-    fan-out below 1.
+    It is the depth of a tree with full levels: ⌈log_F((count + 1)(F - 1) + 1)⌉ - 1 for a fan-out F above 1, computed
+    without the rounding of a logarithm. Raises DispatchingError for a fan-out below 1.
     """
     require_fanout(fanout)
     if fanout == 1:
-        # The tree is a chain, and the loop below would take one step per subscriber.
         return count
     depth, level, reached = 0, 1, 0
     while reached < count:

@@ -1,4 +1,4 @@
-"""The lower bound, compared with its formula and with known trees."""
+"""The lower bound, compared with its formula and with known values."""
 
 from fractions import Fraction
 
@@ -11,10 +11,10 @@ from ringmq.experiments.scenarios.broadcast_bounds import least_depth
 
 
 @given(st.integers(0, 10**7), st.integers(2, 300))
-def test_least_depth_equals_its_formula(count: int, fanout: int) -> None:
+def test_least_depth_equals_the_formula(count: int, fanout: int) -> None:
     depth = least_depth(count, fanout)
     argument = (count + 1) * (fanout - 1) + 1
-    # The depth plus 1 is the logarithm, rounded up.
+    # depth + 1 is the logarithm, rounded up
     assert Fraction(fanout) ** depth < argument <= fanout ** (depth + 1)
 
 
@@ -26,6 +26,6 @@ def test_least_depth_of_known_trees(count: int, fanout: int, depth: int) -> None
     assert least_depth(count, fanout) == depth
 
 
-def test_fanout_zero_raises() -> None:
+def test_fanout_below_1_is_an_error() -> None:
     with pytest.raises(DispatchingError, match="at least 1, got 0"):
         least_depth(3, 0)
