@@ -39,12 +39,12 @@ def configure(level: str = "info", *, as_json: bool = False, stream: TextIO | No
     """
     stream = sys.stderr if stream is None else stream
     if may_block(stream):
-        # structlog's PrintLogger calls only `write` and `flush`.
+        # structlog's WriteLogger calls only `write`, once a line with its end, and `flush`.
         stream = cast("TextIO", NonBlockingStream(stream))
     structlog.configure(
         processors=_processors(as_json=as_json, colors=stream.isatty()),
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
-        logger_factory=structlog.PrintLoggerFactory(stream),
+        logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=LEVELS[level], handlers=[_IntoStructlog()], force=True)
