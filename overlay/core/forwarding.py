@@ -15,7 +15,7 @@ from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.ids import Id, shared_digits
 from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Peer, Receipt, Route, RouteAck
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 
 MAX_HELD: Final = 1024
 """Messages waiting for a verdict or for this peer to become active; more are dropped and their origins try again."""
