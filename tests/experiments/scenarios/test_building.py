@@ -30,7 +30,7 @@ def test_a_grown_ring_may_grow_on() -> None:
 
 
 def test_a_ring_that_does_not_become_one_is_told_with_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "granted", lambda self, granter, grant: None)
+    monkeypatch.setattr(Membership, "on_grant", lambda self, granter, grant: None)
     with pytest.raises(AssertionError, match="2 peers did not become one ring\nseed 4, at 60"):
         joined_ring(World(4, LAN), 5)
 

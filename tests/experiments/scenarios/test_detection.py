@@ -54,7 +54,7 @@ def test_resets_tell_at_once() -> None:
 
 
 def test_a_death_that_nobody_finds_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world = ring()
     detection = Detection(world)
     node = world.live()[20]

@@ -42,7 +42,7 @@ def test_a_core_that_gives_to_the_next_without_a_verdict_is_caught(monkeypatch: 
 
 def test_a_core_that_finds_no_deaths_never_is_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.experiments.scenarios.fail.PATIENCE_S", 10.0)
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     figures = fail_at_once(20, 1, 0.3, "lan")
     assert figures.one_ring_after_s is None
     assert figures.inexact_leaf_sets > 0

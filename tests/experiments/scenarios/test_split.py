@@ -26,7 +26,7 @@ def test_halves_go_on_and_become_one_again(nodes: int, apart_s: float) -> None:
 def test_a_core_that_forgets_the_dead_does_not_meet_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What merges the halves is that each tries those it holds for dead."""
     monkeypatch.setattr("ringmq.experiments.scenarios.split.PATIENCE_S", 15.0)
-    monkeypatch.setattr(FailureDetector, "_try_a_dead_one", lambda self, now, _: None)
+    monkeypatch.setattr(FailureDetector, "_retry_dead_peer", lambda self, now, _: None)
     monkeypatch.setattr("ringmq.overlay.core.membership.Membership._ask_for_a_row", lambda self, now, _: None)
     figures = split_and_heal(20, 1, "lan", 20.0)
     assert figures.halves_after_s is not None

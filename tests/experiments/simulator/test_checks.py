@@ -36,7 +36,7 @@ def peer(point: Id) -> Peer:
 
 def ring_of(point: Id, *leaves: Id) -> Ring:
     ring = Ring(peer(point), LAN, Nobody(), half=8)
-    ring.settled([peer(leaf) for leaf in leaves], (), 0.0)
+    ring.restore([peer(leaf) for leaf in leaves], (), 0.0)
     return ring
 
 

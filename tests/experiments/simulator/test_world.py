@@ -153,7 +153,7 @@ def lookups_in_a_settled_ring(world: World) -> None:
 
 
 def test_a_joiner_that_is_active_before_its_leaf_set_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "granted", activate_at_once)
+    monkeypatch.setattr(Membership, "on_grant", activate_at_once)
     with pytest.raises(InvariantBrokenError, match=r"two owners|not one ring|not symmetric"):
         grow(World(1, LAN))
 
@@ -174,7 +174,7 @@ def test_an_owner_that_is_active_without_its_neighbour(monkeypatch: pytest.Monke
 
 
 def test_a_peer_that_delivers_what_it_does_not_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(World(1, LAN))
 
@@ -196,7 +196,7 @@ def test_a_peer_that_delivers_for_a_suspect_without_a_verdict(monkeypatch: pytes
 
 
 def test_a_peer_that_acknowledges_without_taking_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    probed = Membership.probed
+    probed = Membership.on_probe
 
     def forgetful(self: Membership, sender: Peer, probe: object) -> None:
         if self._state.me.id & 3:
@@ -204,13 +204,13 @@ def test_a_peer_that_acknowledges_without_taking_in(monkeypatch: pytest.MonkeyPa
         else:
             self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.confirm(sender)))
 
-    monkeypatch.setattr(Membership, "probed", forgetful)
+    monkeypatch.setattr(Membership, "on_probe", forgetful)
     with pytest.raises(InvariantBrokenError, match=r"not symmetric|two owners"):
         grow(World(1, LAN))
 
 
 def test_a_live_peer_struck_off_for_good_is_a_lasting_asymmetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "_take_in", lambda self, peer: None)
+    monkeypatch.setattr(Membership, "_add_heard", lambda self, peer: None)
     world = World(1, LAN)
     settled_ring(world, 40)
     nodes = sorted(world.live(), key=lambda node: node.peer.id)
@@ -226,7 +226,7 @@ def test_a_live_peer_struck_off_for_good_is_a_lasting_asymmetry(monkeypatch: pyt
 
 
 def test_a_peer_that_never_finds_the_dead_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world = World(1, LAN, strict=False)
     settled_ring(world, 20)
     world.crash(world.live()[0])
@@ -248,7 +248,7 @@ def story_of_a_stray() -> str:
 
 
 def test_a_failure_tells_its_seed_and_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     story = story_of_a_stray()
     assert story.startswith("seed 77, at 1.0")
     lines = story.splitlines()
@@ -259,7 +259,7 @@ def test_a_failure_tells_its_seed_and_what_came_before(monkeypatch: pytest.Monke
 
 
 def test_a_failure_tells_the_event_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     last = story_of_a_stray().splitlines()[-1]
     assert "peer 2 <- " in last
     assert ": Route(" in last
@@ -304,7 +304,7 @@ def test_who_sends_to_a_crashed_peer_is_told_by_a_reset() -> None:
     world._post(nodes[0])
     assert nodes[30].peer.id not in nodes[0].ring.leaves
     world.run(1.1)
-    assert nodes[0].ring.failure_detector.holds_for_dead(nodes[30].peer)
+    assert nodes[0].ring.failure_detector.considers_dead(nodes[30].peer)
 
 
 def test_a_paused_peer_gets_its_messages_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -451,7 +451,7 @@ def test_messages_are_counted_by_their_kind() -> None:
 
 
 def test_a_message_given_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world, one, other = pair()
     world.network.split({other.peer.id: 1})
     assert world.route(one, other.peer.id, b"x")
