@@ -202,7 +202,7 @@ def test_a_peer_that_acknowledges_without_taking_in(monkeypatch: pytest.MonkeyPa
         if self._state.me.id & 3:
             probed(self, sender, probe)  # type: ignore[arg-type]
         else:
-            self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.confirm(sender)))
+            self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.renew(sender)))
 
     monkeypatch.setattr(Membership, "on_probe", forgetful)
     with pytest.raises(InvariantBrokenError, match=r"not symmetric|two owners"):
