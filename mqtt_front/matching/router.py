@@ -18,8 +18,7 @@ from typing import Generic, TypeVar
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.filter_trie import FilterTree, Placements, placement_of
-from ringmq.mqtt_front.matching.receiver_cache import ReceiverCache
-from ringmq.mqtt_front.matching.receivers import Receiver, Receivers, SharedGroup, merged
+from ringmq.mqtt_front.matching.receivers import Receiver, ReceiverCache, Receivers, SharedGroup, merged
 from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name, parse_shared
 
 S = TypeVar("S", bound=Hashable)
