@@ -59,14 +59,14 @@ async def accept_clients(
             ssl_shutdown_timeout=LINGER_S if listen.tls else None,
         )
     except (OSError, OverflowError, UnicodeError) as error:
-        raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {_reason(error)}") from None
+        raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {bind_error_text(error)}") from None
 
 
-def _reason(error: OSError | OverflowError | UnicodeError) -> str:
-    """Without the address, which the texts of some errors say once more."""
+def bind_error_text(error: OSError | OverflowError | UnicodeError) -> str:
+    """Why an address cannot be bound, without the address, which the caller's error names and some texts repeat."""
     if isinstance(error, UnicodeError):
         return "this cannot be the name of a host"
-    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
+    if isinstance(error, socket.gaierror):  # its numbers are not errno values
         return error.strerror or "no such host"
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error)
