@@ -289,7 +289,7 @@ async def test_an_address_that_cannot_be_had_is_one_line() -> None:
         for host, number, reason in (
             (HOST, port, f"cannot serve metrics on {HOST}:{port}: Address already in use"),
             ("192.0.2.1", 1, "cannot serve metrics on 192.0.2.1:1: Cannot assign requested address"),
-            ("a" * 300, 1, f"cannot serve metrics on {'a' * 300}:1: this cannot be the name of a host"),
+            ("a" * 300, 1, f"cannot serve metrics on {'a' * 300}:1: not a valid host name"),
         ):
             with pytest.raises(LoggerError) as error:
                 await server.listen(host, number)
