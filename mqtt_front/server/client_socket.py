@@ -7,7 +7,8 @@ import os
 from typing import TYPE_CHECKING, Final, cast
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.connection.connection import Connection, Phase
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.phase import Phase
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.server.server import MqttServer
@@ -44,8 +45,8 @@ class ClientSocket(asyncio.Protocol):
             sock = self.transport.get_extra_info("socket")
             self._file = NO_FILE if sock is None else sock.fileno()
         self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
-        self.connection.opened_at = self.connection.heard_at = front.broker.clock.now
-        front.clients[self.connection] = self
+        self.connection.opened()
+        front.clients[self.connection.writer] = self
 
     def data_received(self, data: bytes) -> None:
         front = self._front
@@ -55,7 +56,7 @@ class ClientSocket(asyncio.Protocol):
         if connection.pausing and self._reading:
             # At once: a loop may read one socket many times before it comes to anything else.
             self._see_whether_to_read()
-        front.turn(connection)
+        front.turn(connection.writer)
 
     def pause_writing(self) -> None:
         self.connection.block()
@@ -78,7 +79,7 @@ class ClientSocket(asyncio.Protocol):
         """Once all that came has been worked off, nothing holds on to anything here."""
         self._file = NO_FILE
         if self.connection.gone and self.connection.phase is Phase.CLOSED:
-            self._front.forget(self.connection)
+            self._front.forget(self.connection.writer)
             self.transport = None
 
     def _see_whether_to_read(self) -> None:
@@ -90,22 +91,20 @@ class ClientSocket(asyncio.Protocol):
     def flush_at_once(self) -> bool:
         """Send what has gathered, if nothing is against it: once a turn, or what follows would not share a write."""
         connection, transport = self.connection, self.transport
-        broker = self._front.broker
+        writer, broker = connection.writer, self._front.broker
         if transport is None or self._file == NO_FILE or self._turn == broker.turn:
             return False
-        if connection.closing or connection.gone or connection.starved or connection.pausing is self._reading:
+        if writer.closing or connection.gone or writer.starved or connection.pausing is self._reading:
             return False
         if transport.is_closing() or transport.get_write_buffer_size():
             return False
         self._turn = broker.turn
-        out = connection.out
-        data = out[0] if len(out) == 1 else b"".join(out)
+        data = writer.gathered()
         try:
             sent = os.write(self._file, data)
         except OSError:  # full, or gone: the transport finds out which
             return False
-        out.clear()
-        connection.dirty = False
+        writer.clear()
         broker.counters.bytes_sent += len(data)
         if sent < len(data):
             transport.write(data[sent:])
@@ -116,18 +115,15 @@ class ClientSocket(asyncio.Protocol):
         `go_on` will cut it off.
         """
         connection, transport = self.connection, self.transport
-        connection.dirty = False
-        out = connection.out
+        data = connection.writer.gathered()
+        connection.writer.clear()
         if transport is None or connection.gone or transport.is_closing():
-            out.clear()
             self._see_whether_over()
             return True
-        if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
+        if data:
             self._front.broker.counters.bytes_sent += len(data)
             transport.write(data)
-        if connection.closing:
+        if connection.writer.closing:
             self._front.end(transport)
         elif connection.pausing is self._reading:
             self._see_whether_to_read()
@@ -141,7 +137,7 @@ class ClientSocket(asyncio.Protocol):
         if transport is not None and not transport.is_closing() and self._is_stuck(transport):
             connection.fail(Reason.QUOTA_EXCEEDED, "does not read what it is sent")
             transport.abort()
-        if connection.starved:
+        if connection.writer.starved:
             connection.go_on()
 
     def _is_stuck(self, transport: asyncio.Transport) -> bool:

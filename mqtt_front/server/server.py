@@ -25,7 +25,9 @@ from ringmq.mqtt_front.codec.decode import forget_topics
 from ringmq.mqtt_front.codec.packets import Connect
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.connection import Connection, Phase
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.phase import Phase
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
@@ -60,7 +62,7 @@ class MqttServer:
         self.config = config or FrontConfig()
         self.access = access or Access()
         self.broker = Broker(self.config, cluster, clock=iteration)
-        self.clients: dict[Connection, ClientSocket] = {}
+        self.clients: dict[Writer, ClientSocket] = {}
         self._loop = asyncio.get_running_loop()
         now = iteration.begin()
         self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, now)
@@ -108,8 +110,8 @@ class MqttServer:
         for server in self._servers:
             server.close()
         self.iteration.begin()
-        for connection in list(self.clients):
-            connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server stops")
+        for client in list(self.clients.values()):
+            client.connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server stops")
         self._flush()
         if self.clients:
             self._empty.clear()
@@ -129,9 +131,9 @@ class MqttServer:
         self.broker.counters.protocol_errors += 1
         log.debug("a client broke the rules of WebSocket", why=why)
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, writer: Writer) -> None:
         """Its socket is closed."""
-        self.clients.pop(connection, None)
+        self.clients.pop(writer, None)
         if not self.clients:
             self._empty.set()
 
@@ -178,8 +180,8 @@ class MqttServer:
         for line in dirty:
             client = self._client_of(line)
             if client is None:
-                line.out.clear()
-            elif not client.flush() or client.connection.starved:
+                line.discard()
+            elif not client.flush() or client.connection.writer.starved:
                 self._unfinished.append(client)
         if self._unfinished and not continued:
             self.iteration.continuations.append(self._go_on)
@@ -217,11 +219,12 @@ class MqttServer:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.iteration.begin()
         broker, counters = self.broker, self.broker.counters
-        for connection in list(self.clients):
+        for client in list(self.clients.values()):
+            connection = client.connection
             if connection.phase is Phase.OPEN:
                 if connection.pausing:  # It is not listened to, so that it may be silent.
-                    connection.heard_at = now
-                elif connection.keep_alive_s and now - connection.heard_at > 1.5 * connection.keep_alive_s:
+                    connection.reader.hear()
+                elif connection.keep_alive_s and now - connection.reader.heard_at > 1.5 * connection.keep_alive_s:
                     counters.keep_alive_timeouts += 1
                     connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for one and a half keep-alives")
             elif now - connection.opened_at > self.config.connect_timeout_s:
@@ -242,7 +245,8 @@ class MqttServer:
         gone = 0
         broker = self.broker
         self.iteration.begin()
-        for connection in list(self.clients):
+        for client in list(self.clients.values()):
+            connection = client.connection
             if connection.decision is None or connection.session is None:
                 continue
             decision = connection.decision = self.access.renew(connection.decision)
@@ -251,7 +255,6 @@ class MqttServer:
                 connection.fail(decision.reason, "the rules have changed")
                 gone += 1
                 continue
-            connection.rights = decision.rights
             broker.restrict(connection.session, decision.rights)
         for session in list(broker.sessions.values()):
             if session.line is None:
