@@ -1,4 +1,4 @@
-"""The process that streams and reduces what has landed: `python -m ringmq.experiments.studies.harness.spark_job
+"""The process that streams and reduces landed records: `python -m ringmq.experiments.studies.harness.spark_job
 DATA`.
 """
 
@@ -14,7 +14,7 @@ from ringmq.collector.spark.session import session
 
 
 def main(data: str) -> None:
-    """Into the tables of a data folder. Raises CollectorError."""
+    """Stream the landed records of a data folder, then write its tables. Raises CollectorError."""
     with session(MASTER, {}) as spark:
         run(spark, data, How(once=True), lambda _: None)
         reducing.reduce(spark, data, lambda _: None)
