@@ -1,4 +1,4 @@
-"""Holds docs/protocol.md against the code: frames, reasons, messages with tags and fields, limits and timeouts."""
+"""Holds docs/protocol.md and the tables of docs/internals/ against the code."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from types import ModuleType
 
 import msgspec
 
+from ringmq.mqtt_front.sessions.journal import Journal
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core import messages as ring_messages
 from ringmq.overlay.core import timing
@@ -37,6 +38,8 @@ MESSAGES: dict[str, tuple[ModuleType, ...]] = {
     "Messages of Scribe": (scribe_messages, scribe_codec),
 }
 """Sections of the document, and the modules whose structs they list."""
+
+INTERNALS = DOCUMENT.parent / "internals"
 
 Row = tuple[str, ...]
 
@@ -129,3 +132,20 @@ def test_timeouts_have_the_values_of_the_presets() -> None:
     for name, *values in listed:
         presets = timing.PRESETS if name in timings else config.PRESETS
         assert values == [str(getattr(presets[preset], name)) for preset in ("local", "lan", "wan")], name
+
+
+def cells_of(document: str) -> str:
+    """All tables of a page in docs/internals/."""
+    lines = (INTERNALS / document).read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if line.startswith("|"))
+
+
+def test_the_internals_list_every_message_of_the_ring() -> None:
+    tables = "\n".join(map(cells_of, ("joining.md", "death.md", "forwarding.md")))
+    messages = {row[1] for row in structs_of(ring_messages)} - {"Peer", "Parcel"}
+    assert {name for name in names_in(tables) if name[0].isupper()} == messages
+
+
+def test_the_internals_list_every_call_of_the_journal() -> None:
+    calls = {name for name, call in vars(Journal).items() if callable(call) and not name.startswith("_")}
+    assert calls - set(names_in(cells_of("durability.md"))) == {"close"}
