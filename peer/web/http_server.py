@@ -1,6 +1,7 @@
 """A web server with one page, `/metrics`, for Prometheus: one request a connection, and a bound on everything.
 
-Knows HTTP/1.1 (RFC 9112) as far as that takes, and not what the page says: a function makes it for each request.
+Knows the part of HTTP/1.1 (RFC 9112) that this needs, and not the content of the page: a function makes it for each
+request.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ringmq.logger.prometheus import CONTENT_TYPE
 
 PATH: Final = "/metrics"
 MAX_REQUEST_BYTES: Final = 8192
-"""Prometheus sends some 300; a browser with its cookies more."""
+"""Prometheus sends some 300 bytes; a browser with its cookies sends more."""
 MAX_CONNECTIONS: Final = 16
-"""Scrapers are few. One more is closed at once."""
+"""Scrapers are few. A connection beyond this number is closed at once."""
 DEADLINE_S: Final = 10.0
-"""From the connection to its end: a scraper that is slower gives up by itself."""
+"""The longest time that a connection stays open. Slower scrapers give up by themselves."""
 
 _METHODS: Final = ("GET", "HEAD")
 _VERSIONS: Final = ("HTTP/1.1", "HTTP/1.0")
@@ -34,25 +35,29 @@ Page = Callable[[], str]
 
 
 def answer(request: bytes, page: Page) -> bytes:
-    """What a request gets, which is given without the empty line at its end."""
+    """The response to a request, which is passed without the empty line at its end."""
+    # Latin-1 decodes any bytes: the value of a header may contain bytes that are no UTF-8 (RFC 9110 §5.5).
     first, *headers = request.decode("latin-1").split("\r\n")
     method, _, rest = first.partition(" ")
     target, _, version = rest.partition(" ")
     if version not in _VERSIONS or not method or not _TOKEN_CHARS.issuperset(method):
-        return _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
+        return _refusal(HTTPStatus.BAD_REQUEST, "not an HTTP/1.1 request")
     names = [line.partition(":")[0].lower() for line in headers if ":" in line]
+    # Only token characters are a name: so a folded line and a space before the colon are refused (RFC 9112 §5.1, §5.2).
     if len(names) < len(headers) or not all(name and _TOKEN_CHARS.issuperset(name) for name in names):
-        return _refusal(HTTPStatus.BAD_REQUEST, "a header cannot be read")
-    if version == "HTTP/1.1" and names.count("host") != 1:
-        return _refusal(HTTPStatus.BAD_REQUEST, "there is to be one Host")
+        return _refusal(HTTPStatus.BAD_REQUEST, "invalid header")
+    if version == "HTTP/1.1" and names.count("host") != 1:  # RFC 9112 §3.2
+        return _refusal(HTTPStatus.BAD_REQUEST, "expected exactly one Host header")
     try:
         path = urlsplit(target).path
     except ValueError:
-        return _refusal(HTTPStatus.BAD_REQUEST, "the target cannot be read")
+        return _refusal(HTTPStatus.BAD_REQUEST, "invalid request target")
     if path != PATH:
-        return _refusal(HTTPStatus.NOT_FOUND, f"there is only {PATH}")
+        return _refusal(HTTPStatus.NOT_FOUND, f"the only page is {PATH}")
     if method not in _METHODS:
-        return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this can only be read", f"Allow: {', '.join(_METHODS)}")
+        # RFC 9110 §15.5.6: a 405 response must have an Allow header.
+        allow = f"Allow: {', '.join(_METHODS)}"
+        return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed", allow)
     return _response(HTTPStatus.OK, CONTENT_TYPE, page().encode(), with_body=method == "GET")
 
 
@@ -73,7 +78,7 @@ def _response(status: HTTPStatus, kind: str, body: bytes, header: str = "", with
 
 
 class MetricsServer:
-    """`listen`, then `close`. `page` makes the text; what it raises goes to the event loop's handler."""
+    """`listen`, then `close`. `page` makes the text; its exceptions go to the event loop's exception handler."""
 
     def __init__(self, page: Page, max_connections: int = MAX_CONNECTIONS, deadline_s: float = DEADLINE_S) -> None:
         self.page = page
@@ -85,7 +90,7 @@ class MetricsServer:
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Returns where it really listens: the port is never 0. Raises LoggerError with one clear line."""
+        """Returns the actual address: the port is never 0. Raises LoggerError with one clear line."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(lambda: _Scraper(self), host, port)
@@ -95,16 +100,16 @@ class MetricsServer:
         return str(found_host), int(found_port)
 
     async def close(self) -> None:
-        """End all connections and give the port back."""
+        """Close all connections and stop listening."""
         if self._server is not None:
             self._server.close()
             for scraper in list(self.connections):
-                scraper.end()
+                scraper.abort()
             await self._server.wait_closed()
 
 
 class _Scraper(asyncio.Protocol):
-    """One connection."""
+    """One connection of a scraper."""
 
     def __init__(self, server: MetricsServer) -> None:
         self._server = server
@@ -114,7 +119,7 @@ class _Scraper(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transports are not derived from it
         if len(self._server.connections) >= self._server.max_connections:
             self._server.refused += 1
             self._transport.abort()
@@ -125,6 +130,7 @@ class _Scraper(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._answered:
             return
+        # The end may be split between two reads, so the last bytes of the earlier ones are searched again.
         searched = max(0, len(self._buffer) - len(_END) + 1)
         self._buffer += data
         end = self._buffer.find(_END, searched)
@@ -134,10 +140,11 @@ class _Scraper(asyncio.Protocol):
             self._answer(answer(bytes(self._buffer[:end]), self._server.page))
 
     def _answer(self, response: bytes) -> None:
-        """The other side closes first, or at the deadline: closing at once would lose the answer if more comes in."""
+        """Send the response, and leave closing to the scraper or the deadline."""
         assert self._transport is not None
         self._answered = True
         self._buffer.clear()
+        # No close here: if more bytes of the scraper came in, TCP would reset the connection and the response be lost.
         self._transport.write(response)
         self._transport.write_eof()
 
@@ -146,16 +153,16 @@ class _Scraper(asyncio.Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
 
-    def end(self) -> None:
+    def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
 
 
 def _reason(error: OSError | OverflowError | UnicodeError) -> str:
-    """Without the address, which the texts of some errors say once more."""
+    """The reason without the address, which some error texts repeat."""
     if isinstance(error, UnicodeError):
-        return "this cannot be the name of a host"
-    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
+        return "invalid host name"
+    if isinstance(error, socket.gaierror):  # `os.strerror` does not know the numbers of getaddrinfo
         return error.strerror or "no such host"
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error)
