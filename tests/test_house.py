@@ -35,12 +35,9 @@ VAGUE = frozenset({"one", "point", "it", "thing"})
 """Names that a variable must not have, since they do not say what it holds."""
 
 NOT_YET_NAMED = {
-    "collector/jobs",
-    "collector/report",
     "experiments/benchmarks",
     "experiments/cli",
     "experiments/load",
-    "logger",
     "mqtt_front",
     "mqtt_front/amqtt",
     "mqtt_front/codec",
@@ -58,9 +55,6 @@ NOT_YET_NAMED = {
     "peer/telemetry",
 }
 """Packages that still have variables with a vague name. Remove a package as soon as it has none."""
-
-NOT_YET_UNIQUE = {"collector"}
-"""Top-level folders in which two classes still have one name. Remove a folder as soon as all differ."""
 
 TESTS_WITHOUT_PACKAGE = {
     "tests/deploy": "tests the files in deploy/, which hold no Python",
@@ -374,8 +368,7 @@ def classes_twice(trees: Mapping[str, ast.AST]) -> list[str]:
 def test_class_names_are_unique_within_a_top_level_folder() -> None:
     faults = []
     for folder in CODE:
-        if folder not in NOT_YET_UNIQUE:
-            faults += classes_twice({file: tree for file, tree in IN_CODE.items() if file.startswith(f"{folder}/")})
+        faults += classes_twice({file: tree for file, tree in IN_CODE.items() if file.startswith(f"{folder}/")})
     assert faults == []
     twice = {"a.py": ast.parse("class A: ..."), "b.py": ast.parse("def f():\n    class A: ...\nclass B: ...")}
     assert classes_twice(twice) == ["A: a.py:1, b.py:2"]

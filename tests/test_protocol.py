@@ -15,6 +15,7 @@ from ringmq.mqtt_front.sessions.journal import Journal
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core import messages as ring_messages
 from ringmq.overlay.core import timing
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.links import handshake
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason
@@ -103,11 +104,26 @@ def test_the_version_stands_in_the_document() -> None:
     assert f"first byte of each HELLO, **{handshake.VERSION}**" in TEXT
 
 
+def flags_on_the_wire() -> set[int]:
+    """Flags of publications that each differ in one property from a publication with QoS 0 for a group."""
+    me = ring_messages.Peer(Id(1), "host", 1, 1)
+    plain = (1, 1, 0, "topic", b"", False, 0, 0, 0, False)
+    publications = (
+        publication.Publication(*plain[:2], 3, *plain[3:]),
+        publication.Publication(*plain[:5], True, *plain[6:]),
+        publication.Publication(*plain[:9], True),
+        publication.Publication(*plain, shared=("$share/a/b",)),
+        publication.Publication(*plain, relay=publication.Relay(me, "guided", 1, ())),
+        publication.Publication(*plain, clears=True),
+        publication.Publication(*plain, trace=publication.Trace(1)),
+    )
+    return {publication.encode(each)[1] for each in publications}
+
+
 def test_flags_and_first_bytes_stand_in_the_document() -> None:
     payloads = section("Payloads of publish and subscribe")
     flags = {int(cells[0], 16) for cells in rows(payloads, 2) if cells[0].startswith("0x")}
-    bits = (publication.RETAIN, publication.PLAIN, publication.SHARED, publication.RELAYED)
-    assert flags == {0x03, *bits, publication.CLEARS, publication.TRACED}
+    assert flags == flags_on_the_wire()
     first = {names_in(cells[0])[0].encode() for cells in rows(payloads, 2) if cells[0].startswith("`")}
     assert first == {publication.CONTROL, publication.MANY, publication.PUBLICATION, scribe_codec.TREE}
 
