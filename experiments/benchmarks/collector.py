@@ -47,7 +47,7 @@ SLOPE: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StageFigures:
     """Resources that a stage used for its records."""
 
     records: int
@@ -60,7 +60,7 @@ class Figures:
     def hz(self) -> float:
         return self.records / self.wall_s
 
-    def told(self) -> dict[str, float]:
+    def shown(self) -> dict[str, float]:
         return {
             "records/s": self.hz,
             "wall s": self.wall_s,
@@ -87,7 +87,7 @@ class Watched:
         for pid in (self.process.pid, *_children(self.process.pid)):
             self._peak_bytes[pid] = max(self._peak_bytes.get(pid, 0), _peak_memory_bytes(pid))
 
-    def end(self, records: int, fails: bool = False) -> Figures:
+    def end(self, records: int, fails: bool = False) -> StageFigures:
         """Wait for its end, and close its pipes. Raises BenchError if it fails, or if it must fail and does not."""
         while (ended := os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
             self.look()
@@ -99,7 +99,7 @@ class Watched:
         if bool(ended.si_status) is not fails:
             lines = errors.decode(errors="replace").splitlines() or ["no error message"]
             raise BenchError(f"collect {self._name}: {lines[-1]}")
-        return Figures(records, wall_s, used.ru_utime + used.ru_stime, sum(self._peak_bytes.values()))
+        return StageFigures(records, wall_s, used.ru_utime + used.ru_stime, sum(self._peak_bytes.values()))
 
     def kill(self) -> None:
         """Kill the process if it still runs."""
@@ -134,7 +134,7 @@ def _peak_memory_bytes(pid: int) -> int:
     return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def ingest(data: Path, records: int, seed: int) -> Figures:
+def ingest(data: Path, records: int, seed: int) -> StageFigures:
     """Publish records at a real peer and land them at full speed, with the collector on a core of its own.
 
     The time counts from the first publication to the last landed record. Raises BenchError.
@@ -153,7 +153,7 @@ def ingest(data: Path, records: int, seed: int) -> Figures:
             wall_s = time.monotonic() - began
             command.process.terminate()
             done = command.end(records)
-    return Figures(records, wall_s, done.cpu_s, done.memory_bytes)
+    return StageFigures(records, wall_s, done.cpu_s, done.memory_bytes)
 
 
 def _publish(address: Address, data: Path, records: int, seed: int, look: Callable[[], None]) -> None:
@@ -199,13 +199,13 @@ def _landed(data: Path) -> int:
     return sum(source.next - sum(end - start for start, end in source.holes) for source in state.sources)
 
 
-def stream(data: Path, records: int, master: str) -> Figures:
+def stream(data: Path, records: int, master: str) -> StageFigures:
     """Stream all landed records into Parquet. Raises BenchError."""
     with watched("stream", "--data", str(data), "--once", "--master", master) as command:
         return command.end(records)
 
 
-def reduce(data: Path, records: int, master: str) -> Figures:
+def reduce(data: Path, records: int, master: str) -> StageFigures:
     """Make all tables. Raises BenchError."""
     with watched("reduce", "--data", str(data), "--master", master) as command:
         return command.end(records)
@@ -217,14 +217,14 @@ def start_s(folder: Path, master: str) -> float:
         return command.end(0, fails=True).wall_s
 
 
-def slope(two: Sequence[Figures], start_s: float = 0.0) -> float:
+def slope(two: Sequence[StageFigures], start_s: float = 0.0) -> float:
     """Exponent of the time over the records, without the time of the start. It is 1 if all records cost the same."""
     fewer, more = two
     times_s = [max(figures.wall_s - start_s, 1e-3) for figures in (fewer, more)]
     return log(times_s[1] / times_s[0]) / log(more.records / fewer.records)
 
 
-def verdicts(found: dict[str, list[Figures]]) -> list[Verdict]:
+def verdicts(found: dict[str, list[StageFigures]]) -> list[Verdict]:
     """Verdicts on the goals that were measured. The figures of a stage have ascending sizes."""
     judged = []
     if found.get("ingest"):

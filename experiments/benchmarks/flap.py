@@ -38,7 +38,7 @@ MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class FlapMethod:
     filters: int
     retained: int
     flaps_hz: float
@@ -80,7 +80,7 @@ HEAD: Final = f"{'memory in MB, files':<20}{'before':>10}{'peak':>10}{'after':>1
 
 
 @dataclass(slots=True)
-class Figures:
+class FlapFigures:
     footprints: list[Footprint] = field(default_factory=list)
     subacks_s: list[float] = field(default_factory=list)
     """Times from SUBSCRIBE to SUBACK of the clients that come and go."""
@@ -98,9 +98,11 @@ class Figures:
         ]
 
 
-async def check(ring: Ring, method: Method, say: Say) -> Figures:
+async def check(ring: Ring, method: FlapMethod, say: Say) -> FlapFigures:
     """Run the load and measure the peers. Raises BenchError if a client that stays loses its connection."""
-    figures = Figures(footprints=[Footprint(str(peer), memory_bytes(peer.pid), _files(peer)) for peer in ring.peers])
+    figures = FlapFigures(
+        footprints=[Footprint(str(peer), memory_bytes(peer.pid), _files(peer)) for peer in ring.peers]
+    )
     for footprint, peer in zip(figures.footprints, ring.peers, strict=True):
         footprint.peak_bytes, footprint.files_peak = footprint.before_bytes, footprint.files_before
         footprint.used_before_bytes = await _used_bytes(peer)
@@ -122,7 +124,7 @@ async def check(ring: Ring, method: Method, say: Say) -> Figures:
     return figures
 
 
-async def _load(ring: Ring, method: Method, figures: Figures, say: Say) -> None:
+async def _load(ring: Ring, method: FlapMethod, figures: FlapFigures, say: Say) -> None:
     async with AsyncExitStack() as stack:
         inbox = Inbox()
         many = await stack.enter_async_context(connected_client(ring.peers[0].mqtt, "many", inbox))
@@ -162,7 +164,7 @@ async def _retain(publisher: Client, count: int, payload: Callable[[int], bytes]
     await asyncio.gather(*in_flight)
 
 
-async def _flap(ring: Ring, method: Method, figures: Figures) -> None:
+async def _flap(ring: Ring, method: FlapMethod, figures: FlapFigures) -> None:
     """Start clients at a steady rate, however long each of them takes."""
     start = perf_counter()
     flaps: set[asyncio.Task[None]] = set()
@@ -176,7 +178,7 @@ async def _flap(ring: Ring, method: Method, figures: Figures) -> None:
     await asyncio.gather(*flaps)
 
 
-async def _come_and_go(number: int, rng: Random, ring: Ring, method: Method, figures: Figures) -> None:
+async def _come_and_go(number: int, rng: Random, ring: Ring, method: FlapMethod, figures: FlapFigures) -> None:
     topic = rng.randrange(max(1, method.retained))
     topic_filter = _topic(topic) if rng.random() < 0.9 else _group(topic // PER_GROUP)
     try:
@@ -188,7 +190,7 @@ async def _come_and_go(number: int, rng: Random, ring: Ring, method: Method, fig
         figures.faults.add("unanswered", f"client {number}, {topic_filter}: {error}")
 
 
-async def _look(ring: Ring, figures: Figures) -> None:
+async def _look(ring: Ring, figures: FlapFigures) -> None:
     while True:
         for footprint, peer in zip(figures.footprints, ring.peers, strict=True):
             footprint.peak_bytes = max(footprint.peak_bytes, memory_bytes(peer.pid))
@@ -196,7 +198,7 @@ async def _look(ring: Ring, figures: Figures) -> None:
         await asyncio.sleep(LOOK_S)
 
 
-async def _quiet(ring: Ring, method: Method, figures: Figures) -> None:
+async def _quiet(ring: Ring, method: FlapMethod, figures: FlapFigures) -> None:
     """Wait until the memory of all peers is back, but no longer than `quiet_s`."""
     for _ in range(int(method.quiet_s / LOOK_S)):
         pairs = zip(figures.footprints, ring.peers, strict=True)

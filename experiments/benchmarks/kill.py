@@ -38,7 +38,7 @@ NEW_PUBLISHERS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class KillMethod:
     rate_hz: float
     served_s: float
     """Goal for the time from the kill until a new client is served."""
@@ -48,8 +48,8 @@ class Method:
 
 
 @dataclass(slots=True)
-class Figures:
-    """Figures of all runs of one kind."""
+class KillFigures:
+    """KillFigures of all runs of one kind."""
 
     runs: int = 0
     published: int = 0
@@ -78,7 +78,7 @@ class Figures:
         ]
 
 
-async def check(ring: Ring, kind: Kind, run: int, method: Method, figures: Figures) -> None:
+async def check(ring: Ring, kind: Kind, run: int, method: KillMethod, figures: KillFigures) -> None:
     """Add one run to the figures of its kind. Raises BenchError if the ring does not become whole again."""
     plan = draw_plan(run, kind, [peer.id for peer in ring.peers], method.choice, method.shadows, method.seed)
     async with AsyncExitStack() as stack:
@@ -91,7 +91,9 @@ async def check(ring: Ring, kind: Kind, run: int, method: Method, figures: Figur
 class _Run:
     """One run, while its clients live."""
 
-    def __init__(self, ring: Ring, plan: KillPlan, method: Method, figures: Figures, stack: AsyncExitStack) -> None:
+    def __init__(
+        self, ring: Ring, plan: KillPlan, method: KillMethod, figures: KillFigures, stack: AsyncExitStack
+    ) -> None:
         self._ring = ring
         self._plan = plan
         self._method = method

@@ -32,14 +32,14 @@ LINGER_S: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class PairsMethod:
     pairs: int
     at_once: int
     seed: int
 
 
 @dataclass(slots=True)
-class Figures:
+class PairsFigures:
     pairs: int = 0
     subacks_s: dict[str, list[float]] = field(default_factory=dict)
     """Times from SUBSCRIBE to SUBACK, by kind of pair."""
@@ -101,9 +101,9 @@ def _filter(rng: Random, topic: str) -> str:
     return "/".join([*levels[:depth], "+", *levels[depth + 1 :]])
 
 
-async def check(addresses: Sequence[Address], method: Method, say: Say = silent) -> Figures:
+async def check(addresses: Sequence[Address], method: PairsMethod, say: Say = silent) -> PairsFigures:
     """Try all pairs. Raises BenchError if a publisher cannot connect."""
-    figures = Figures()
+    figures = PairsFigures()
     async with AsyncExitStack() as stack:
         publishers = [
             await stack.enter_async_context(connected_client(address, f"pairs-pub-{number}"))
@@ -126,7 +126,7 @@ async def check(addresses: Sequence[Address], method: Method, say: Say = silent)
     return figures
 
 
-async def _try(pair: Pair, address: Address, publisher: Client, figures: Figures) -> None:
+async def _try(pair: Pair, address: Address, publisher: Client, figures: PairsFigures) -> None:
     inbox = Inbox()
     async with connected_client(address, f"pair-{pair.number}", inbox) as client:
         if pair.early:

@@ -30,7 +30,7 @@ LINGER_S: Final = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class RetainedMethod:
     meetings: int
     """Meetings of a message and a subscriber."""
     at_once: int
@@ -39,7 +39,7 @@ class Method:
 
 
 @dataclass(slots=True)
-class Figures:
+class RetainedFigures:
     meetings: int = 0
     forms: Counter[str] = field(default_factory=Counter)
     """Counts of the forms in which a subscriber got the message: retained, live, or several of them in sequence."""
@@ -127,9 +127,9 @@ def draw(number: int, peers: int, seed: int) -> Round:
     return Round(number, rng.randrange(peers), rng.randrange(2), meetings)
 
 
-async def check(addresses: Sequence[Address], method: Method, say: Say = silent) -> Figures:
+async def check(addresses: Sequence[Address], method: RetainedMethod, say: Say = silent) -> RetainedFigures:
     """Run all rounds. Raises BenchError if a publisher cannot connect."""
-    figures = Figures()
+    figures = RetainedFigures()
     async with AsyncExitStack() as stack:
         publishers = [
             await stack.enter_async_context(connected_client(address, f"retained-pub-{number}"))
@@ -148,7 +148,7 @@ async def check(addresses: Sequence[Address], method: Method, say: Say = silent)
     return figures
 
 
-async def _play(drawn: Round, addresses: Sequence[Address], publisher: Client, figures: Figures) -> None:
+async def _play(drawn: Round, addresses: Sequence[Address], publisher: Client, figures: RetainedFigures) -> None:
     start = perf_counter() + 2 * SPREAD_S  # leaves all subscribers time to connect
     await asyncio.gather(
         _publish(drawn, publisher, start, figures),
@@ -157,7 +157,7 @@ async def _play(drawn: Round, addresses: Sequence[Address], publisher: Client, f
     publisher.publish(drawn.topic, b"", retain=True)
 
 
-async def _publish(drawn: Round, publisher: Client, at: float, figures: Figures) -> None:
+async def _publish(drawn: Round, publisher: Client, at: float, figures: RetainedFigures) -> None:
     await asyncio.sleep(at - perf_counter())
     if not drawn.qos:
         publisher.publish(drawn.topic, drawn.payload, retain=True)
@@ -171,7 +171,9 @@ async def _publish(drawn: Round, publisher: Client, at: float, figures: Figures)
         figures.faults.add("unanswered", f"PUBACK of message {drawn.number}: {error}")
 
 
-async def _meet(meeting: Meeting, drawn: Round, address: Address, published_at: float, figures: Figures) -> None:
+async def _meet(
+    meeting: Meeting, drawn: Round, address: Address, published_at: float, figures: RetainedFigures
+) -> None:
     inbox = FormInbox(drawn.payload)
     figures.meetings += 1
     try:

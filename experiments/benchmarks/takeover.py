@@ -37,7 +37,7 @@ MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class TakeoverMethod:
     topics: int
     subscribers: int
     """Peers with a subscriber of each topic."""
@@ -49,7 +49,7 @@ class Method:
 
 
 @dataclass(slots=True)
-class Figures:
+class TakeoverFigures:
     leases: int = 0
     memory_before: int = 0
     memory_after: int = 0
@@ -72,9 +72,9 @@ class Figures:
         ]
 
 
-async def check(ring: Ring, method: Method, say: Say) -> Figures:
+async def check(ring: Ring, method: TakeoverMethod, say: Say) -> TakeoverFigures:
     """Measure a takeover. Raises BenchError if a client loses its connection, or the shadow does not take over."""
-    figures = Figures(leases=method.topics * method.subscribers)
+    figures = TakeoverFigures(leases=method.topics * method.subscribers)
     coordinator, shadow = _neighbours(ring)
     topics = _topics(ring, coordinator, shadow, method)
     others = [peer for peer in ring.peers if peer not in (coordinator, shadow)][: method.subscribers]
@@ -112,7 +112,7 @@ def _neighbours(ring: Ring) -> tuple[RingPeer, RingPeer]:
     return min(pairs, key=lambda pair: nearness(pair[0].id, pair[1].id))
 
 
-def _topics(ring: Ring, coordinator: RingPeer, shadow: RingPeer, method: Method) -> list[str]:
+def _topics(ring: Ring, coordinator: RingPeer, shadow: RingPeer, method: TakeoverMethod) -> list[str]:
     def belongs(topic: str) -> bool:
         key = key_of_place(topic)
         nearest = sorted(ring.peers, key=lambda peer: nearness(key, peer.id))
@@ -140,7 +140,12 @@ async def _until_taken(shadow: RingPeer, wanted: int) -> None:
 
 
 async def _publish(
-    publisher: Client, topics: Sequence[str], subscribers: int, inbox: Inbox, method: Method, figures: Figures
+    publisher: Client,
+    topics: Sequence[str],
+    subscribers: int,
+    inbox: Inbox,
+    method: TakeoverMethod,
+    figures: TakeoverFigures,
 ) -> None:
     """Publish a message to each of some topics. All subscribers share the inbox, which counts each message."""
     tried = Random(method.seed).sample(topics, min(TRIED, len(topics)))

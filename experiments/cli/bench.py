@@ -1,7 +1,7 @@
 """`ringmq bench …`: RingMQ against other MQTT servers, each on one core, taking turns in one run.
 
-Ends with exit status 0 whether goals are reached or not, since that depends on the machine: what is missed is said. The
-commands that look for losses are in `experiments.cli.bench_ring`, and end otherwise.
+The exit status is 0 even if goals are missed, since that depends on the machine; missed goals are shown. The commands
+that look for losses are in `experiments.cli.bench_ring`, and end with status 1 if they find any.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ACROSS: Final = ("two-1to10", "two-1to1")
 @click.group()
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Compare RingMQ with other MQTT servers on this machine, and look for what a ring loses."""
+    """Compare RingMQ with other MQTT servers on this machine, and look for losses of a ring."""
     ctx.with_resource(sigterm_interrupts())
 
 
@@ -48,7 +48,7 @@ for check in bench_ring.COMMANDS:
 
 
 def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Reads a list of names with commas between them."""
+    """A callback that parses a comma-separated list of known names."""
 
     def names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
         found = value.split(",")
@@ -61,7 +61,7 @@ def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Pa
 
 
 def _measuring(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say how long and how often is measured, and how that is shown."""
+    """Add the options for length, number and output of the measurements."""
     for option in (
         click.option("--verbose", is_flag=True, help="Tell every measurement."),
         click.option(
@@ -196,16 +196,16 @@ def ring(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """A ring of peers against Mosquittos joined by bridges, and one Mosquitto alone.
+    """Compare a ring of peers with Mosquittos joined by bridges, and with one Mosquitto alone.
 
-    All servers of a side share one core, the load generator has another: five have no more processor than one.
-    Nothing is measured before messages have come from each server to each, once.
+    All servers of a side share one core, and the load generator has another: five servers have no more processor time
+    than one. A measurement starts only after messages have passed from each server to each, exactly once.
 
     \b
     ringmq     peers of one ring
     bridged    Mosquittos in a star: each but the first has a bridge to it
     nodelay    the same, with TCP_NODELAY: faster to deliver, slower at the limit
-    mosquitto  one, which all clients are at
+    mosquitto  one Mosquitto with all clients
 
     \b
     two-1to10  publishers at one server, subscribers at the other: 5 topics of 10 and 10
@@ -247,7 +247,7 @@ def ring(
 
 
 def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
-    """Numbers with commas between them, also as 1e6."""
+    """Parse comma-separated numbers, also in the form 1e6."""
     try:
         sizes = sorted({int(float(one)) for one in value.split(",")})
     except (ValueError, OverflowError):
@@ -265,14 +265,14 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Chooses the records.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, the lines on standard error.")
 def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -> None:
-    """What `collect ingest`, `stream` and `reduce` do in a second.
+    """Measure the throughput of `collect ingest`, `stream` and `reduce`.
 
-    Records are published at a real peer and landed, with the collector on a core of its own; what has landed is
-    streamed, and what was streamed is reduced. A slope is the exponent of the time over the records; the other one is
-    without the time that Spark takes to start.
+    Records are published at a real peer and landed, with the collector on a core of its own. The landed records are
+    streamed, and the streamed records are reduced. The slope is the exponent of the time over the records, also without
+    the time that Spark takes to start.
     """
     report = Report(as_json, verbose=False)
-    found: dict[str, list[collector.Figures]] = {"ingest": [], "stream": [], "reduce": []}
+    found: dict[str, list[collector.StageFigures]] = {"ingest": [], "stream": [], "reduce": []}
     try:
         with TemporaryDirectory(prefix="ringmq-bench-") as empty:
             start_s = collector.start_s(Path(empty), master)
@@ -287,12 +287,12 @@ def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -
                 }
                 for name, step in steps.items():
                     found[name].append(step())
-                    told = found[name][-1].told()
+                    shown = found[name][-1].shown()
                     if len(found[name]) > 1:
-                        told["slope"] = collector.slope(found[name][-2:])
+                        shown["slope"] = collector.slope(found[name][-2:])
                         if name != "ingest":
-                            told["slope without start"] = collector.slope(found[name][-2:], start_s)
-                    report.add(f"{name}, {records:,} records", told)
+                            shown["slope without start"] = collector.slope(found[name][-2:], start_s)
+                    report.add(f"{name}, {records:,} records", shown)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     report.judge(collector.verdicts(found))

@@ -1,4 +1,4 @@
-"""Who publishes to whom in a benchmark, and where; the packets of it, all of one size. Knows no socket, no server."""
+"""Publishers, subscribers and servers of a benchmark, and its packets of one size. Knows no socket and no server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKETS_BYTES: Final = 1 << 28
 LEAST_PACKET_IDS: Final = 4
 
 At = Callable[[int, int], int]
-"""The number of a topic, and that of a client among those of the topic, to the number of the server that it is at."""
+"""Maps the number of a topic and the number of a client of this topic to the number of the client's server."""
 
 
 def _first(topic: int, client: int) -> int:
@@ -27,14 +27,14 @@ def _first(topic: int, client: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """So many topics, each with its publishers and subscribers, at one server or spread over several."""
+    """Topics with their publishers and subscribers, at one server or distributed over several."""
 
     name: str
     topics: int
     publishers: int
-    """Of each topic."""
+    """Publishers of each topic."""
     subscribers: int
-    """Of each topic; the sp-ratio of §5.3, since all topics are alike."""
+    """Subscribers of each topic: the sp-ratio of §5.3, since all topics are equal."""
     qos: int
     servers: int = 1
     publisher_at: At = _first
@@ -109,27 +109,27 @@ def _second(topic: int, client: int) -> int:
 
 
 def _everywhere(topic: int, client: int) -> int:
-    """No locality: two of every topic at each of five servers."""
+    """No locality: two clients of every topic at each of five servers."""
     return client // 2
 
 
 def _at_home(topic: int, client: int) -> int:
-    """High locality: each of five servers has a topic of its own."""
+    """High locality: each of five servers has its own topic."""
     return topic
 
 
 def _mostly_at_home(topic: int, client: int) -> int:
-    """Low locality: eight of a topic at one server, and one at each of two others."""
+    """Low locality: eight clients of a topic at one server, and one client at each of two others."""
     return topic if client < 8 else (topic + client - 7) % 5
 
 
 def _across(name: str, topics: int, clients: int) -> Pattern:
-    """All publishers at one of two servers, all subscribers at the other."""
+    """A pattern with all publishers at one of two servers, and all subscribers at the other."""
     return Pattern(name, topics, clients, clients, 0, servers=2, subscriber_at=_second, probed=(1,))
 
 
 def _cooperation(name: str, at: At) -> Pattern:
-    """Five servers (§6.4 of the paper); the latency is taken at each, of what is published at the last."""
+    """A pattern of five servers (§6.4 of the paper). Each measures the latency of publications at the last."""
     five = tuple(range(5))
     return Pattern(name, 5, 10, 10, 0, len(five), publisher_at=at, subscriber_at=at, prober_at=4, probed=five)
 
@@ -145,7 +145,7 @@ RING_PATTERNS: Final = {
         _cooperation("five-D", _mostly_at_home),
     )
 }
-"""A of the paper has a broker with what joins it to others, and nobody to be joined to: here a ring of one peer."""
+"""Pattern A of the paper has one broker with the software that joins brokers: here it is a ring of one peer."""
 
 
 def connect_packet(client_id: str) -> bytes:
@@ -153,4 +153,4 @@ def connect_packet(client_id: str) -> bytes:
 
 
 def subscribe_packet(*filters: str, qos: int = 0) -> bytes:
-    return encode(Version.V311, Subscribe(1, tuple(Subscription(one, qos) for one in filters)))
+    return encode(Version.V311, Subscribe(1, tuple(Subscription(name, qos) for name in filters)))

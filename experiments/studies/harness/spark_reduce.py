@@ -1,4 +1,4 @@
-"""From landed records to the collector's tables, by Spark in its own process, since a process can have one session.
+"""Makes the collector's tables from landed records, by Spark in its own process, since a process can have one session.
 
 Owns that process, the Parquet folder, and the handling of an experiment whose Spark process fails.
 """

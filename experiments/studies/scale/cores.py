@@ -1,4 +1,4 @@
-"""The publications of `scale_spread` through whole cores of peers on virtual time, to check its results.
+"""The publications of `multicast` through whole cores of peers on virtual time, to check its results.
 
 Takes too long for more than some thousand peers.
 """

@@ -2,7 +2,7 @@
 
 Copies are planned (`dispatching`), routed and encoded by the code of the peers, in a settled ring. Only publications
 are simulated, without leases, heartbeats and joins. So 100,000 peers need no memory beyond their tables, and no time
-between publications. `scale_cores` compares the results with the whole cores of peers.
+between publications. `cores` compares the results with the whole cores of peers.
 
 A send keeps its sender busy for a gap, as in `ringmq simulate spread`, and arrives after the delay of the pair.
 """
@@ -20,7 +20,7 @@ from ringmq.experiments.simulator.filled import FilledRing
 from ringmq.experiments.studies.scale.message_sizes import Wire
 from ringmq.overlay.core.ids import Id, key_of
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.messaging.config import DIRECT

@@ -11,7 +11,7 @@ import pytest
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.spark.java import find_java
 from ringmq.experiments.benchmarks import collector
-from ringmq.experiments.benchmarks.collector import Figures, slope, verdicts, watched
+from ringmq.experiments.benchmarks.collector import StageFigures, slope, verdicts, watched
 from ringmq.experiments.load.raw_clients import BenchError
 
 RECORDS = 3_000
@@ -25,8 +25,8 @@ def has_java() -> bool:
     return True
 
 
-def made(records: int, wall_s: float) -> Figures:
-    return Figures(records, wall_s, wall_s, 1)
+def made(records: int, wall_s: float) -> StageFigures:
+    return StageFigures(records, wall_s, wall_s, 1)
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a benchmark needs two cores")

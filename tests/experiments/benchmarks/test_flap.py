@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from ringmq.experiments.benchmarks import flap
-from ringmq.experiments.benchmarks.flap import Footprint, Method, check
+from ringmq.experiments.benchmarks.flap import FlapMethod, Footprint, check
 from ringmq.experiments.processes.peers import Ring
 
-METHOD = Method(filters=3, retained=250, flaps_hz=50.0, flap_s=0.5, quiet_s=0.0, ratio=1000.0, seed=1)
+METHOD = FlapMethod(filters=3, retained=250, flaps_hz=50.0, flap_s=0.5, quiet_s=0.0, ratio=1000.0, seed=1)
 
 
 def test_flap_measures_all_peers_without_faults(ring: Ring) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ringmq.experiments.benchmarks import pairs
-from ringmq.experiments.benchmarks.pairs import AFTER, Method, Pair, check, draw
+from ringmq.experiments.benchmarks.pairs import AFTER, Pair, PairsMethod, check, draw
 from ringmq.experiments.load.client import Client
 from ringmq.experiments.load.raw_clients import Address
 from ringmq.experiments.processes.peers import Ring
@@ -27,7 +27,7 @@ def strangers() -> Iterator[list[Address]]:
 
 
 async def test_no_message_is_missed_in_a_ring(ring: Ring) -> None:
-    figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=30, at_once=10, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], PairsMethod(pairs=30, at_once=10, seed=1))
     assert not figures.faults, figures.faults.examples
     assert figures.pairs == len(figures.arrivals_s) == sum(map(len, figures.subacks_s.values())) == 30
     assert figures.lines()[0] == "30 pairs: 0 missed, 0 twice, 0 unanswered"
@@ -37,14 +37,14 @@ async def test_all_messages_between_unconnected_servers_are_missed(
     strangers: list[Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pairs, "ARRIVE_S", 0.05)
-    figures = await check(strangers, Method(pairs=4, at_once=4, seed=1))
+    figures = await check(strangers, PairsMethod(pairs=4, at_once=4, seed=1))
     assert figures.faults.counts == {"missed": 4 * AFTER, "twice": 0, "unanswered": 0}
 
 
 async def test_duplicates_are_a_fault(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     once = Client.publish
     monkeypatch.setattr(Client, "publish", lambda *a, **k: (once(*a, **k), once(*a, **k)))
-    figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=10, at_once=10, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], PairsMethod(pairs=10, at_once=10, seed=1))
     assert figures.faults.counts["missed"] == 0
     assert figures.faults.counts["twice"] >= AFTER
 
@@ -52,7 +52,7 @@ async def test_duplicates_are_a_fault(ring: Ring, monkeypatch: pytest.MonkeyPatc
 async def test_missing_suback_is_a_fault(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.experiments.load.client.Client.subscribe", lambda *_, **__: _never())
     monkeypatch.setattr("ringmq.experiments.load.client.ANSWER_S", 0.5)
-    figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=2, at_once=2, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], PairsMethod(pairs=2, at_once=2, seed=1))
     assert figures.faults.counts == {"missed": 0, "twice": 0, "unanswered": 2}
 
 

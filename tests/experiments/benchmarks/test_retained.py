@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ringmq.experiments.benchmarks import retained
-from ringmq.experiments.benchmarks.retained import SUBSCRIBERS, FormInbox, Method, check, draw
+from ringmq.experiments.benchmarks.retained import SUBSCRIBERS, FormInbox, RetainedMethod, check, draw
 from ringmq.experiments.load.client import Client
 from ringmq.experiments.processes.peers import Ring
 from ringmq.experiments.processes.servers import running
@@ -16,7 +16,7 @@ from ringmq.mqtt_front.matching.topics import matches
 
 
 async def test_each_subscriber_of_a_ring_gets_the_message_once(ring: Ring) -> None:
-    figures = await check([peer.mqtt for peer in ring.peers], Method(meetings=40, at_once=4, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], RetainedMethod(meetings=40, at_once=4, seed=1))
     assert not figures.faults, figures.faults.examples
     assert figures.meetings == figures.forms.total() == len(figures.subacks_s) == 40
     assert set(figures.forms) <= {"live", "retained"}
@@ -26,7 +26,7 @@ async def test_subscribers_of_an_unconnected_server_miss_the_message(monkeypatch
     monkeypatch.setattr(retained, "ARRIVE_S", 0.05)
     core = min(os.sched_getaffinity(0))
     with running("ringmq", core) as first, running("ringmq", core) as second:
-        figures = await check([first.address, second.address], Method(meetings=30, at_once=2, seed=1))
+        figures = await check([first.address, second.address], RetainedMethod(meetings=30, at_once=2, seed=1))
     assert 0 < figures.faults.counts["missed"] < 30
     assert figures.forms["never"] == figures.faults.counts["missed"]
 
@@ -34,7 +34,7 @@ async def test_subscribers_of_an_unconnected_server_miss_the_message(monkeypatch
 async def test_duplicates_are_a_fault(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     once = Client.publish
     monkeypatch.setattr(Client, "publish", lambda *a, **k: (once(*a, **k), once(*a, **k)))
-    figures = await check([peer.mqtt for peer in ring.peers], Method(meetings=40, at_once=4, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], RetainedMethod(meetings=40, at_once=4, seed=1))
     assert figures.faults.counts["twice"] > 0
     assert any("live and live" in form or "live and retained" in form for form in figures.forms)
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from ringmq.experiments.benchmarks import takeover
-from ringmq.experiments.benchmarks.takeover import Figures, Method, check
+from ringmq.experiments.benchmarks.takeover import TakeoverFigures, TakeoverMethod, check
 from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.experiments.processes.peers import RingPeer, ring_of
 
-METHOD = Method(topics=30, subscribers=2, lease_bytes=10**9, taken_s=60.0, seed=1)
+METHOD = TakeoverMethod(topics=30, subscribers=2, lease_bytes=10**9, taken_s=60.0, seed=1)
 
 
 def test_first_shadow_takes_over() -> None:
@@ -36,6 +36,6 @@ def test_shadow_that_never_takes_over_is_an_error(monkeypatch: pytest.MonkeyPatc
 
 
 def test_lines_have_the_memory_of_a_lease() -> None:
-    figures = Figures(leases=10, memory_before=1000, memory_after=21_000, taken_s=3.0)
+    figures = TakeoverFigures(leases=10, memory_before=1000, memory_after=21_000, taken_s=3.0)
     assert figures.lease_bytes == 2000
     assert "2000 B a lease" in figures.lines()[1]

@@ -30,7 +30,7 @@ def read(packet: bytes) -> Packet:
 
 
 @pytest.mark.parametrize("name", [*PATTERNS, *RING_PATTERNS])
-def test_the_packets_of_a_pattern_are_publications_of_one_size(name: str) -> None:
+def test_packets_of_a_pattern_are_publications_of_one_size(name: str) -> None:
     pattern = {**PATTERNS, **RING_PATTERNS}[name]
     packets = [packet for topic in range(pattern.topics) for packet in pattern.packets(topic)]
     assert {len(packet) for packet in packets} == {pattern.packet_bytes}
@@ -39,24 +39,24 @@ def test_the_packets_of_a_pattern_are_publications_of_one_size(name: str) -> Non
     assert (first.topic, first.qos, len(first.payload)) == (pattern.topic(0), pattern.qos, PAYLOAD_BYTES)
 
 
-def test_the_patterns_are_those_of_the_paper_and_pairs() -> None:
+def test_patterns_have_the_clients_and_ratios_of_the_paper() -> None:
     fan_out, pairs = PATTERNS["qos0-1to10"], PATTERNS["qos1-1to1"]
     assert (fan_out.all_publishers, fan_out.sp_ratio) == (50, 10)
     assert (pairs.all_publishers, pairs.sp_ratio) == (50, 1)
 
 
 def topics_at(pattern: Pattern, at: At, clients: int) -> list[list[int]]:
-    """For each server, how many clients of each topic are there; the largest first."""
-    places = Counter((at(topic, client), topic) for topic in range(pattern.topics) for client in range(clients))
-    assert {server for server, _ in places} <= set(range(pattern.servers))
+    """For each server, the numbers of its clients of each topic, the largest number first."""
+    counts = Counter((at(topic, client), topic) for topic in range(pattern.topics) for client in range(clients))
+    assert {server for server, _ in counts} <= set(range(pattern.servers))
     return [
-        sorted((count for (where, _), count in places.items() if where == server), reverse=True)
+        sorted((count for (counted, _), count in counts.items() if counted == server), reverse=True)
         for server in range(pattern.servers)
     ]
 
 
 @pytest.mark.parametrize(("name", "topics"), [("five-B", [2] * 5), ("five-C", [10]), ("five-D", [8, 1, 1])])
-def test_five_servers_have_the_clients_that_the_paper_says(name: str, topics: list[int]) -> None:
+def test_patterns_of_five_servers_have_the_clients_of_the_paper(name: str, topics: list[int]) -> None:
     pattern = RING_PATTERNS[name]
     assert (pattern.topics, pattern.publishers, pattern.subscribers, pattern.qos) == (5, 10, 10, 0)
     assert topics_at(pattern, pattern.publisher_at, pattern.publishers) == [topics] * 5
@@ -64,7 +64,7 @@ def test_five_servers_have_the_clients_that_the_paper_says(name: str, topics: li
     assert (pattern.prober_at, pattern.probed) == (4, (0, 1, 2, 3, 4))
 
 
-def test_one_server_has_all_clients() -> None:
+def test_pattern_of_one_server_has_all_clients_there() -> None:
     pattern = RING_PATTERNS["one-A"]
     assert (pattern.topics, pattern.publishers, pattern.subscribers, pattern.qos) == (5, 10, 10, 0)
     assert topics_at(pattern, pattern.publisher_at, pattern.publishers) == [[10] * 5]
@@ -81,7 +81,7 @@ def test_publishers_are_at_one_of_two_servers_and_subscribers_at_the_other(name:
     assert (pattern.prober_at, pattern.probed) == (0, (1,))
 
 
-def test_a_publisher_with_qos_1_uses_its_ids_in_turn() -> None:
+def test_publisher_with_qos_1_uses_its_packet_ids_in_turn() -> None:
     ids = []
     for packet in PATTERNS["qos1-1to1"].packets(0):
         publication = read(packet)

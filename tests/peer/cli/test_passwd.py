@@ -137,7 +137,7 @@ def test_a_password_from_standard_input(tmp_path: Path, stdin: bytes, password: 
         (("pw", "alice", "--batch"), b"\n", 1, "a password must have 1 to 65535 bytes"),
         (("pw", "alice", "--batch"), b"\0\0\n", 1, "a password must have 1 to 65535 bytes"),
         (("pw", "alice", "--batch"), b"x" * (MAX_PASSWORD_BYTES + 1), 1, "a password must have 1 to 65535 bytes"),
-        (("pw", "alice", "--batch"), b"a\nb\n", 1, "standard input has more than one line"),
+        (("pw", "alice", "--batch"), b"a\nb\n", 1, "standard input must be one line with the password, got more"),
         (("pw", "alice"), b"x\nx\n", 1, "there is no terminal to ask for the password: use --batch"),
         (("pw", "eve", "--delete"), b"", 1, "pw has no user 'eve'"),
         (("none", "eve", "--delete"), b"", 1, "none has no user 'eve'"),

@@ -529,7 +529,7 @@ def test_the_line_wins_over_the_table(tmp_path: Path) -> None:
     [
         ("every = 0", "record: every must be a whole number from 1 to 1000000000, got 0"),
         ("every = 1.5", "record: every must be a whole number from 1 to 1000000000, got 1.5"),
-        ("interval_s = 0.01", "record: interval_s is 0.01, right would be 0.1 or more, or 0 for none"),
+        ("interval_s = 0.01", "record: interval_s must be 0 (no samples) or at least 0.1, got 0.01"),
         ("deliveries = 'some'", "record: deliveries must be one of each, histogram, off, got 'some'"),
         ("run = 'a b'", "record: run must be 1 to 64 letters, digits, dots, underscores and dashes, got 'a b'"),
         ("metrics = 9183", "record: metrics must be HOST:PORT, such as 127.0.0.1:9183, got 9183"),

@@ -1,4 +1,4 @@
-"""The process of Spark: the order of its steps. The tests of `reducing` run it with a real Spark."""
+"""The process of Spark: the order of its steps. The tests of `spark_reduce` run it with a real Spark."""
 
 from __future__ import annotations
 
