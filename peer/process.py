@@ -29,8 +29,8 @@ from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.next_hop import next_hop
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
-from ringmq.peer.engines.coordinated.status import describe, describe_topic
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
@@ -38,7 +38,6 @@ from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
@@ -116,8 +115,7 @@ class PeerProcess:
             ports = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            ports = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store)
-        ports.on_fault = self._stop.set
+            ports = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
         self._ports = ports
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
@@ -148,13 +146,12 @@ class PeerProcess:
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
             clients["recording"] = self._recording.status()
-        if isinstance(ports, ScribeAdapter):
-            return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
+        engine = ports.core
         if about:
             towards = partial(next_hop, node.ring.leaves, node.ring.table)
-            return {"about": describe_topic(ports.core, about, towards)}
-        roles = describe(ports.core, asyncio.get_running_loop().time(), {"unsendable": ports.unsendable})
-        return {"pubsub": roles, **clients}
+            return {"about": engine.topic_status(about, towards)}
+        status = engine.status(asyncio.get_running_loop().time(), {"unsendable": ports.unsendable})
+        return {engine.kind: status, **clients}
 
     def _publish(self, message: Message, done: Done) -> None:
         """The peer itself publishes, whether it serves clients or not."""

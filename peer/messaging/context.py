@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Final, Protocol
+from typing import Final
 
 from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.overlay.core.ids import Id
@@ -13,7 +13,8 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
 from ringmq.peer.engines.coordinated.messages import Control, Record
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.publication import Publication, encode_control, put_together
+from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
+from ringmq.peer.messaging.publication import encode_control, put_together
 from ringmq.peer.messaging.tracing import Tracing
 
 ANSWER_WEIGHT: Final = 0.1
@@ -21,80 +22,6 @@ ANSWER_WEIGHT: Final = 0.1
 PATIENCE: Final = 3.0
 MOST_PATIENCE: Final = 5.0
 """Times the usual time of an answer, and times `ask_s`: so long is waited at first, at most."""
-
-
-class Overlay(Protocol):
-    """The ring as the roles see it."""
-
-    @property
-    def me(self) -> Peer: ...
-    @property
-    def active(self) -> bool: ...
-    def send(self, peer: Peer, payload: bytes) -> bool:
-        """To a peer whose address is known, once. False: nothing was queued."""
-
-    def route(self, key: Id, payload: bytes) -> bool:
-        """To the owner of a key. False: try later."""
-
-    def doubts(self, peer: Peer) -> bool:
-        """Whether a peer is silent, or dead, as far as is known here. `send` may take what is for it all the same."""
-
-    def owner(self, key: Id) -> Peer | None:
-        """Who owns a key, which may be this peer. None: that is not known for sure."""
-
-    def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
-        """The peers nearest to a key; from now on `owners_changed` is called with others."""
-
-    def unwatch(self, key: Id) -> None: ...
-
-    def news(self, key: Id) -> tuple[Peer, ...] | None:
-        """What `owners_changed` would soon be called with, for a watched key, and now is not. None: nothing."""
-
-
-class LocalClients(Protocol):
-    """Those whom messages of other peers are for."""
-
-    def deliver(self, publication: Publication) -> int:
-        """Give it to the clients here: those of plain filters if it is `plain`, and one of each group in `shared`. How
-        many that are."""
-
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
-        """The quick way, of a message with QoS 0 for plain filters: whether anybody here wants it. None: it is not for
-        the quick way, and nothing was done."""
-
-    def retained(self, topic: str, body: bytes) -> None:
-        """What is retained of a topic, for those who subscribe from now on; empty: nothing any more."""
-
-
-class Disk(Protocol):
-    """Where what this peer keeps for others outlives its process. It is safe after the next commit, which the shell
-    makes."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether there is something to commit."""
-
-    def keep(self, place: str, record: Record) -> None:
-        """A retained message or a note of a place; or that it is gone."""
-
-    def leave(self, place: str) -> None:
-        """Nothing of this place is kept here any more."""
-
-    def forget(self, age_s: float) -> None:
-        """Which retained messages were cleared need not be known any more, of all that is at least so old."""
-
-
-class NoDisk:
-    """Of a peer that keeps all in memory."""
-
-    pending = False
-
-    def keep(self, place: str, record: Record) -> None: ...
-    def leave(self, place: str) -> None: ...
-    def forget(self, age_s: float) -> None: ...
-
-
-NO_DISK: Final = NoDisk()
 
 
 @dataclass(slots=True)
@@ -152,6 +79,7 @@ class MessagingContext:
         "answer_s",
         "clients",
         "clock",
+        "clock_us",
         "config",
         "counters",
         "disk",
@@ -175,6 +103,7 @@ class MessagingContext:
         disk: Disk = NO_DISK,
         clock: Clock | None = None,
         owing: Callable[[], None] | None = None,
+        clock_us: Callable[[], int] | None = None,
     ) -> None:
         self.overlay = overlay
         self.clients = clients
@@ -185,13 +114,15 @@ class MessagingContext:
         self.clock: Clock = clock or StillClock()
         self.owing: Callable[[], None] = owing or _nothing
         """Called when peers begin to be owed something; more than once does no harm."""
+        self.clock_us: Callable[[], int] = clock_us or self._own_us
+        """The wall clock in microseconds, for the order of retained messages."""
         self.seq = 0
-        """Of the message published last."""
+        """The number of the last message published here."""
         self.hybrid_clock = 0
-        """Above all numbers of retained messages seen so far: a hybrid logical clock (Kulkarni et al. 2014)."""
+        """The highest stamp of a retained message seen so far: a hybrid logical clock (Kulkarni et al. 2014)."""
         self.waiting_bytes = 0
         self.local: deque[tuple[Peer, Control]] = deque()
-        """What the roles of this peer say to each other."""
+        """Messages that the roles of this peer send to each other."""
         self.disk = disk
         self.answer_s = 0.0
         """How long answers take, of late."""
@@ -285,9 +216,23 @@ class MessagingContext:
 
         self.after(period_s, again)
 
-    def tick_clock(self, time_us: int) -> int:
-        self.hybrid_clock = max(self.hybrid_clock + 1, time_us)
+    def next_seq(self) -> int:
+        self.seq += 1
+        return self.seq
+
+    def stamp(self) -> int:
+        """The stamp of a retained message: later than all that this peer has seen, whatever its wall clock says."""
+        self.hybrid_clock = max(self.hybrid_clock + 1, self.clock_us())
         return self.hybrid_clock
+
+    def observe(self, stamp: int) -> None:
+        """Another peer has given this stamp."""
+        if stamp > self.hybrid_clock:
+            self.hybrid_clock = stamp
+
+    def _own_us(self) -> int:
+        # Without a wall clock (a simulated world) all peers share one clock.
+        return int(self.clock.now * 1e6)
 
 
 def _nothing() -> None:

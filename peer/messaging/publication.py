@@ -18,8 +18,8 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Count, Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.coordinated.messages import Control
+from ringmq.peer.messaging.fast_path import HEAD, PUBLICATION, UNSHARED
 
-PUBLICATION: Final = b"P"
 CONTROL: Final = b"C"
 MANY: Final = b"M"
 """Several control messages, each with its length before it."""
@@ -27,7 +27,6 @@ MANY_BYTES: Final = 1 << 14
 """No more is put together, so that a frame holds it with room to spare; one message may be longer by itself."""
 
 RETAIN: Final = 0x04
-PLAIN: Final = 0x08
 SHARED: Final = 0x10
 RELAYED: Final = 0x20
 CLEARS: Final = 0x40
@@ -40,7 +39,6 @@ MAX_HOPS: Final = 255
 MAX_NUMBER: Final = (1 << 63) - 1
 """Of what names a recorded message, and in its trace: a record has room for no more."""
 
-_HEAD: Final = struct.Struct(">BBHQQ")
 _TWO: Final = struct.Struct(">QQ")
 _TRACE: Final = struct.Struct(">QB")
 _LENGTH: Final = struct.Struct(">I")
@@ -107,8 +105,8 @@ class Publication(msgspec.Struct, gc=False):
     """QoS 1 and 2: its place among all those from this publisher to this peer."""
     base: int = 0
     """The publisher waits for no number below it."""
-    plain: bool = True
-    """Whether it is for who subscribed to it for himself."""
+    unshared: bool = True
+    """Whether it is for the subscriptions that are not shared."""
     shared: tuple[str, ...] = ()
     """The shared filters of which this peer is to serve one member."""
     relay: Relay | None = None
@@ -124,6 +122,14 @@ class Publication(msgspec.Struct, gc=False):
         return replace(self, trace=Trace(self.trace.sent_ns, min(self.trace.hops + 1, MAX_HOPS)))
 
 
+def addressed(publication: Publication, unshared: bool, shared: tuple[str, ...]) -> Publication:
+    """A copy for one receiver: for its unshared subscriptions or not, and for these shared filters."""
+    return Publication(
+        publication.boot, publication.seq, publication.qos, publication.topic, publication.body, publication.retain,
+        publication.stamp, unshared=unshared, shared=shared, clears=publication.clears, trace=publication.trace,
+    )  # fmt: skip
+
+
 def encode_control(message: Control) -> bytes:
     return CONTROL + _encode_control(message)
 
@@ -135,7 +141,7 @@ def encode(publication: Publication) -> bytes:
 def head_of(publication: Publication) -> bytes:
     """All that differs among the receivers of a message."""
     one = publication
-    flags = one.qos | (RETAIN if one.retain else 0) | (PLAIN if one.plain else 0) | (CLEARS if one.clears else 0)
+    flags = one.qos | (RETAIN if one.retain else 0) | (UNSHARED if one.unshared else 0) | (CLEARS if one.clears else 0)
     parts = []
     if one.qos:
         parts.append(_TWO.pack(one.number, one.base))
@@ -149,7 +155,7 @@ def head_of(publication: Publication) -> bytes:
         flags |= TRACED
         parts.append(_TRACE.pack(one.trace.sent_ns, one.trace.hops))
     size = len(one.topic) if one.topic.isascii() else len(one.topic.encode())
-    return b"".join((_HEAD.pack(PUBLICATION[0], flags, size, one.boot, one.seq), *parts))
+    return b"".join((HEAD.pack(PUBLICATION[0], flags, size, one.boot, one.seq), *parts))
 
 
 def tail_of(publication: Publication) -> bytes:
@@ -161,22 +167,6 @@ def tail_of(publication: Publication) -> bytes:
 
 def _counted(part: bytes) -> bytes:
     return _LENGTH.pack(len(part)) + part
-
-
-def encode_plain(seq: int, boot: int, topic: bytes, body: bytes) -> bytes:
-    """As `encode`, of a publication with QoS 0 for plain subscribers alone: most are such."""
-    return b"".join((_HEAD.pack(PUBLICATION[0], PLAIN, len(topic), boot, seq), topic, body))
-
-
-def decode_plain(payload: bytes) -> tuple[int, int, bytes, bytes] | None:
-    """Boot, sequence, topic and body of such a publication; None for anything else."""
-    if len(payload) < _HEAD.size or payload[0] != PUBLICATION[0] or payload[1] != PLAIN:
-        return None
-    _, _, size, boot, seq = _HEAD.unpack_from(payload)
-    start = _HEAD.size + size
-    if start > len(payload):
-        return None
-    return boot, seq, payload[_HEAD.size : start], payload[start:]
 
 
 def put_together(messages: Iterable[bytes]) -> Iterator[bytes]:
@@ -226,8 +216,8 @@ def decode(payload: bytes) -> Publication | Control:
 
 
 def _publication(payload: bytes) -> Publication:
-    _, flags, size, boot, seq = _HEAD.unpack_from(payload)
-    at = _HEAD.size
+    _, flags, size, boot, seq = HEAD.unpack_from(payload)
+    at = HEAD.size
     number = base = stamp = 0
     shared: tuple[str, ...] = ()
     relay = trace = None
@@ -253,9 +243,9 @@ def _publication(payload: bytes) -> Publication:
     if at + size > len(payload):
         raise ValueError("it ends early")
     topic = payload[at : at + size].decode()
-    retain, plain, clears = bool(flags & RETAIN), bool(flags & PLAIN), bool(flags & CLEARS)
+    retain, unshared, clears = bool(flags & RETAIN), bool(flags & UNSHARED), bool(flags & CLEARS)
     body = payload[at + size :]
-    return Publication(boot, seq, qos, topic, body, retain, stamp, number, base, plain, shared, relay, clears, trace)
+    return Publication(boot, seq, qos, topic, body, retain, stamp, number, base, unshared, shared, relay, clears, trace)
 
 
 def _part(payload: bytes, at: int) -> tuple[bytes, int]:

@@ -57,7 +57,7 @@ class RetainedCache:
             self._state.clients.retained(publication.topic, b"" if publication.clears else publication.body)
 
     def _newer(self, topic: str, number: Number) -> bool:
-        self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
+        self._state.observe(number[0])
         known = self._numbers.values.get(topic)
         if known is not None and known >= number:
             return False

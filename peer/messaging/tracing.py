@@ -41,8 +41,13 @@ class Tracing:
 
     def __init__(self) -> None:
         self.witness: Witness | None = None
-        self.wall_ns: Callable[[], int] = lambda: 0
+        """Gets the records. None: this peer records nothing."""
+        self.wall_ns: Callable[[], int] = _no_clock
         """Nanoseconds since 1970."""
+
+    def begin(self, witness: Witness, wall_ns: Callable[[], int]) -> None:
+        """Record from now on. To be called before messages come."""
+        self.witness, self.wall_ns = witness, wall_ns
 
     def begins(self, me: Peer, publication: Publication) -> None:
         """A client here publishes it: its origin has it from nobody else."""
@@ -74,3 +79,8 @@ class Tracing:
                 trace.sends,
                 trace.duplicate,
             )
+
+
+def _no_clock() -> int:
+    """The time of a trace while nothing is recorded."""
+    return 0

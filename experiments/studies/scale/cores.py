@@ -22,9 +22,8 @@ from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.overlay.links.frames import HEADER_BYTES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.config import WAN as TREES
-from ringmq.peer.messaging.body import PLAIN_HEAD
 from ringmq.peer.messaging.config import WAN as ROLES
-from ringmq.peer.messaging.publication import PUBLICATION
+from ringmq.peer.messaging.fast_path import FAST_HEAD, PUBLICATION
 
 PEER: Final = Peer(Id(0), "10.0.1.99", 4883, 0)
 """Most addresses of simulated peers are as long."""
@@ -89,7 +88,7 @@ def by_cores(nodes: int, seed: int, load: Load, links: Network, choice: Choice) 
 def _publish(world: CountingWorld, publisher: int, load: Load, topic: str, tally: Tally) -> None:
     """Twice, as the first time its publisher has to find out who subscribes; the second message counts."""
     members = world.members()
-    body = PLAIN_HEAD + bytes(load.payload_bytes)
+    body = FAST_HEAD + bytes(load.payload_bytes)
     receivers = len(load.subscribers) - (publisher in load.subscribers)
     world.bring(members[publisher], topic, body, receivers)
     began_at = world.now

@@ -74,10 +74,15 @@ class LocalFilter:
 class Subscriber:
     """One per core."""
 
-    __slots__ = ("_asking", "_count", "_own", "_plain", "_queue", "_retained_cache", "_state", "in_force_soon")
+    __slots__ = ("_asking", "_count", "_in_force_soon", "_own", "_plain", "_queue", "_retained_cache", "_state")
 
-    def __init__(self, state: MessagingContext, retained_cache: RetainedCache) -> None:
+    def __init__(
+        self, state: MessagingContext, retained_cache: RetainedCache, in_force_soon: Callable[[str], None]
+    ) -> None:
+        """`in_force_soon` is called before the clients are notified that a filter is in force, with the last chance to
+        add to the retained messages."""
         self._state = state
+        self._in_force_soon = in_force_soon
         self._retained_cache = retained_cache
         self._own: dict[str, LocalFilter] = {}
         self._plain: FilterTree[LocalFilter] = FilterTree()
@@ -85,8 +90,6 @@ class Subscriber:
         self._asking = 0
         self._queue: dict[LocalFilter, None] = {}
         """To be asked for when others have been answered."""
-        self.in_force_soon: Callable[[str], None] = lambda topic_filter: None
-        """Called before the clients are told that a filter is in force: the last moment to keep what is retained."""
 
     def __len__(self) -> int:
         return len(self._own)
@@ -223,7 +226,7 @@ class Subscriber:
             return
         if not own.fetching:
             if not is_shared(own.filter):
-                self.in_force_soon(inner_of(own.filter))
+                self._in_force_soon(inner_of(own.filter))
             own.stage = FilterStage.IN_FORCE
             dones, own.dones = own.dones, []
             for done in dones:
