@@ -216,10 +216,6 @@ class MessagingContext:
 
         self.after(period_s, again)
 
-    def next_seq(self) -> int:
-        self.seq += 1
-        return self.seq
-
     def stamp(self) -> int:
         """The stamp of a retained message: later than all that this peer has seen, whatever its wall clock says."""
         self.hybrid_clock = max(self.hybrid_clock + 1, self.clock_us())

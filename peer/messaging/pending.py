@@ -36,8 +36,9 @@ class PendingPublication:
         if matched:
             self.matched = True
         self.missing -= 1
-        if not self.missing:
-            self._finish(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
+        if not self.missing and self.done is not None:
+            done, self.done = self.done, None
+            done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
 
     def begin_deciding(self, roots: int) -> None:
         """Each of these roots will be decided about: the publication is sent to it or not."""
@@ -50,12 +51,9 @@ class PendingPublication:
 
     def fail(self) -> None:
         """Report that it cannot be delivered to everybody. Answers that come later are ignored."""
-        self._finish(Reason.QUOTA_EXCEEDED)
-
-    def _finish(self, reason: Reason) -> None:
         done, self.done = self.done, None
         if done is not None:
-            done(reason)
+            done(Reason.QUOTA_EXCEEDED)
 
 
 class Countdown:

@@ -64,10 +64,6 @@ class ReceiveWindow:
         """A publication was for groups without a client here: the publisher must choose other peers for them."""
         self.unserved[number] = groups
 
-    def held(self) -> Held:
-        unserved = tuple([Unserved(number, groups) for number, groups in self.unserved.items()])
-        return Held(self.boot, self.next - 1, tuple(sorted(self.ahead)), unserved)
-
 
 class ReceiveWindows:
     """One per engine. At the end of each iteration call `acknowledge`."""
@@ -187,4 +183,6 @@ class ReceiveWindows:
             return
         due, self.due = self.due, {}
         for peer_id, origin in due.items():
-            self._state.send(origin, self._receive_windows[peer_id].held())
+            window = self._receive_windows[peer_id]
+            unserved = tuple([Unserved(number, groups) for number, groups in window.unserved.items()])
+            self._state.send(origin, Held(window.boot, window.next - 1, tuple(sorted(window.ahead)), unserved))

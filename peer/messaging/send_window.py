@@ -68,11 +68,6 @@ class SendWindow:
     def __len__(self) -> int:
         return len(self.in_flight) + len(self.waiting)
 
-    @property
-    def base(self) -> int:
-        """The lowest number in flight, 0 if there is none."""
-        return next(iter(self.in_flight), 0)
-
     def restarted(self, peer: Peer) -> None:
         """The peer has a new boot, perhaps at another address."""
         if peer.boot > self.peer.boot:
@@ -179,7 +174,7 @@ class SendWindows:
             self._go_on(send_window)
             return None
         self._retry_later(send_window)
-        return Leaf(send_window.peer, item.number, send_window.base)
+        return Leaf(send_window.peer, item.number, next(iter(send_window.in_flight)))
 
     def _enter(
         self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None], tried: frozenset[int]
@@ -194,12 +189,13 @@ class SendWindows:
         return send_window, Item(publication, tail, number, self._state.clock.now, on_held, tried)
 
     def _go_on(self, send_window: SendWindow) -> None:
-        for item in send_window.launch(self._state.config.window):
-            self._transmit(send_window, item)
+        if send_window.waiting:
+            for item in send_window.launch(self._state.config.window):
+                self._transmit(send_window, item)
         self._retry_later(send_window)
 
     def _transmit(self, send_window: SendWindow, item: Item) -> bool:
-        head = head_of(replace(item.publication, number=item.number, base=send_window.base))
+        head = head_of(replace(item.publication, number=item.number, base=next(iter(send_window.in_flight))))
         sent = self._state.overlay.send(send_window.peer, head + item.tail)
         self._state.counters.sent += sent
         return sent
@@ -212,9 +208,10 @@ class SendWindows:
 
     def _retry(self, send_window: SendWindow) -> None:
         missing = send_window.retry()
-        if not send_window.in_flight:
+        oldest = next(iter(send_window.in_flight.values()), None)
+        if oldest is None:
             return
-        if send_window.in_flight[send_window.base].at + self._state.config.give_up_s < self._state.clock.now:
+        if oldest.at + self._state.config.give_up_s < self._state.clock.now:
             self.give_up(send_window.peer.id)
             return
         for item in missing[:RETRIED_AT_ONCE]:
@@ -234,9 +231,12 @@ class SendWindows:
             groups = unserved.get(item.number)
             if groups is None or not self._serve_elsewhere(send_window.peer, item, groups):
                 self._over(item)
-        if held:
-            self._go_on(send_window)
-        self._close(send_window)
+        if send_window.in_flight or send_window.waiting:
+            if held:
+                self._go_on(send_window)
+        elif self._send_windows.get(send_window.peer.id) is send_window:
+            # A callback may have given up the window, and another may have its place since.
+            del self._send_windows[send_window.peer.id]
 
     def give_up(self, peer_id: int) -> None:
         """No list has this peer any more: nothing waits for it, and other peers serve its groups."""
@@ -263,11 +263,6 @@ class SendWindows:
     def _over(self, item: Item) -> None:
         self._state.waiting_bytes -= len(item.tail)
         item.on_held()
-
-    def _close(self, send_window: SendWindow) -> None:
-        # The window may have been given up within `_go_on`, and another may have its place since.
-        if not len(send_window) and self._send_windows.get(send_window.peer.id) is send_window:
-            del self._send_windows[send_window.peer.id]
 
     def leads_to(self, peer_id: int) -> bool:
         """Whether a publication is in flight to a peer, or waits for that."""

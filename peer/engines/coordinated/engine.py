@@ -162,11 +162,11 @@ class CoordinatedEngine:
         state = self._state
         state.counters.published += 1
         me = state.me
+        state.seq += 1
         stamp = state.stamp() if retain else 0
-        publication = Publication(
-            me.boot, state.next_seq(), qos, topic, body, retain, stamp, clears=clears, trace=trace
-        )
-        state.tracing.begins(me, publication)
+        publication = Publication(me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        if trace is not None:
+            state.tracing.begins(me, publication)
         if retain and self.subscriber.wants(topic):
             self._retained_cache.live(me.id, publication)
         self._do(lambda: self.publisher.publish(publication, matched, done))
@@ -211,7 +211,8 @@ class CoordinatedEngine:
             return
         if isinstance(message, Publication):
             self._state.counters.came += 1
-            self._state.tracing.comes(sender, message)
+            if message.trace is not None:
+                self._state.tracing.comes(sender, message)
             origin = sender if message.relay is None else self._tree_relay.pass_on(message)
             self._do(lambda: self._receive_windows.take(origin, message))
         elif self._inside:

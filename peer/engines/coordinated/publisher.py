@@ -152,7 +152,7 @@ class Publisher:
     def _ready(self, topic: Topic) -> bool:
         """Whether all its lists can be trusted; the others are requested."""
         now = self._state.clock.now
-        if topic.trusted(now):
+        if topic.valid_until > now or topic.renew() > now:
             return True
         for registration in topic.lists:
             if registration.until <= now:

@@ -17,8 +17,9 @@ from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.filter_stage import FINAL, FilterStage
 from ringmq.peer.engines.coordinated.messages import Epoch, Kind
-from ringmq.peer.engines.coordinated.subscriber import FilterStage, LocalFilter
+from ringmq.peer.engines.coordinated.subscriber import LocalFilter
 from ringmq.peer.engines.coordinated.subscriber_lists import Registration
 from ringmq.peer.engines.coordinated.topic import Topic
 from ringmq.peer.messaging.config import PubSubConfig
@@ -160,7 +161,7 @@ def _subscribing(core: CoordinatedEngine, now: float) -> dict[str, Any]:
     stages = Counter(own.stage for own in core.subscriber)
     return {
         "total": len(core.subscriber),
-        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage},
+        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage if stage not in FINAL},
         "filters": [_filter(own, now) for own in islice(core.subscriber, MAX_SHOWN)],
     }
 

@@ -24,7 +24,19 @@ Groups = tuple[tuple[str, tuple[Peer, ...]], ...]
 class Topic:
     """`peers` and `groups` are its plan."""
 
-    __slots__ = ("choice", "fast_until", "groups", "lists", "name", "peers", "queue", "raw", "used_at", "valid_until")
+    __slots__ = (
+        "choice",
+        "fast_until",
+        "groups",
+        "lists",
+        "name",
+        "peers",
+        "queue",
+        "raw",
+        "through_tree",
+        "used_at",
+        "valid_until",
+    )
 
     def __init__(self, name: str, lists: tuple[Registration, ...], choice: Choice, now: float) -> None:
         self.name = name
@@ -34,6 +46,8 @@ class Topic:
         """None: there is no plan, or a list has changed since it was made."""
         self.groups: Groups = ()
         self.choice = choice
+        self.through_tree = False
+        """Whether there are more peers than the publisher sends to by itself."""
         self.valid_until = -inf
         """All lists can be trusted until then."""
         self.fast_until = -inf
@@ -41,25 +55,20 @@ class Topic:
         self.queue: deque[PendingPublication] = deque()
         self.used_at = now
 
-    @property
-    def through_tree(self) -> bool:
-        """Whether so many peers need the message that the publisher does not send to each of them itself."""
-        return self.choice.name != DIRECT and self.peers is not None and len(self.peers) > self.choice.fanout
-
     def plan(self, peers: tuple[Peer, ...], groups: Groups) -> None:
         self.peers, self.groups = peers, groups
+        self.through_tree = self.choice.name != DIRECT and len(peers) > self.choice.fanout
         self._see_fast_path()
 
     def forget_plan(self) -> None:
         self.peers = None
         self._see_fast_path()
 
-    def trusted(self, now: float) -> bool:
-        """Whether all lists can be trusted, with the time of their last renewals."""
-        if self.valid_until <= now:
-            self.valid_until = min(registration.until for registration in self.lists)
-            self._see_fast_path()
-        return self.valid_until > now
+    def renew(self) -> float:
+        """The lists may have been renewed: until when all of them can be trusted now."""
+        self.valid_until = min(registration.until for registration in self.lists)
+        self._see_fast_path()
+        return self.valid_until
 
     def hold(self, outgoing: PendingPublication) -> None:
         """Put a publication behind those that wait for a list: its order among them must stay."""

@@ -163,10 +163,9 @@ class ScribeEngine:
         """With QoS 0, `done` is called at once, or when the roots are known."""
         state = self._state
         state.counters.published += 1
+        state.seq += 1
         stamp = state.stamp() if retain else 0
-        publication = Publication(
-            state.me.boot, state.next_seq(), qos, topic, body, retain, stamp, clears=clears, trace=trace
-        )
+        publication = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
         state.tracing.begins(state.me, publication)
         if retain and self.subscriber.wants(topic):
             self._retained_cache.live(state.me.id, publication)

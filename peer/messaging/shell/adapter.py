@@ -48,6 +48,8 @@ class EngineAdapter(ABC, Generic[E]):
 
     serves_groups = True
     keeps_retained = True
+    _has_disk = False
+    """Whether `_commit` has something to do."""
     me: Peer
     """This peer; set as soon as the node has its address."""
     _node: Node
@@ -239,7 +241,8 @@ class EngineAdapter(ABC, Generic[E]):
         """The engine owes acknowledgements to other peers, or changed its disk."""
         if not self._enlisted and self.fault is None:
             self._enlisted = True
-            self._iteration.commits.append(self._commit)
+            if self._has_disk:
+                self._iteration.commits.append(self._commit)
             self._iteration.acknowledgements.append(self._acknowledge)
 
     def _commit(self) -> None:

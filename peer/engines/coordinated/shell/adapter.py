@@ -34,6 +34,7 @@ class CoordinatedAdapter(EngineAdapter[CoordinatedEngine]):
         fails, `fault` is set and `on_fault` called. Raises StoreError."""
         self._config = config
         self._store = store
+        self._has_disk = store is not None
         self._on_fault = on_fault
         super().__init__(iteration, on_activity)
         if store is not None:
