@@ -185,7 +185,7 @@ class SendWindows:
         elif peer.boot > send_window.peer.boot:
             send_window.restarted(peer)
         number = self._numbers[peer.id] = self._numbers.get(peer.id, 0) + 1
-        self._state.waiting_bytes += len(tail)
+        self._state.add_waiting(len(tail))
         return send_window, Item(publication, tail, number, self._state.clock.now, on_held, tried)
 
     def _go_on(self, send_window: SendWindow) -> None:
@@ -256,12 +256,12 @@ class SendWindows:
         item.address_to_groups(groups)
         if not self._pass_on(peer, item):
             return False
-        self._state.waiting_bytes -= len(item.tail)
+        self._state.add_waiting(-len(item.tail))
         self._state.counters.passed_on += 1
         return True
 
     def _over(self, item: Item) -> None:
-        self._state.waiting_bytes -= len(item.tail)
+        self._state.add_waiting(-len(item.tail))
         item.on_held()
 
     def leads_to(self, peer_id: int) -> bool:

@@ -1,5 +1,8 @@
 """The stages of a filter of the clients here, and the table of their transitions.
 
+    ASKING ── granted ──▶ FETCHING ── fetched ──▶ IN_FORCE
+    any of these ── lapsed ──▶ ASKING
+    any of these ── removed ──▶ LEAVING ── ended, replaced ──▶ GONE
 
 The table is the protocol: an event that it does not have for a stage is a defect, and raises KeyError. Knows neither
 messages nor timers; `subscriber.py` turns them into events.

@@ -165,7 +165,7 @@ class Publisher:
         if state.waiting_bytes + size > state.config.max_waiting_bytes:
             self._refuse(outgoing)
             return
-        state.waiting_bytes += size
+        state.add_waiting(size)
         topic.hold(outgoing)
 
     def _refuse(self, outgoing: PendingPublication) -> None:
@@ -209,7 +209,7 @@ class Publisher:
     def _flush(self, topic: Topic) -> None:
         while topic.queue and self._ready(topic):
             outgoing = topic.release()
-            self._state.waiting_bytes -= len(outgoing.publication.body)
+            self._state.add_waiting(-len(outgoing.publication.body))
             self._dispatch(topic, outgoing)
 
     # Giving out
@@ -403,7 +403,7 @@ class Publisher:
         for topic in list(self._topics.values()):
             while topic.queue and topic.queue[0].at + config.give_up_s < state.clock.now:
                 outgoing = topic.release()
-                state.waiting_bytes -= len(outgoing.publication.body)
+                state.add_waiting(-len(outgoing.publication.body))
                 self._refuse(outgoing)
             busy = topic.queue or any(registration.stores for registration in topic.lists)
             if not busy and topic.used_at + config.idle_s < state.clock.now and not len(self.send_windows):

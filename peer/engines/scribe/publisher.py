@@ -169,7 +169,7 @@ class ScribePublisher:
             self._send(root, outgoing)
             self._decided(outgoing)
             return
-        self._state.waiting_bytes += len(outgoing.publication.body)
+        self._state.add_waiting(len(outgoing.publication.body))
         root.hold(outgoing)
         self._resolve(root)
 
@@ -251,7 +251,7 @@ class ScribePublisher:
     def _drain(self, root: Root) -> None:
         while root.queue and root.peer is not None:
             outgoing = root.release()
-            self._state.waiting_bytes -= len(outgoing.publication.body)
+            self._state.add_waiting(-len(outgoing.publication.body))
             self._send(root, outgoing)
             self._decided(outgoing)
 
@@ -291,7 +291,7 @@ class ScribePublisher:
         before = self._state.clock.now - self._state.config.give_up_s
         while root.queue and root.queue[0].at < before:
             outgoing = root.release()
-            self._state.waiting_bytes -= len(outgoing.publication.body)
+            self._state.add_waiting(-len(outgoing.publication.body))
             self._state.counters.given_up += 1
             self._decided(outgoing)
             outgoing.fail()

@@ -95,12 +95,12 @@ class Carrier:
 
     def _push(self, awaited: Awaited) -> None:
         # While the parcel is not held, the send windows count its bytes.
-        self._state.waiting_bytes += awaited.hold(False, self._state.clock.now)
+        self._state.add_waiting(awaited.hold(False, self._state.clock.now))
         self.send_windows.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
 
     def _held(self, awaited: Awaited) -> None:
         if self._awaited.get(awaited.peer.id, {}).get(awaited.parcel.envelope.seq) is awaited:
-            self._state.waiting_bytes += awaited.hold(True)
+            self._state.add_waiting(awaited.hold(True))
 
     def reached(self, sender: Peer, message: Reached) -> None:
         if message.boot != self._state.me.boot:
@@ -132,7 +132,7 @@ class Carrier:
         of_peer = self._awaited.get(peer_id, {})
         awaited = of_peer.pop(number, None)
         if awaited is not None:
-            self._state.waiting_bytes += awaited.hold(False)
+            self._state.add_waiting(awaited.hold(False))
             if not of_peer:
                 del self._awaited[peer_id]
         return awaited
