@@ -61,6 +61,7 @@ SHELL_FOLDERS = {
 FOLDERS_WITH_A_CORE = ("overlay", "dispatching", "mqtt_front", "peer")
 
 PURE_IN_SHELLS = {
+    "mqtt_front.server.http_request": "the head of an HTTP request, which is tested without a socket",
     "mqtt_front.server.tls": "checks the settings of TLS before any socket is there",
     "mqtt_front.server.websocket_frames": "the frames of RFC 6455, which are tested without a socket",
     "mqtt_front.server.websocket_upgrade": "the handshake of RFC 6455, which is tested without a socket",

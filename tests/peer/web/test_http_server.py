@@ -1,4 +1,4 @@
-"""The page of metrics over HTTP: responses, refusals, and bounds on connections."""
+"""The page of metrics over HTTP: what is answered, what is refused, and that nobody can hold it up."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def parsed(response: bytes) -> Answer:
     return Answer(int(status), dict(line.split(": ", 1) for line in lines), body)
 
 
-def answered(request: str, page: Callable[[], str] = lambda: PAGE) -> Answer:
-    return parsed(answer(request.encode("latin-1"), page))
+def asked(request: str, page: Callable[[], str] = lambda: PAGE) -> Answer:
+    return parsed(answer(request, page))
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def answered(request: str, page: Callable[[], str] = lambda: PAGE) -> Answer:
         "GET /metrics HTTP/1.1\r\nHost:\r\nCookie: \xe4\xf6",
     ],
 )
-def test_valid_request_gets_the_page(request_text: str) -> None:
-    status, headers, body = answered(request_text)
+def test_the_page(request_text: str) -> None:
+    status, headers, body = asked(request_text)
     assert (status, body) == (200, PAGE.encode())
     assert headers["Content-Type"] == CONTENT_TYPE
     assert headers["Content-Length"] == str(len(PAGE.encode()))
@@ -60,20 +60,20 @@ def test_valid_request_gets_the_page(request_text: str) -> None:
     assert headers["Date"].endswith(" GMT")
 
 
-def test_head_gets_the_headers_without_the_body() -> None:
-    status, headers, body = answered("HEAD /metrics HTTP/1.1\r\nHost: a")
+def test_head_is_the_page_without_its_body() -> None:
+    status, headers, body = asked("HEAD /metrics HTTP/1.1\r\nHost: a")
     assert (status, body, headers["Content-Length"]) == (200, b"", str(len(PAGE.encode())))
 
 
 @pytest.mark.parametrize("target", ["/", "/metrics/", "/Metrics", "//metrics", "*", "/metric", "http://a", "metrics"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-def test_other_targets_get_404(method: str, target: str) -> None:
-    assert answered(f"{method} {target} HTTP/1.1\r\nHost: a").status == 404
+def test_there_is_no_other_page(method: str, target: str) -> None:
+    assert asked(f"{method} {target} HTTP/1.1\r\nHost: a").status == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "get", "X-1"])
-def test_other_methods_get_405(method: str) -> None:
-    status, headers, body = answered(f"{method} /metrics HTTP/1.1\r\nHost: a")
+def test_there_is_no_other_method(method: str) -> None:
+    status, headers, body = asked(f"{method} /metrics HTTP/1.1\r\nHost: a")
     assert (status, headers["Allow"]) == (405, "GET, HEAD")
     assert headers["Content-Length"] == str(len(body))
 
@@ -100,24 +100,24 @@ def test_other_methods_get_405(method: str) -> None:
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_malformed_request_gets_400(request_text: str) -> None:
-    assert answered(request_text, _page_that_must_not_be_made).status == 400
+def test_what_is_no_request(request_text: str) -> None:
+    assert asked(request_text, _unasked).status == 400
 
 
-def _page_that_must_not_be_made() -> str:
-    raise AssertionError("the page is not needed")
+def _unasked() -> str:
+    raise AssertionError("nobody asked for the page")
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=200))
-def test_any_bytes_get_a_known_status(request: bytes) -> None:
-    assert parsed(answer(request, lambda: PAGE)).status in (200, 400, 404, 405)
+def test_any_bytes_get_one_of_these_answers(request: bytes) -> None:
+    assert parsed(answer(request.decode("latin-1"), lambda: PAGE)).status in (200, 400, 404, 405)
 
 
-async def wait_until(condition: Callable[[], bool]) -> None:
-    """Let the server run until the condition holds."""
+async def settled(condition: Callable[[], bool]) -> None:
+    """Let the server go on until this is so."""
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110  # the server has no event for the end of a connection
+        while not condition():  # noqa: ASYNC110  # the server tells nobody when a connection ends
             await asyncio.sleep(0.01)
 
 
@@ -128,8 +128,8 @@ async def server() -> AsyncIterator[MetricsServer]:
     await server.close()
 
 
-async def exchange(address: tuple[str, int], *chunks: bytes) -> bytes:
-    """The bytes received until the server closes its side."""
+async def exchanged(address: tuple[str, int], *chunks: bytes) -> bytes:
+    """All that comes until the server closes its side."""
     reader, writer = await asyncio.open_connection(*address)
     try:
         async with asyncio.timeout(10):
@@ -142,40 +142,40 @@ async def exchange(address: tuple[str, int], *chunks: bytes) -> bytes:
         writer.close()
 
 
-async def test_connection_gets_one_response_and_is_closed(server: MetricsServer) -> None:
+async def test_one_answer_and_then_it_closes(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     assert address[1] > 0
-    for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([byte]) for byte in GOOD], [GOOD * 3]):
-        assert parsed(await exchange(address, *chunks)).body == PAGE.encode()
+    for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([one]) for one in GOOD], [GOOD * 3]):
+        assert parsed(await exchanged(address, *chunks)).body == PAGE.encode()
 
 
-def test_server_runs_on_uvloop() -> None:
+def test_it_runs_on_the_loop_of_a_peer() -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def run() -> None:
         server = MetricsServer(lambda: PAGE, max_connections=1)
         address = await server.listen(HOST, 0)
-        assert parsed(await exchange(address, GOOD)).body == PAGE.encode()
-        await wait_until(lambda: not server.connections)
+        assert parsed(await exchanged(address, GOOD)).body == PAGE.encode()
+        await settled(lambda: not server.connections)
         _, writer = await asyncio.open_connection(*address)
-        await wait_until(lambda: len(server.connections) == 1)
+        await settled(lambda: len(server.connections) == 1)
         with contextlib.suppress(ConnectionResetError):
-            assert await exchange(address, GOOD) == b""
+            assert await exchanged(address, GOOD) == b""
         assert server.refused == 1
         writer.close()
-        await wait_until(lambda: not server.connections)
+        await settled(lambda: not server.connections)
         server.deadline_s = 0.1
-        assert await exchange(address, GOOD[:-1]) == b""
+        assert await exchanged(address, GOOD[:-1]) == b""
         await server.close()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())
 
 
-async def test_bytes_after_a_request_are_ignored(server: MetricsServer) -> None:
+async def test_what_comes_after_a_request_is_overlooked(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
-    handled: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: handled.append(context))
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     reader, writer = await asyncio.open_connection(*address)
     writer.write(GOOD)
     async with asyncio.timeout(10):
@@ -184,12 +184,12 @@ async def test_bytes_after_a_request_are_ignored(server: MetricsServer) -> None:
             writer.write(GOOD)
         writer.write_eof()
         assert await reader.read() == b""
-    await wait_until(lambda: not server.connections)
-    assert (parsed(response).status, handled) == (200, [])
+    await settled(lambda: not server.connections)
+    assert (parsed(response).status, told) == (200, [])
     writer.close()
 
 
-async def test_http_client_of_the_standard_library_gets_the_page(server: MetricsServer) -> None:
+async def test_a_client_that_others_wrote(server: MetricsServer) -> None:
     host, port = await server.listen(HOST, 0)
 
     def get() -> tuple[int, bytes]:
@@ -201,50 +201,50 @@ async def test_http_client_of_the_standard_library_gets_the_page(server: Metrics
     assert await asyncio.to_thread(get) == (200, PAGE.encode())
 
 
-async def test_request_beyond_the_size_limit_gets_400(server: MetricsServer) -> None:
+async def test_a_request_has_its_bound(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     filling = b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: "
     longest = filling + b"x" * (MAX_REQUEST_BYTES - len(filling)) + b"\r\n\r\n"
-    assert parsed(await exchange(address, longest)).status == 200
+    assert parsed(await exchanged(address, longest)).status == 200
     one_more = filling + b"x" * (MAX_REQUEST_BYTES - len(filling) + 1) + b"\r\n\r\n"
-    assert parsed(await exchange(address, one_more)).status == 400
-    assert parsed(await exchange(address, b"x" * (MAX_REQUEST_BYTES + 10))).status == 400
-    assert parsed(await exchange(address, b"x" * MAX_REQUEST_BYTES, b"x" * 300_000)).status == 400
+    assert parsed(await exchanged(address, one_more)).status == 400
+    assert parsed(await exchanged(address, b"x" * (MAX_REQUEST_BYTES + 10))).status == 400
+    assert parsed(await exchanged(address, b"x" * MAX_REQUEST_BYTES, b"x" * 300_000)).status == 400
 
 
-async def test_connection_beyond_the_limit_is_refused(server: MetricsServer) -> None:
+async def test_connections_have_their_bound(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     idle = [await asyncio.open_connection(*address) for _ in range(3)]
-    await wait_until(lambda: len(server.connections) == 3)
+    await settled(lambda: len(server.connections) == 3)
     reader, writer = await asyncio.open_connection(*address)
     with contextlib.suppress(ConnectionResetError):
         assert await asyncio.wait_for(reader.read(), 10) == b""
     writer.close()
     assert (server.refused, len(server.connections)) == (1, 3)
     idle.pop()[1].close()
-    await wait_until(lambda: len(server.connections) == 2)
-    assert parsed(await exchange(address, GOOD)).status == 200
+    await settled(lambda: len(server.connections) == 2)
+    assert parsed(await exchanged(address, GOOD)).status == 200
     for _, writer in idle:
         writer.close()
 
 
-@pytest.mark.parametrize("request_bytes", [b"", GOOD[:-2], GOOD])
-async def test_idle_slow_and_lingering_connections_end_at_the_deadline(request_bytes: bytes) -> None:
-    """Covers a silent connection, a slow request, and a scraper that keeps the connection open after the response."""
+@pytest.mark.parametrize("said", [b"", GOOD[:-2], GOOD])
+async def test_nobody_stays_beyond_the_deadline(said: bytes) -> None:
+    """Neither one that says nothing, nor one that is slow, nor one that has its answer and does not close."""
     server = MetricsServer(lambda: PAGE, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()
     began = loop.time()
     reader, writer = await asyncio.open_connection(*address)
-    writer.write(request_bytes)
-    assert bool(await asyncio.wait_for(reader.read(), 10)) == (request_bytes == GOOD)
-    await wait_until(lambda: not server.connections)
+    writer.write(said)
+    assert bool(await asyncio.wait_for(reader.read(), 10)) == (said == GOOD)
+    await settled(lambda: not server.connections)
     assert loop.time() - began >= 0.2
     writer.close()
     await server.close()
 
 
-async def test_scraper_that_does_not_read_is_disconnected() -> None:
+async def test_one_that_does_not_read_is_ended() -> None:
     server = MetricsServer(lambda: "x" * 30_000_000, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()
@@ -253,25 +253,25 @@ async def test_scraper_that_does_not_read_is_disconnected() -> None:
         await loop.sock_connect(client, address)
         await loop.sock_sendall(client, GOOD)
         assert await asyncio.wait_for(loop.sock_recv(client, 1), 10)
-        await wait_until(lambda: not server.connections)
+        await settled(lambda: not server.connections)
     await server.close()
 
 
-async def test_failing_page_ends_only_its_connection(server: MetricsServer) -> None:
+async def test_a_page_that_cannot_be_made_ends_one_connection(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
-    handled: list[str] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: handled.append(str(context["exception"])))
-    server.page = _page_that_must_not_be_made
-    assert await exchange(address, GOOD) == b""
-    assert handled == ["the page is not needed"]
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+    server.page = _unasked
+    assert await exchanged(address, GOOD) == b""
+    assert told == ["nobody asked for the page"]
     server.page = lambda: "again\n"
-    assert parsed(await exchange(address, GOOD)).body == b"again\n"
+    assert parsed(await exchanged(address, GOOD)).body == b"again\n"
 
 
-async def test_close_ends_connections_and_listening(server: MetricsServer) -> None:
+async def test_closing_ends_all(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     reader, writer = await asyncio.open_connection(*address)
-    assert parsed(await exchange(address, GOOD)).status == 200
+    assert parsed(await exchanged(address, GOOD)).status == 200
     await server.close()
     with contextlib.suppress(ConnectionResetError):
         assert await asyncio.wait_for(reader.read(), 10) == b""
@@ -280,7 +280,7 @@ async def test_close_ends_connections_and_listening(server: MetricsServer) -> No
         await asyncio.open_connection(*address)
 
 
-async def test_unusable_address_raises_one_line() -> None:
+async def test_an_address_that_cannot_be_had_is_one_line() -> None:
     with socket.socket() as holder:
         holder.bind((HOST, 0))
         holder.listen()
@@ -289,7 +289,7 @@ async def test_unusable_address_raises_one_line() -> None:
         for host, number, reason in (
             (HOST, port, f"cannot serve metrics on {HOST}:{port}: Address already in use"),
             ("192.0.2.1", 1, "cannot serve metrics on 192.0.2.1:1: Cannot assign requested address"),
-            ("a" * 300, 1, f"cannot serve metrics on {'a' * 300}:1: invalid host name"),
+            ("a" * 300, 1, f"cannot serve metrics on {'a' * 300}:1: not a valid host name"),
         ):
             with pytest.raises(LoggerError) as error:
                 await server.listen(host, number)
