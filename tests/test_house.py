@@ -40,8 +40,6 @@ NOT_YET_NAMED = {
     "experiments/load",
     "mqtt_front",
     "mqtt_front/amqtt",
-    "mqtt_front/codec",
-    "mqtt_front/connection",
     "mqtt_front/sessions",
     "overlay/bootstrap",
     "overlay/core",
