@@ -34,7 +34,7 @@ MAX_PAUSE_S = 0.02
 VAGUE = frozenset({"one", "point", "it", "thing"})
 """Names that a variable must not have, since they do not say what it holds."""
 
-NOT_YET_NAMED = {
+NOT_YET_NAMED: set[str] = {
     "experiments/benchmarks",
     "experiments/cli",
     "experiments/load",
@@ -43,13 +43,11 @@ NOT_YET_NAMED = {
     "mqtt_front/sessions",
     "overlay/bootstrap",
     "overlay/core",
-    "peer/cli",
     "peer/engines/coordinated",
     "peer/engines/scribe",
     "peer/messaging",
     "peer/messaging/shell",
     "peer/replication",
-    "peer/settings",
     "peer/telemetry",
 }
 """Packages that still have variables with a vague name. Remove a package as soon as it has none."""
