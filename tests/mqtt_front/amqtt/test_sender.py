@@ -12,7 +12,7 @@ pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
 
 from amqtt.session import ApplicationMessage, Session
 
-from ringmq.mqtt_front.amqtt.sender import READY, Sending
+from ringmq.mqtt_front.amqtt.sender import READY, Sender
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.counters import FrontCounters
 from tests.mqtt_front.amqtt_bench import until
@@ -36,7 +36,7 @@ class Sent:
 
     def __init__(self, clean: bool = False, connected: bool = True) -> None:
         self.counters = FrontCounters()
-        self.sending = Sending(FrontConfig(max_queued=2), self.counters)
+        self.sending = Sender(FrontConfig(max_queued=2), self.counters)
         self.handler = Handler()
         self.session = Session()
         self.session.client_id, self.session.clean_session = "c", clean
@@ -45,7 +45,7 @@ class Sent:
 
     def hand(self, payload: bytes = b"x", qos: int = 1, handler: Any = ...) -> None:
         message = ApplicationMessage(None, "t", 2, payload, False)
-        self.sending.hand(self.session, self.handler if handler is ... else handler, message, qos)
+        self.sending.deliver(self.session, self.handler if handler is ... else handler, message, qos)
 
     @property
     def kept(self) -> list[tuple[bytes, int]]:
@@ -91,7 +91,7 @@ async def test_what_a_clean_session_does_not_take_is_gone() -> None:
     sent.hand()
     await until(lambda: sent.handler.acknowledged)
     sent.handler.acknowledged[0].cancel()
-    await until(lambda: not sent.sending._under_way)
+    await until(lambda: not sent.sending._in_flight)
     assert sent.kept == []
 
 
@@ -104,13 +104,13 @@ async def test_what_is_cut_is_kept_in_its_order(sent: Sent) -> None:
     assert sent.kept == [(b"1", 1), (b"2", 2)]
     sent.sending.cut(sent.session)
     await until(sent.handler.acknowledged[0].cancelled)
-    assert (sent.kept, sent.sending._under_way) == ([], {})
+    assert (sent.kept, sent.sending._in_flight) == ([], {})
 
 
 async def test_what_was_acknowledged_before_the_cut_is_done(sent: Sent) -> None:
     sent.hand()
     await until(lambda: sent.handler.acknowledged)
-    (task,) = sent.sending._under_way["c"]
+    (task,) = sent.sending._in_flight["c"]
     sent.handler.acknowledged[0].set_result(None)
     task.add_done_callback(lambda _: sent.sending.cut(sent.session))
     await until(task.done)
@@ -118,7 +118,7 @@ async def test_what_was_acknowledged_before_the_cut_is_done(sent: Sent) -> None:
     assert sent.kept == []
 
 
-async def test_no_more_is_under_way_than_may_wait(sent: Sent) -> None:
+async def test_no_more_is_in_flight_than_may_wait(sent: Sent) -> None:
     for _ in range(3):
         sent.hand()
     assert sent.counters.publish_dropped == 1

@@ -119,7 +119,7 @@ async def test_rubbish_and_an_early_end(bench: Bench) -> None:
         client.writer.write(data)
         client.writer.write_eof()
         assert await client.closed()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
 
 
 # Real clients
@@ -197,7 +197,7 @@ async def test_settings_that_say_nothing(bench: Bench, text: str) -> None:
     [
         ("a: [", "is not YAML"),
         ("!!python/object/apply:os.getcwd []", "is not YAML"),
-        ("- a", "has no names"),
+        ("- a", "must be a mapping"),
         ("auth: {allow-anonymous: true}", "section auth"),
         ("topic-check: {enabled: true}", "section topic-check"),
         ("wrong: 1", "wrong"),
@@ -292,7 +292,7 @@ async def test_stop_leaves_nothing(bench: Bench) -> None:
     with pytest.raises(OSError, match=r".+"), socket.create_connection(bench.address, 1):
         pass
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
-    assert not front._lines
+    assert not front._connections
     gc.collect()
 
 

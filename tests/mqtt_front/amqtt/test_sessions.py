@@ -50,7 +50,7 @@ async def test_a_kept_session_gets_later_what_came_meanwhile(bench: Bench, goodb
         client.send(Disconnect(Reason.SUCCESS))
     else:
         client.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     assert front.deliver(Message("a", b"not kept", 0)) == 1
     for number in range(3):
         assert front.deliver(Message("a", b"%d" % number, 1)) == 1
@@ -70,7 +70,7 @@ async def test_what_was_not_acknowledged_comes_again(bench: Bench) -> None:
     front.deliver(Message("a", b"x", 1))
     await client.next(Publish)
     client.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     again = await bench.connect(clean=False)
     assert await again.message() == ("a", b"x", 1, False)
 
@@ -81,7 +81,7 @@ async def test_qos_2_is_ended_on_another_connection(bench: Bench) -> None:
     client.send(Publish("a", b"x", 2, packet_id=3))
     await client.next(Pubrec)
     client.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     again = await bench.connect(clean=False)
     assert await again.quiet()
     for _ in range(2):  # the second time, as if the answer had been lost
@@ -95,7 +95,7 @@ async def test_a_clean_start_forgets_what_was(bench: Bench) -> None:
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
     client.send(Disconnect(Reason.SUCCESS))
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     front.deliver(Message("a", b"x", 1))
     again = await bench.dial()
     assert not (await again.connect(clean=True)).session_present
@@ -117,7 +117,7 @@ async def test_sessions_have_a_bound(bench: Bench) -> None:
     first = await bench.connect("first", clean=False)
     assert (await (await bench.dial()).connect("second")).reason is Reason.SERVER_UNAVAILABLE
     first.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     await bench.connect("first", clean=False)
 
 
@@ -129,7 +129,7 @@ async def test_who_is_gone_before_it_is_served_leaves_nothing(bench: Bench, clea
         client.send_connect(clean=clean, will=WILL)
         client.writer.close()
     await until(lambda: len(bench.ears.messages) == 5)
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     assert len(front.broker.sessions) == (0 if clean else 1)
 
 
@@ -156,7 +156,7 @@ async def test_many_newcomers_at_once_leave_one(bench: Bench) -> None:
     clients = [await bench.dial() for _ in range(5)]
     answers = await asyncio.gather(*[client.connect(clean=False) for client in clients])
     assert all(answer.reason is Reason.SUCCESS for answer in answers)
-    await until(lambda: len(front._lines) == 1)
+    await until(lambda: len(front._connections) == 1)
     assert await clients[-1].subscribe("a") == (0,)
 
 
@@ -169,7 +169,7 @@ async def test_who_waits_for_a_filter_can_be_taken_over(bench: Bench, monkeypatc
     await until(lambda: bench.ears.waiting)
     new = await bench.connect()
     assert await new.quiet()
-    assert len(front._lines) == 1
+    assert len(front._connections) == 1
     assert bench.ears.filters == ["+a", "-a"]
 
 
@@ -178,7 +178,7 @@ async def test_a_session_is_one_users_alone(bench: Bench) -> None:
     ann = await bench.connect(clean=False, user_name="ann", password=b"a")
     await ann.subscribe("a", qos=1)
     ann.send(Disconnect(Reason.SUCCESS))
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     front.deliver(Message("a", b"for ann", 1))
     bob = await bench.dial()
     assert not (await bob.connect(clean=False, user_name="bob", password=b"b")).session_present
@@ -219,7 +219,7 @@ async def test_a_will_is_not_published_for_who_says_goodbye(bench: Bench) -> Non
     front = await bench.start()
     client = await bench.connect(will=WILL)
     client.send(Disconnect(Reason.SUCCESS))
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     assert bench.ears.messages == []
 
 
