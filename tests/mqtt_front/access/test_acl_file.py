@@ -43,7 +43,7 @@ ACL = Acl.parse(TEXT)
         ("eve", {"home/eve/x"}, {"home/eve/x", "status/c1"}),
     ],
 )
-def test_who_gets_what(user_name: str | None, readable: set[str], writable: set[str]) -> None:
+def test_rules_apply_by_user_and_client_id(user_name: str | None, readable: set[str], writable: set[str]) -> None:
     """Lines before the first `user` are for anonymous clients alone, patterns for all, wherever they stand."""
     topics = {
         *(

@@ -63,7 +63,7 @@ async def sent() -> AsyncIterator[Sent]:
         one.cancel()
 
 
-async def test_what_is_acknowledged_is_done(sent: Sent) -> None:
+async def test_acknowledged_message_is_not_kept(sent: Sent) -> None:
     sent.hand()
     await until(lambda: sent.handler.sent == [("t", b"x", 1, False)])
     sent.handler.acknowledged[0].set_result(None)
@@ -72,7 +72,7 @@ async def test_what_is_acknowledged_is_done(sent: Sent) -> None:
 
 
 @pytest.mark.parametrize("how", ["time", "end"])
-async def test_what_is_not_acknowledged_is_kept(sent: Sent, how: str) -> None:
+async def test_unacknowledged_message_is_queued(sent: Sent, how: str) -> None:
     sent.hand(b"one")
     sent.hand(b"none", qos=0)
     await until(lambda: len(sent.handler.sent) == 2)
@@ -86,7 +86,7 @@ async def test_what_is_not_acknowledged_is_kept(sent: Sent, how: str) -> None:
     assert sent.kept == [(b"one", 1)]
 
 
-async def test_what_a_clean_session_does_not_take_is_gone() -> None:
+async def test_clean_session_loses_unacknowledged_messages() -> None:
     sent = Sent(clean=True)
     sent.hand()
     await until(lambda: sent.handler.acknowledged)
@@ -95,7 +95,7 @@ async def test_what_a_clean_session_does_not_take_is_gone() -> None:
     assert sent.kept == []
 
 
-async def test_what_is_cut_is_kept_in_its_order(sent: Sent) -> None:
+async def test_messages_in_flight_are_queued_in_order(sent: Sent) -> None:
     sent.hand(b"1")
     await until(lambda: sent.handler.acknowledged)
     sent.hand(b"2", qos=2)
@@ -107,7 +107,7 @@ async def test_what_is_cut_is_kept_in_its_order(sent: Sent) -> None:
     assert (sent.kept, sent.sending._in_flight) == ([], {})
 
 
-async def test_what_was_acknowledged_before_the_cut_is_done(sent: Sent) -> None:
+async def test_message_acknowledged_before_the_cut_is_not_queued(sent: Sent) -> None:
     sent.hand()
     await until(lambda: sent.handler.acknowledged)
     (task,) = sent.sending._in_flight["c"]
@@ -129,7 +129,7 @@ async def test_no_more_is_in_flight_than_may_wait(sent: Sent) -> None:
     assert sent.counters.publish_dropped == 1
 
 
-async def test_for_who_is_away_it_waits() -> None:
+async def test_message_for_a_disconnected_client_is_queued() -> None:
     sent = Sent(connected=False)
     sent.hand(b"1")
     sent.hand(b"0", qos=0)
@@ -139,6 +139,6 @@ async def test_for_who_is_away_it_waits() -> None:
     assert (sent.handler.sent, sent.counters.publish_dropped) == ([], 1)
 
 
-async def test_without_a_handler_it_waits_too(sent: Sent) -> None:
+async def test_message_without_a_handler_is_queued(sent: Sent) -> None:
     sent.hand(handler=None)
     assert sent.kept == [(b"x", 1)]

@@ -42,7 +42,7 @@ async def test_a_clean_session_ends_with_its_connection(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("goodbye", [True, False])
-async def test_a_kept_session_gets_later_what_came_meanwhile(bench: Bench, goodbye: bool) -> None:
+async def test_persistent_session_gets_queued_messages(bench: Bench, goodbye: bool) -> None:
     front = await bench.start()
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
@@ -63,7 +63,7 @@ async def test_a_kept_session_gets_later_what_came_meanwhile(bench: Bench, goodb
     assert bench.ears.filters == ["+a"]
 
 
-async def test_what_was_not_acknowledged_comes_again(bench: Bench) -> None:
+async def test_unacknowledged_message_is_sent_again(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
@@ -90,7 +90,7 @@ async def test_qos_2_is_ended_on_another_connection(bench: Bench) -> None:
     assert await bench.told(1) == [b"x"]
 
 
-async def test_a_clean_start_forgets_what_was(bench: Bench) -> None:
+async def test_clean_start_drops_the_old_session(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
@@ -122,7 +122,7 @@ async def test_sessions_have_a_bound(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_who_is_gone_before_it_is_served_leaves_nothing(bench: Bench, clean: bool) -> None:
+async def test_client_that_goes_before_it_is_served_leaves_nothing(bench: Bench, clean: bool) -> None:
     front = await bench.start()
     for _ in range(5):
         client = await bench.dial()
@@ -160,7 +160,7 @@ async def test_many_newcomers_at_once_leave_one(bench: Bench) -> None:
     assert await clients[-1].subscribe("a") == (0,)
 
 
-async def test_who_waits_for_a_filter_can_be_taken_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_waiting_for_a_filter_can_be_taken_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.mqtt_front.amqtt.sessions.LINGER_S", 0.05)
     front = await bench.start()
     bench.ears.patient = True
@@ -173,7 +173,7 @@ async def test_who_waits_for_a_filter_can_be_taken_over(bench: Bench, monkeypatc
     assert bench.ears.filters == ["+a", "-a"]
 
 
-async def test_a_session_is_one_users_alone(bench: Bench) -> None:
+async def test_session_belongs_to_one_user(bench: Bench) -> None:
     front = await bench.start(access_of(None, ann="a", bob="b"))
     ann = await bench.connect(clean=False, user_name="ann", password=b"a")
     await ann.subscribe("a", qos=1)
@@ -187,7 +187,7 @@ async def test_a_session_is_one_users_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_who_is_refused_touches_no_session(bench: Bench, clean: bool) -> None:
+async def test_refused_client_touches_no_session(bench: Bench, clean: bool) -> None:
     front = await bench.start(access_of(None, ann="a"))
     ann = await bench.connect(clean=False, user_name="ann", password=b"a")
     await ann.subscribe("a", qos=1)
@@ -202,7 +202,7 @@ async def test_who_is_refused_touches_no_session(bench: Bench, clean: bool) -> N
 # Wills
 
 
-async def test_a_will_is_published_for_who_goes_without_a_word(bench: Bench) -> None:
+async def test_will_is_published_without_a_disconnect(bench: Bench) -> None:
     await bench.start()
     heir = await bench.connect("heir")
     await heir.subscribe("will", qos=1)
@@ -215,7 +215,7 @@ async def test_a_will_is_published_for_who_goes_without_a_word(bench: Bench) -> 
     assert await late.message() == ("will", b"gone", 0, True)
 
 
-async def test_a_will_is_not_published_for_who_says_goodbye(bench: Bench) -> None:
+async def test_will_is_not_published_after_a_disconnect(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect(will=WILL)
     client.send(Disconnect(Reason.SUCCESS))
@@ -223,7 +223,7 @@ async def test_a_will_is_not_published_for_who_says_goodbye(bench: Bench) -> Non
     assert bench.ears.messages == []
 
 
-async def test_the_will_of_who_is_taken_over_is_the_old_ones(bench: Bench) -> None:
+async def test_takeover_publishes_the_will_of_the_old_connection(bench: Bench) -> None:
     await bench.start()
     await bench.connect(clean=False, will=WILL)
     await bench.connect(clean=False, will=Will("other", b"", 0, False))
@@ -292,7 +292,7 @@ async def test_a_plugin_that_fails_refuses(bench: Bench) -> None:
     assert await client.closed()
 
 
-async def test_plugins_let_nobody_in_that_the_password_file_does_not(bench: Bench) -> None:
+async def test_plugin_cannot_admit_a_client_that_the_password_file_refuses(bench: Bench) -> None:
     access: Access = access_of(None, good="other")
     await bench.start(access, settings=f"plugins:\n  {__name__}.Sour:\n")
     refused = await (await bench.dial()).connect(user_name="good", password=b"pass")
