@@ -29,8 +29,8 @@ from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
-from ringmq.peer.engines.coordinated.status import describe, describe_topic
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
@@ -38,7 +38,6 @@ from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
@@ -120,8 +119,7 @@ class PeerProcess:
             adapter = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            adapter = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store)
-        adapter.on_fault = self._stop.set
+            adapter = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
         self._adapter = adapter
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
@@ -152,13 +150,12 @@ class PeerProcess:
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
             clients["recording"] = self._recording.status()
-        if isinstance(adapter, ScribeAdapter):
-            return {"about": None} if about else {"scribe": adapter.core.counters.as_dict(), **clients}
+        engine = adapter.core
         if about:
             towards = partial(next_hop, node.ring.leaves, node.ring.table)
-            return {"about": describe_topic(adapter.core, about, towards)}
-        roles = describe(adapter.core, asyncio.get_running_loop().time(), {"unsendable": adapter.unsendable})
-        return {"pubsub": roles, **clients}
+            return {"about": engine.topic_status(about, towards)}
+        status = engine.status(asyncio.get_running_loop().time(), {"unsendable": adapter.unsendable})
+        return {engine.kind: status, **clients}
 
     def _publish(self, message: Message, done: Done) -> None:
         """Publish a message of the peer itself, with or without a front for clients."""
