@@ -30,7 +30,7 @@ from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.retained import Retained
-from ringmq.mqtt_front.sessions.session import Session, SessionConnection
+from ringmq.mqtt_front.sessions.session import Session, SessionWriter
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.connection.writer import Encoded
@@ -57,7 +57,7 @@ class Broker:
         self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
-        self.dirty: list[SessionConnection] = []
+        self.dirty: list[SessionWriter] = []
         """Connections with something in their outboxes; the shell empties it at the end of a turn."""
         self.turn = 0
         """Counts the turns of the event loop; by the shell."""
@@ -66,9 +66,9 @@ class Broker:
         """Of the message that is being given out."""
         self.alone = cluster is None
         """Whether nobody is to be told of what is published."""
-        self._plans = Plans(self.router)
+        self._plans = Plans(self.router, self.cluster.serves_groups)
         self.plan = self._plans.of
-        """Whom a plain message to a topic goes to. Raises PacketError."""
+        """The plan of the fast path for a topic. Raises PacketError."""
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
@@ -94,9 +94,9 @@ class Broker:
     ) -> tuple[Session, bool]:
         """The session of a client that connects, and whether it was there before. A session is one user's alone."""
         session = self.sessions.get(client_id)
-        if session is not None and session.line is not None:
+        if session is not None and session.writer is not None:
             self.counters.taken_over += 1
-            session.line.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+            session.writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
             session = self.sessions.get(client_id)
         if session is not None and (clean or session.user != user):
             self.end(session)
@@ -153,7 +153,7 @@ class Broker:
 
     def gone(self, session: Session, will: bool) -> None:
         """The client of a session is not connected any more; `will` says whether its will is to be published."""
-        session.line = session.live = None
+        session.writer = session.live = None
         if not will:
             session.will = None
         if session.will is not None:
@@ -179,7 +179,7 @@ class Broker:
 
     def _forget_stale(self) -> None:
         """Clients that come and go leave entries behind that mean nothing any more."""
-        waiting = [session for session in self.sessions.values() if session.line is None]
+        waiting = [session for session in self.sessions.values() if session.writer is None]
         dues = [(due, session) for session in waiting for due in (session.will_at, session.expires_at)]
         self._due = [(due, place, one.client_id) for place, (due, one) in enumerate(dues) if due is not None]
         self._entries = len(dues)
@@ -194,7 +194,7 @@ class Broker:
             self.journal.unretained(topic)
         while self._due and self._due[0][0] <= self.clock.now:
             session = self.sessions.get(heappop(self._due)[2])
-            if session is None or session.line is not None:
+            if session is None or session.writer is not None:
                 continue
             if session.will_at is not None and session.will_at <= self.clock.now:
                 self._publish_will(session)
@@ -264,7 +264,7 @@ class Broker:
         """A client, or the server itself, publishes."""
         if message.retain and not self.cluster.keeps_retained:
             self._retain(message)
-        give = self.distribute_plain if self.cluster.serves_groups else self.distribute
+        give = self.distribute_unshared if self.cluster.serves_groups else self.distribute
         self.cluster.published(message, give(message), done)
 
     def _retain(self, message: Message) -> None:
@@ -276,12 +276,12 @@ class Broker:
 
     def distribute(self, message: Message) -> int:
         """Give a message to the clients here that want it; how many that are."""
-        count = self.distribute_plain(message)
+        count = self.distribute_unshared(message)
         for group in self.router.receivers(message.topic).groups:
             count += self._give_one_of(group, message)
         return count
 
-    def distribute_plain(self, message: Message) -> int:
+    def distribute_unshared(self, message: Message) -> int:
         """The same without shared subscriptions."""
         count = 0
         for receiver in self.router.receivers(message.topic).each:
@@ -335,8 +335,8 @@ def _concerns_others(topic_filter: str) -> bool:
 
 
 def _ready(session: Session) -> bool:
-    line = session.line
-    return line is not None and not session.queue and len(session.inflight) < line.quota
+    writer = session.writer
+    return writer is not None and not session.queue and len(session.inflight) < writer.quota
 
 
 def _has_room(message: Message, session: Session) -> bool:
@@ -344,11 +344,11 @@ def _has_room(message: Message, session: Session) -> bool:
 
 
 def _reads(session: Session) -> bool:
-    return session.line is not None and session.line.reads
+    return session.writer is not None and session.writer.reads
 
 
 def _here_with_room(message: Message, session: Session) -> bool:
-    return session.line is not None and session.has_room_for(message)
+    return session.writer is not None and session.has_room_for(message)
 
 
 def _anybody(session: Session) -> bool:

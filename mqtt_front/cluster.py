@@ -19,8 +19,8 @@ class Cluster(Protocol):
 
     @property
     def serves_groups(self) -> bool:
-        """Whether it says which shared subscriptions get a message here: then the front gives what its clients publish
-        to none by itself."""
+        """Whether the cluster chooses the members of shared subscriptions that get a message. Then the broker delivers
+        the messages of its clients to none of them. Constant."""
 
     @property
     def keeps_retained(self) -> bool:
@@ -29,8 +29,8 @@ class Cluster(Protocol):
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
-        """As `published`, of a message with QoS 0 that is not retained and has no properties: the way of most."""
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None:
+        """`published` for the fast path: the message has QoS 0 and no properties, and is not retained."""
 
     def take_over(self, messages: list[Message]) -> bool:
         """These were retained here before anybody kept that elsewhere. Whether they are safe there now.
@@ -58,7 +58,7 @@ class Standalone:
         if done is not None:
             done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None: ...
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None: ...
 
     def take_over(self, messages: list[Message]) -> bool:
         return False

@@ -51,7 +51,7 @@ class SysTopics:
         counters, routes = broker.counters, broker.router.statistics()
         connected = inflight = queued = 0
         for session in broker.sessions.values():
-            connected += session.line is not None
+            connected += session.writer is not None
             inflight += len(session.inflight)
             queued += len(session.queue)
         total = len(broker.sessions)

@@ -18,8 +18,8 @@ SLICE_BYTES: Final = 256 << 10
 
 DELIVERY_BYTES: Final = 128
 """What a delivery counts for beside its bytes."""
-PLAIN_BYTES: Final = 1000
-"""What a plain publication counts for, on the short way."""
+FAST_BYTES: Final = 1000
+"""What a publication on the fast path counts for."""
 PACKET_BYTES: Final = 6000
 """What any other packet counts for."""
 NEW_TOPIC_BYTES: Final = 24_000

@@ -193,7 +193,7 @@ class Connection:
         self.phase = after(self.phase, Event.ADMITTED)
         self.keep_alive_s = keep_alive_s(connect, config)
         writer.send(encode(connect.version, connack(connect, config, present, self.client_id)))
-        session.line = writer
+        session.writer = writer
         broker.counters.connections += 1
         self._connect = None
         if present:
@@ -273,5 +273,5 @@ class Connection:
         self.reader.stop()
         self.writer.close()
         session = self.handlers.end()
-        if session is not None and session.line is self.writer:
+        if session is not None and session.writer is self.writer:
             self.broker.gone(session, will)

@@ -15,7 +15,7 @@ from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.codec.framing import PacketReader
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, SLICE_BYTES
-from ringmq.mqtt_front.connection.fast_publish import ShortWay
+from ringmq.mqtt_front.connection.fast_path import FastPath
 from ringmq.mqtt_front.connection.handlers import Handlers
 from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import PacketError
@@ -50,7 +50,7 @@ class Reader:
         self._broker = broker
         self._handlers = handlers
         self._writer = writer
-        self._fast = ShortWay(broker, handlers, writer)
+        self._fast = FastPath(broker, handlers, writer)
         self.heard_at = broker.clock.now
         self.behind = False
         """The client has sent more than one turn has room for."""

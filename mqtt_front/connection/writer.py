@@ -70,7 +70,7 @@ class Owner(Protocol):
 
 
 class Writer:
-    """The writer of one connection. A session sends through it (`SessionConnection`); the shell empties it."""
+    """The writer of one connection. A session sends through it (`SessionWriter`); the shell empties it."""
 
     __slots__ = (
         "_aliases",
@@ -84,8 +84,8 @@ class Writer:
         "_packet_limit",
         "closing",
         "dirty",
+        "fast",
         "out",
-        "plain",
         "starved",
         "v5",
         "version",
@@ -103,7 +103,7 @@ class Writer:
         """Whether this writer is on the broker's list of writers that the shell must flush."""
         self.closing = False
         """The shell closes the socket once `out` is sent."""
-        self.plain = False
+        self.fast = False
         """Whether ready packets may be put into `out`."""
         self.starved = False
         """There is more to send than one turn allows: the shell calls `Connection.go_on` once `out` is empty."""
@@ -128,21 +128,21 @@ class Writer:
         self._inflight_limit = min(config.max_inflight, receive_maximum)
         self._packet_limit = packet_limit or NO_LIMIT
         self._aliases_left = min(aliases, config.topic_alias_maximum)
-        self._see_whether_plain()
+        self._update_fast()
 
-    def _see_whether_plain(self) -> None:
+    def _update_fast(self) -> None:
         simple = self._packet_limit == NO_LIMIT and not self._aliases_left and not self._aliases
-        self.plain = simple and not self._blocked and not self.closing
+        self.fast = simple and not self._blocked and not self.closing
 
     def block(self) -> None:
         """The client does not read: QoS 0 is dropped, everything else waits in its session."""
         self._blocked = True
-        self._see_whether_plain()
+        self._update_fast()
 
     def unblock(self) -> None:
         """The client reads again; the caller pumps the session."""
         self._blocked = False
-        self._see_whether_plain()
+        self._update_fast()
 
     def takes(self, packet: bytes) -> bool:
         """Whether the client accepts a packet of this size."""
@@ -173,7 +173,7 @@ class Writer:
     def close(self) -> None:
         """Accept no more bytes. The shell sends those in the outbox, then closes the socket."""
         self.closing = True
-        self.plain = False
+        self.fast = False
         self.wake()
 
     # The shell
@@ -255,8 +255,8 @@ class Writer:
         self.send(tail)
         return True
 
-    def publish_plain(self, packet: bytes) -> None:
-        """Put a ready PUBLISH with QoS 1 into the outbox, which must be `plain` and have a quota."""
+    def publish_fast(self, packet: bytes) -> None:
+        """Put a ready PUBLISH with QoS 1 into the outbox, which must be `fast` and have a quota."""
         if not self.out:
             self._gathered_bytes = 0
         self._gathered_bytes += len(packet)

@@ -33,7 +33,7 @@ from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL
-from ringmq.mqtt_front.sessions.session import SessionConnection
+from ringmq.mqtt_front.sessions.session import SessionWriter
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 from ringmq.mqtt_front.sys_topics import SysTopics
@@ -73,9 +73,9 @@ class MqttServer:
         self._flushing = self._committing = False
         self._unfinished: list[ClientSocket] = []
         """Clients that had more to do than one iteration has room for, or do not take what they are sent."""
-        self._answered: list[SessionConnection] = []
+        self._answered: list[SessionWriter] = []
         """Who spoke in this turn and is answered at its end. They are on no list of the broker's."""
-        self._client_of = cast("Callable[[SessionConnection], ClientSocket | None]", self.clients.get)
+        self._client_of = cast("Callable[[SessionWriter], ClientSocket | None]", self.clients.get)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -139,7 +139,7 @@ class MqttServer:
 
     # The turn
 
-    def turn(self, speaker: SessionConnection | None = None, gathered: bool = False) -> None:
+    def turn(self, speaker: SessionWriter | None = None, gathered: bool = False) -> None:
         """Something may be waiting in outboxes: send it at the end of this turn of the loop, once.
 
         What waits for a few clients is sent to them at once, unless that has been done in this turn, since it would
@@ -151,13 +151,13 @@ class MqttServer:
         dirty = broker.dirty
         if dirty and (gathered or len(dirty) <= FEW) and not broker.journal.pending:
             broker.dirty = left = []
-            for line in dirty:
-                if line is speaker and len(dirty) > 1:
-                    self._answered.append(line)
+            for writer in dirty:
+                if writer is speaker and len(dirty) > 1:
+                    self._answered.append(writer)
                 else:
-                    client = self._client_of(line)
+                    client = self._client_of(writer)
                     if client is None or not client.flush_at_once():
-                        left.append(line)
+                        left.append(writer)
         if broker.journal.pending and not self._committing:
             self._committing = True
             self.iteration.commits.append(self._commit)
@@ -177,10 +177,10 @@ class MqttServer:
         dirty = self._answered + broker.dirty
         self._answered, broker.dirty = [], []
         continued = bool(self._unfinished)
-        for line in dirty:
-            client = self._client_of(line)
+        for writer in dirty:
+            client = self._client_of(writer)
             if client is None:
-                line.discard()
+                writer.discard()
             elif not client.flush() or client.connection.writer.starved:
                 self._unfinished.append(client)
         if self._unfinished and not continued:
@@ -257,7 +257,7 @@ class MqttServer:
                 continue
             broker.restrict(connection.session, decision.rights)
         for session in list(broker.sessions.values()):
-            if session.line is None:
+            if session.writer is None:
                 session.rights = self.access.rights_of(session.user, session.client_id)
                 if not self.access.knows(session.user):
                     broker.end(session)

@@ -92,7 +92,7 @@ class Replay:
 
     def _has_room(self) -> bool:
         session = self._session
-        quota = session.line.quota if session.line is not None else 0
+        quota = session.writer.quota if session.writer is not None else 0
         if not quota:
             return False
         queued = len(session.queue)

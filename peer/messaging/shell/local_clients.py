@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from ringmq.mqtt_front.amqtt.server import AmqttServer
-from ringmq.mqtt_front.connection.fast_delivery import give_plain
+from ringmq.mqtt_front.connection.fast_path import distribute_fast
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.mqtt_front.message import Message
@@ -108,7 +108,7 @@ class FrontClients:
         if not body.startswith(PLAIN_HEAD):
             return None
         try:
-            return give_plain(self._broker, topic, body[len(PLAIN_HEAD) :]) > 0
+            return distribute_fast(self._broker, topic, body[len(PLAIN_HEAD) :]) > 0
         except (PacketError, UnicodeDecodeError):
             self._bodies.unreadable += 1
             return False
@@ -118,7 +118,7 @@ class FrontClients:
         message = self._bodies.read(one.topic, one.body, one.qos, one.retain)
         if message is None:
             return 0
-        count = self._broker.distribute_plain(message) if one.plain else 0
+        count = self._broker.distribute_unshared(message) if one.plain else 0
         if one.shared:
             count += self._broker.distribute_shared(message, one.shared)
         return count
