@@ -75,7 +75,7 @@ BOOKKEEPING: Final = (
         "ends a batch of calls or an iteration of the loop: commits, and leads to the function that writes",
         (
             "Iteration._end", "Iteration._run", "EngineAdapter._leave", "EngineAdapter.read_done", "AmqttClients.leave",
-            "MqttServer.turn", "MqttServer._flush", "MqttServer._commit",
+            "MqttServer.send_soon", "MqttServer._flush", "MqttServer._commit",
             "NoJournal.commit", "EngineAdapter._commit", "CoordinatedAdapter._commit", "MessagingContext.keep_promises",
             "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
         ),

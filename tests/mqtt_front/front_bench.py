@@ -134,13 +134,19 @@ class Bench:
         self.address: tuple[str, int]
 
     async def start(
-        self, *, access: Access | None = None, cluster: SlowPorts | None = None, **config: object
+        self,
+        *,
+        access: Access | None = None,
+        cluster: SlowPorts | None = None,
+        on_fault: Callable[[], object] | None = None,
+        **config: object,
     ) -> MqttServer:
         self.front = MqttServer(
             Iteration(lambda: self.now),
             FrontConfig(sys_interval_s=0, **config),  # type: ignore[arg-type]
             access,
             cluster,
+            on_fault,
         )
         self.address = await self.front.listen(Listen(host="127.0.0.1", port=0))
         return self.front

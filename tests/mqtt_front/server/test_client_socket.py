@@ -109,7 +109,7 @@ async def test_a_fast_publisher_is_not_read_from_for_a_while(line: Line) -> None
     for pausing in (True, False):
         connection.handlers.full = pausing
         connection.writer.wake()
-        line.front.turn()
+        line.front.send_soon()
         line.front.iteration._end()
     assert line.transport.calls[1:] == ["pause_reading", "resume_reading"]
     await line.front.stop()
@@ -263,7 +263,7 @@ async def test_what_has_gathered_elsewhere_goes_to_all_at_once(bare: Socket, gat
     front.iteration._end()
     packet = encode(Version.V5, Publish("a", b"x"))
     front.broker.distribute(Message("a", b"x"))
-    front.turn(gathered=gathered)
+    front.send_soon(gathered=gathered)
     assert [one.came.endswith(packet) for one in subscribers] == [gathered] * 5
     front.iteration._end()
     for one in subscribers:

@@ -248,10 +248,10 @@ async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, sl
     bench.sweep(1000.0)  # It cannot be heard, so it has not fallen silent.
     for place in range(count):
         if place == len(slow_ports.dones):
-            front.turn()
+            front.send_soon()
             await until(lambda: len(slow_ports.dones) > place)  # noqa: B023  # it is over before the next
         slow_ports.settle(place)
-    front.turn()
+    front.send_soon()
     assert [(await publisher.next(Puback)).packet_id for _ in range(count)] == list(range(1, count + 1))
     await until(transport.is_reading)
 
