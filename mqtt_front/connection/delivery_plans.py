@@ -32,11 +32,11 @@ class Plan:
         self.topic = topic
         self.rights_turn = rights_turn
         self.cost = FAST_BYTES
-        """What the use of the plan counts for, beside the deliveries."""
+        """Price of using the plan, beside the deliveries."""
         self.sessions: list[Session] = []
         """All receivers, unless the plan is `special`."""
         self.least_qos = 2
-        """The lowest QoS that one of them has subscribed with."""
+        """The lowest QoS of their subscriptions."""
         self.special = is_of_the_log(topic)
         """Whether every message takes the general path: a receiver wants something special, or the messages are
         records, which the general path counts apart."""

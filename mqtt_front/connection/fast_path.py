@@ -6,7 +6,7 @@ place:
 
 | of | condition | decided by |
 |---|---|---|
-| the sender | its session has all rights, so that no access rule is to be asked | `Reader._run` |
+| the sender | its session has all rights, so no access rule has to be checked | `Reader._run` |
 | the packet | PUBLISH with QoS 0 or 1, without DUP, RETAIN and properties, or PUBACK | `Reader._run`, `FastPath` |
 | the topic | no receiver wants anything special, and no shared subscription is served here | `Plan.fast` |
 | the receiver | takes packets of any size, uses no topic aliases, and reads | `Writer.fast` |
@@ -134,7 +134,7 @@ class FastPath:
         return len(plan.sessions) * (end - at + DELIVERY_BYTES) + PACKET_BYTES + plan.cost
 
     def puback(self, data: bytes, start: int) -> int:
-        """A PUBACK. Whoever sends it, it needs no rights."""
+        """A PUBACK, which needs no rights."""
         session = self._handlers.session
         if session is None or self._handlers.replay is not None:
             return -1

@@ -106,10 +106,10 @@ class Writer:
         self.fast = False
         """Whether ready packets may be put into `out`."""
         self.starved = False
-        """There is more to send than one turn allows: the shell calls `Connection.go_on` once `out` is empty."""
+        """There is more to send than one iteration allows: the shell calls `Connection.go_on` once `out` is empty."""
         self._blocked = False
         self._full_bytes = broker.config.max_buffer_bytes // 2
-        """What one turn may gather: half of the bytes that may wait for the client at all."""
+        """Bytes that one iteration may gather: half of the bytes that may wait for the client at all."""
         self._gathered_bytes = 0
         self._aliases: dict[str, int] = {}
         self._aliases_left = 0
@@ -165,7 +165,7 @@ class Writer:
     # The end
 
     def fail(self, reason: Reason, text: str) -> None:
-        """Close the connection, telling the client why where its version can."""
+        """Close the connection, with the reason where the client's version allows it."""
         owner = self._owner()
         if owner is not None:
             owner.fail(reason, text)
@@ -179,13 +179,13 @@ class Writer:
     # The shell
 
     def wake(self) -> None:
-        """Have the shell look at this connection at the end of its turn."""
+        """Have the shell look at this connection at the end of its iteration."""
         if not self.dirty:
             self.dirty = True
             self._broker.dirty.append(self)
 
     def starve(self) -> None:
-        """Have the shell call `Connection.go_on` in its next turn."""
+        """Have the shell call `Connection.go_on` in the next iteration."""
         self.starved = True
         self.wake()
 

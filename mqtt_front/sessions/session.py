@@ -1,7 +1,7 @@
-"""A session: what a client has subscribed, what waits for it, and what is on its way; it may outlive connections.
+"""A session: the messages queued for a client and in flight to it. It may outlive the client's connections.
 
-Sends through its present connection (`SessionWriter`), and keeps what must be kept while it has none. Which
-messages it gets is the router's business, how packets look the codec's.
+Sends through the writer of the present connection (`SessionWriter`), and queues while there is none. Which messages it
+gets is the router's business, how packets look the codec's.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SessionWriter(Protocol):
     def discard(self) -> None: ...
     def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
     def fail(self, reason: Reason, text: str) -> None:
-        """Close it, telling the client why."""
+        """Close the connection, with the reason where the client's version allows it."""
 
 
 class Session:
@@ -83,31 +83,31 @@ class Session:
     ) -> None:
         self.client_id = client_id
         self.user: str | None = None
-        """The user name that was proven by who began it."""
+        """The verified user name of the client that began the session."""
         self.rights = rights
         self.writer: SessionWriter | None = None
         self.live: GivenLive | None = None
-        """Set while retained messages are to follow a SUBACK."""
+        """Set while a replay of retained messages is running."""
         self.journal: Journal = NO_JOURNAL
-        """Is told of its changes. Not the broker's for a session that ends with its connection."""
+        """Records its changes. `NO_JOURNAL` for a session that ends with its connection."""
         self.expiry_s = 0
         self.expires_at: float | None = None
         """When a session without a client ends; None while it has one, or never."""
         self.will: Will | None = None
         self.will_at: float | None = None
-        """When the will of a client that has gone is to be published."""
+        """When the will of a client that has gone must be published."""
         self.inflight: dict[int, Delivery] = {}
         self.queue = MessageQueue()
         self.incoming: set[int] = set()
         """Identifiers of QoS 2 messages received from the client and not yet released by it."""
         self.unsettled: dict[int, list[Callable[[Reason], None]]] = {}
-        """Those among them of which it is not known yet whether they got where they should, and who waits for that."""
+        """The messages in `incoming` that have not reached all receivers yet, with the callbacks that wait for that."""
         self.dropped = 0
         self._config = config
         self._counters = counters or FrontCounters()
         self._next_id = 0
         self._again: dict[int, Delivery] = {}
-        """Of `inflight` what was sent over an earlier connection alone, and is to be repeated."""
+        """Messages in `inflight` that were sent over an earlier connection alone, and must be repeated."""
 
     # Towards the client
 
@@ -158,7 +158,7 @@ class Session:
         self.journal.sent(self, delivery)
         if writer.publish(delivery, False):
             return True
-        # Larger than the client takes: as if it had been sent [MQTT-3.1.2-25].
+        # The packet exceeds the client's limit: the message counts as sent [MQTT-3.1.2-25].
         del self.inflight[delivery.packet_id]
         self.journal.done(self, delivery)
         return False
@@ -171,7 +171,7 @@ class Session:
                 return self._next_id
 
     def pump(self, now: float) -> None:
-        """Send what may be sent now, repetitions first; to be called after room was made."""
+        """Send as much as the quota allows, repetitions first. Call it whenever the quota has grown."""
         writer, queue, again = self.writer, self.queue, self._again
         while writer is not None and (again or queue) and len(self.inflight) - len(again) < writer.quota:
             if again:
@@ -265,12 +265,13 @@ class Session:
         return True
 
     def settled(self, packet_id: int) -> None:
-        """It got where it should. Not before is this kept: a repetition after a crash is taken for the first."""
+        """The message has reached all receivers. The journal learns of it only now: a repetition after an earlier crash
+        must count as new, or the message would be lost."""
         if packet_id in self.incoming:
             self.journal.incoming(self, packet_id, True)
 
     def restore(self, queue: list[Delivery], inflight: list[Delivery], incoming: list[int]) -> None:
-        """What the journal had of a session that no client is connected to yet."""
+        """Set the state that the journal had, before a client is connected."""
         for delivery in queue:
             self.queue.append(delivery)
         self.inflight = {delivery.packet_id: delivery for delivery in inflight}
