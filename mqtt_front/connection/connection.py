@@ -2,7 +2,8 @@
 
 Owns the phase of the connection and its three parts: `reader` turns bytes into packets, `handlers` has a method for
 each packet, `writer` gathers the bytes to send. No socket and no clock: the shell calls `feed` with the bytes that
-arrive, sends the bytes of `writer`, and calls `lost` when the socket is gone. Sessions and messages belong to the broker.
+arrive, sends the bytes of `writer`, and calls `lost` when the socket is gone. Sessions and messages are the
+broker's.
 """
 
 from __future__ import annotations
