@@ -16,8 +16,8 @@ import click
 from ringmq.collector.cli.options import read_local_data, spark_options
 from ringmq.collector.cli.reduce import report_table
 from ringmq.collector.cli.show import MOST_ROWS, write
+from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.errors import CollectorError
-from ringmq.collector.folder_lock import FolderLock
 from ringmq.collector.jobs import reduce as reducing
 from ringmq.collector.jobs.stream import StreamSettings, run
 from ringmq.collector.jobs.tables.columns import HEADS
@@ -73,7 +73,7 @@ def all(  # noqa: A001  # the name of the command
     find_java()
     with ExitStack() as stack:
         for user in ("stream", "reduce"):
-            stack.enter_context(FolderLock(data, user))
+            stack.enter_context(lock_folder(data, user))
         _ingest(data, seconds, peers, access)
         with session(master, settings, verbose=verbose) as spark:
             total = run(spark, str(data), StreamSettings(once=True), lambda _: None)

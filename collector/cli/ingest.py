@@ -19,8 +19,8 @@ import click
 from ringmq.collector.cli.addresses import Address, parse_address, parse_addresses
 from ringmq.collector.cli.ingest_progress import StreamReporter, summary
 from ringmq.collector.cli.options import read_local_data
+from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.errors import SettingError
-from ringmq.collector.folder_lock import FolderLock
 from ringmq.collector.ingest.ingest import Ingest, IngestProgress, StopCondition
 from ringmq.collector.ingest.intake import FILTER
 from ringmq.collector.ingest.spool import Spool
@@ -86,7 +86,7 @@ def run_ingest(
 ) -> IngestProgress:
     """Ingest until `until` holds, or until SIGINT or SIGTERM. Reports progress on stderr. Raises CollectorError."""
     reporter = StreamReporter(sys.stderr, sys.stdout)
-    with FolderLock(data, "ingest"):
+    with lock_folder(data, "ingest"):
         spool = Spool(data)
         inbox: Inbox = SimpleQueue()
         listeners = [

@@ -6,7 +6,7 @@ import click
 
 from ringmq.collector.cli.options import data_option, spark_options
 from ringmq.collector.data_folder import REDUCED, below
-from ringmq.collector.folder_lock import hold
+from ringmq.collector.data_lock import hold
 from ringmq.collector.jobs import reduce as reducing
 from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.spark.session import session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ringmq.collector.cli.options import data_option, spark_options
-from ringmq.collector.folder_lock import hold
+from ringmq.collector.data_lock import hold
 from ringmq.collector.jobs.stream import BATCH_MB, PAUSE_S, StreamProgress, StreamSettings, run
 from ringmq.collector.spark.session import session
 

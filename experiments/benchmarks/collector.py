@@ -21,8 +21,8 @@ import msgspec
 
 from ringmq.collector.ingest.spool import STATE_FILE, State
 from ringmq.experiments.benchmarks.goals import Verdict
-from ringmq.experiments.benchmarks.synthetic_records import batches
 from ringmq.experiments.load.raw_clients import Address, BenchError, connected
+from ringmq.experiments.load.synthetic_records import batches
 from ringmq.experiments.processes.servers import cores, pinned, running
 from ringmq.logger.records import LOG_TOPICS
 from ringmq.mqtt_front.codec.codec import encode_publish

@@ -31,7 +31,8 @@ from ringmq.overlay.queries import ask_status
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.messaging.config import MAX_SHADOWS
 from ringmq.peer.resources.limits import allow_files
-from ringmq.peer.settings.load import DISPATCHES, FANOUT, load
+from ringmq.peer.settings.load import load
+from ringmq.peer.settings.model import DISPATCHES, FANOUT
 from ringmq.peer.settings.toml_file import read_toml
 
 HOST: Final = "127.0.0.1"

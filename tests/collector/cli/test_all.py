@@ -11,7 +11,7 @@ import pytest
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 
-from ringmq.collector.folder_lock import FolderLock
+from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.report.plots import PLOTS
 from ringmq.collector.report.read_tables import read_local
@@ -108,7 +108,7 @@ def test_errors_are_reported_before_the_ingest(ringmq: Start, tmp_path: Path, mo
         process.err
         == "ringmq: --data must be a folder of this machine, since ingest writes there, got hdfs://host/data\n"
     )
-    with FolderLock(tmp_path, "reduce"):
+    with lock_folder(tmp_path, "reduce"):
         process = ringmq("collect", "all", "--for", "1000", "--data", str(tmp_path))
     assert process.popen.returncode == 1
     assert process.err == f"ringmq: data: {tmp_path} is in use by another reduce: each needs its own\n"

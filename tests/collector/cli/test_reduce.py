@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from ringmq.collector.folder_lock import FolderLock
+from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.report.read_tables import read_local
 from tests.collector.conftest import QUICK
@@ -39,7 +39,7 @@ def test_reduce_without_records_fails_with_one_line(start: Start, tmp_path: Path
 
 
 def test_second_reduce_is_refused(start: Start, tmp_path: Path) -> None:
-    with FolderLock(tmp_path, "reduce"):
+    with lock_folder(tmp_path, "reduce"):
         process = start("collect", "reduce", "--data", f"file://{tmp_path}")
         assert process.popen.wait(60) == 1
     assert process.err == f"ringmq: data: {tmp_path} is in use by another reduce: each needs its own\n"

@@ -419,11 +419,14 @@ def test_record_destination_of_a_single_peer_is_refused(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--dispatch", "scribble"), "ringmq: --dispatch: 'scribble' is not one of "),
-        (("--fanout", "3"), "ringmq: fanout: 3 is of no use with dispatch direct"),
-        (("--shadows", "9"), "ringmq: --shadows: 9 is not a whole number from 0 to 8"),
-        (("--timing", "fast"), "ringmq: --timing: 'fast' is not one of local, lan, wan"),
-        (("--delay", "fast"), "ringmq: --delay: 'fast' is not a range"),
+        (("--dispatch", "scribble"), "ringmq: --dispatch must be one of direct, guided, scribe, got 'scribble'"),
+        (("--fanout", "3"), "ringmq: fanout: 3 has no effect with dispatch direct"),
+        (("--shadows", "9"), "ringmq: --shadows must be a whole number from 0 to 8, got 9"),
+        (("--timing", "fast"), "ringmq: --timing must be one of local, lan, wan, got 'fast'"),
+        (
+            ("--delay", "fast"),
+            "ringmq: --delay must be a rising range such as 1-10ms, at most 10s, got 'fast'",
+        ),
     ],
 )
 def test_wrong_setting_fails_with_one_line(ringmq: Start, options: tuple[str, ...], says: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.jobs.tables.columns import HEADS
-from ringmq.experiments.benchmarks.synthetic_records import batches
+from ringmq.experiments.load.synthetic_records import batches
 from ringmq.experiments.studies.harness import spark_reduce
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from ringmq.experiments.benchmarks.synthetic_records import BATCH, PEERS, RECEIVERS, SAMPLE_EVERY, batches
+from ringmq.experiments.load.synthetic_records import BATCH, PEERS, RECEIVERS, SAMPLE_EVERY, batches
 from ringmq.logger.records import Delivery, Sample, decode
 
 MANY = SAMPLE_EVERY * PEERS * 2

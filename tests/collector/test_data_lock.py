@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.collector.data_lock import hold, lock_folder
 from ringmq.collector.errors import CollectorError
-from ringmq.collector.folder_lock import FolderLock, hold
 
 
 def test_two_processes_of_a_kind_cannot_share_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "data"
-    with FolderLock(folder, "ingest"):
+    with lock_folder(folder, "ingest"):
         with pytest.raises(CollectorError) as caught:
-            FolderLock(folder, "ingest")
+            lock_folder(folder, "ingest")
         assert str(caught.value) == f"data: {folder} is in use by another ingest: each needs its own"
-        with FolderLock(folder, "stream"):
+        with lock_folder(folder, "stream"):
             pass
-    with FolderLock(folder, "ingest"):
+    with lock_folder(folder, "ingest"):
         pass
 
 
@@ -42,7 +42,7 @@ def test_missing_folder_raises_and_is_not_created(tmp_path: Path) -> None:
 
 
 def test_lock_file_stays_after_close(tmp_path: Path) -> None:
-    lock = FolderLock(tmp_path, "ingest")
+    lock = lock_folder(tmp_path, "ingest")
     lock.close()
     lock.close()
     assert [file.name for file in tmp_path.iterdir()] == ["ingest.lock"]
@@ -52,7 +52,7 @@ def test_unusable_folder_raises_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(CollectorError, match=f"^data: cannot create {file}: File exists$"):
-        FolderLock(file / "x", "ingest")
+        lock_folder(file / "x", "ingest")
     (tmp_path / "ingest.lock").mkdir()
     with pytest.raises(CollectorError, match=f"^data: cannot use {tmp_path}: Is a directory$"):
-        FolderLock(tmp_path, "ingest")
+        lock_folder(tmp_path, "ingest")
