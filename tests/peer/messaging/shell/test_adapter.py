@@ -266,8 +266,8 @@ async def test_what_is_kept_is_what_was_given_out(
     peers = await ring(2)
     given: list[Message] = []
     for one in peers:
-        give = one.front.broker.distribute_plain
-        monkeypatch.setattr(one.front.broker, "distribute_plain", lambda m, give=give: given.append(m) or give(m))
+        give = one.front.broker.distribute_unshared
+        monkeypatch.setattr(one.front.broker, "distribute_unshared", lambda m, give=give: given.append(m) or give(m))
     clients = [await Client.to(one.mqtt_port, f"client {place}") for place, one in enumerate(peers)]
     for client in clients:
         await client.subscribe("a")
