@@ -1,10 +1,10 @@
-"""The errors of the overlay: one root, so that a caller can catch them all."""
+"""Errors of the overlay: one root, so that a caller can catch them all."""
 
 from __future__ import annotations
 
 
 class OverlayError(Exception):
-    """The root of everything the overlay raises on purpose."""
+    """The root of all errors that the overlay raises on purpose."""
 
 
 class ProtocolError(OverlayError):

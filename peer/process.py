@@ -123,7 +123,7 @@ class PeerProcess:
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
             ports.record(recording.recorder.chooses, recording.recorder)
-        self._node = node = Node(overlay, ports, iteration)
+        self._node = node = Node(overlay, ports, iteration, more_status=partial(self._more_status, ports))
         clients = None
         if self.config.listeners:
             self._clients = clients = MqttService(self.config, ports, iteration, self._stop.set)
@@ -131,7 +131,6 @@ class PeerProcess:
             clients.restore()
         else:
             ports.attach(node)
-        node.more_status = partial(self._more_status, ports, node)
         sampling = Sampling(self.config, node, ports, clients)
         await node.start()
         await recording.listen(sampling.sample, sampling.counters)
@@ -142,7 +141,7 @@ class PeerProcess:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
 
-    def _more_status(self, ports: CoordinatedAdapter | ScribeAdapter, node: Node, about: str) -> dict[str, Any]:
+    def _more_status(self, ports: CoordinatedAdapter | ScribeAdapter, about: str) -> dict[str, Any]:
         """What a status says beside the overlay; or what is known about a topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
@@ -151,6 +150,8 @@ class PeerProcess:
         if isinstance(ports, ScribeAdapter):
             return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
         if about:
+            assert self._node is not None
+            node = self._node
             towards = partial(next_hop, node.ring.leaves, node.ring.table)
             return {"about": describe_topic(ports.core, about, towards)}
         roles = describe(ports.core, asyncio.get_running_loop().time(), {"unsendable": ports.unsendable})
@@ -180,7 +181,7 @@ class PeerProcess:
             listen=config.overlay,
             advertise=config.advertise,
             ring=config.ring,
-            terms=f"{roles}timing {config.timing}",
+            ring_settings=f"{roles}timing {config.timing}",
             seeds=self._seeds(),
             timing=PRESETS[config.timing],
             delay_s=config.delay,

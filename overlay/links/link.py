@@ -120,10 +120,35 @@ class Link(asyncio.Protocol):
     """Inbound, or dialled to a peer. `peer` is set once the link is open."""
 
     __slots__ = (
-        "_board", "_breathing", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_iteration", "_line",
-        "_loop", "_most_bytes", "_out", "_reader", "_rest", "_timer", "_unsent", "_wake", "_wanted",
-        "bytes_in", "bytes_out", "dialled", "frames_in", "frames_out", "idle_rounds", "opened_at", "peer", "phase",
-        "seen_frames", "transport",
+        "_board",
+        "_breathing",
+        "_config",
+        "_ended",
+        "_flushing",
+        "_gathered",
+        "_introduced_as",
+        "_iteration",
+        "_line",
+        "_loop",
+        "_most_bytes",
+        "_out",
+        "_reader",
+        "_rest",
+        "_seen_frames",
+        "_timer",
+        "_unsent",
+        "_wake",
+        "_wanted",
+        "bytes_in",
+        "bytes_out",
+        "dialled",
+        "frames_in",
+        "frames_out",
+        "idle_rounds",
+        "opened_at",
+        "peer",
+        "phase",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, board: Switchboard, config: OverlayConfig, dialled: Peer | None) -> None:
@@ -152,8 +177,8 @@ class Link(asyncio.Protocol):
         self.phase = Phase.STRANGER
         self.opened_at = 0.0
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
-        self.seen_frames = self.idle_rounds = 0
-        """For the sweep of idle links: frames at its last round, and rounds in a row without any."""
+        self._seen_frames = self.idle_rounds = 0
+        """Frames at the last sweep of idle links, and sweeps in a row without any."""
 
     # -- what asyncio calls
 
@@ -286,6 +311,13 @@ class Link(asyncio.Protocol):
     def delay_s(self) -> float:
         """The emulated latency."""
         return self._line.delay_s if self._line is not None else 0.0
+
+    def count_idle_rounds(self) -> int:
+        """For the sweep of idle links: the rounds in a row, this one included, without a frame either way."""
+        frames = self.frames_in + self.frames_out
+        self.idle_rounds = self.idle_rounds + 1 if frames == self._seen_frames else 0
+        self._seen_frames = frames
+        return self.idle_rounds
 
     def introduced_as(self, me: Peer) -> bool:
         """Whether our last HELLO to the other side had this very address."""

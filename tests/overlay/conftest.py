@@ -209,7 +209,9 @@ def board() -> Board:
 
 
 class Recorder:
-    """An owner that notes what it is told."""
+    """An owner of links that records all calls."""
+
+    active = False
 
     def __init__(self) -> None:
         self.messages: list[tuple[Peer, Message]] = []
@@ -487,11 +489,11 @@ async def start() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Node]]]:
     """Starts nodes on fake cores; all are stopped in the end, and nothing is left running."""
     started: list[Node] = []
 
-    async def run(point: int, core: Any = FakeCore, **changes: Any) -> Node:
+    async def run(point: int, core: Any = FakeCore, more_status: Any = None, **changes: Any) -> Node:
         config = OverlayConfig(
             id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
         )
-        node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core)
+        node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core, more_status)
         started.append(node)
         await node.start()
         return node

@@ -76,7 +76,7 @@ async def test_sending_past_the_core(start, until) -> None:
     assert one.send(one.ring.me, b"to myself")
     assert one._application.received == [(one.ring.me, b"to myself")]
     assert one.room(other.ring.me.id) > 0
-    with pytest.raises(OverlayError, match="a payload of 16777216 bytes"):
+    with pytest.raises(OverlayError, match="a payload must have at most 16777215 bytes, got 16777216"):
         one.send(other.ring.me, bytes(16 << 20))
 
 

@@ -53,7 +53,7 @@ async def test_a_status_of_the_largest_size_and_one_byte_more(answering) -> None
     largest = frame(Kind.STATUS_REPLY, start + text + b'"}')
     assert await ask_status(await answering(largest)) == {"x": text.decode()}
     address = await answering((MAX_STATUS_BYTES + 1).to_bytes(4, "big"), stays=True)
-    wrong = f": a frame of {MAX_STATUS_BYTES + 1} bytes, where 1 to {MAX_STATUS_BYTES} are allowed"
+    wrong = f": a frame must have 1 to {MAX_STATUS_BYTES} bytes, got {MAX_STATUS_BYTES + 1}"
     assert await fails(ask_status(address), address) == wrong
 
 
@@ -70,7 +70,7 @@ async def test_status_of_something_else(answering, answer: bytes) -> None:
     [
         (b"", ": closed the connection without an answer"),
         (b"\0\0", ": closed the connection without an answer"),
-        (b"\0\0\0\1\x63", ": a frame of the unknown kind 99"),
+        (b"\0\0\0\1\x63", ": unknown frame kind 99"),
         (frame(Kind.HELLO), " is no peer of this version: it answered with frame kind 1"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.FULL)), " refuses: too many links"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.PROTOCOL, "no")), " refuses: protocol error: no"),
@@ -155,7 +155,7 @@ async def test_two_sides_introduce_each_other(side) -> None:
         (frame(Kind.STATUS_REPLY, b"{}"), " is not for us: other protocol version"),
         (frame(Kind.HELLO), " is no peer: an empty hello"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.RING)), " refuses: other ring"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", f": a frame of 1397966893 bytes, where 1 to {MAX_HELLO_BYTES} are allowed"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", f": a frame must have 1 to {MAX_HELLO_BYTES} bytes, got 1397966893"),
         (b"", ": closed the connection without an answer"),
     ],
 )
@@ -171,7 +171,7 @@ async def test_a_hello_that_cannot_be_read(answering) -> None:
 
 async def test_an_answer_larger_than_any_hello(answering) -> None:
     address = await answering((MAX_HELLO_BYTES + 1).to_bytes(4, "big"), stays=True)
-    assert "where 1 to 4096 are allowed" in await fails(introduce(CONFIG, ME, True, address), address)
+    assert "a frame must have 1 to 4096 bytes" in await fails(introduce(CONFIG, ME, True, address), address)
 
 
 @pytest.mark.parametrize("answer", [hello_frame(peer=ME), frame(Kind.GOODBYE, encode_goodbye(Reason.MYSELF))])

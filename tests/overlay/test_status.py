@@ -135,12 +135,11 @@ async def test_a_round_trip_has_the_emulated_latency_on_both_ways(side, until) -
 
 
 async def test_a_question_about_something_is_for_the_application(start) -> None:
-    node = await start(1)
-    node.more_status = lambda about: {"about": about}
+    node = await start(1, more_status=lambda about: {"about": about})
     assert (await ask_status(node.address))["about"] == ""
     longest = "é" * (MAX_ABOUT_BYTES // 2)
     assert (await ask_status(node.address, about=longest))["about"] == longest
-    with pytest.raises(OverlayError, match=r"a frame of 4097 bytes"):
+    with pytest.raises(OverlayError, match=r"a frame must have 1 to 4096 bytes, got 4097"):
         await ask_status(node.address, about="a" * (MAX_ABOUT_BYTES + 1))
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import MASK, SPACE, Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.ownership import LOOKED_AT_ONCE, MAX_OWNERS, Ownership
+from ringmq.overlay.core.ownership import KEYS_AT_ONCE, MAX_OWNERS, Ownership
 from ringmq.overlay.core.timing import LAN
 from ringmq.overlay.errors import OverlayError
 
@@ -115,14 +115,14 @@ def test_who_is_told_may_watch_and_unwatch() -> None:
 
 def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
     watched = Watched()
-    keys = [Id(number << 20) for number in range(2 * LOOKED_AT_ONCE + 5)]
+    keys = [Id(number << 20) for number in range(2 * KEYS_AT_ONCE + 5)]
     for key in keys:
         watched.core.watch(key, 1)
     near = Peer(Id(keys[-1] + 1), "h", 1, 0)
     watched.turn(near)
     told = 0
     for _ in range(3):
-        assert len({key for key, _ in watched.changes}) == len(watched.changes) <= LOOKED_AT_ONCE + told
+        assert len({key for key, _ in watched.changes}) == len(watched.changes) <= KEYS_AT_ONCE + told
         told = len(watched.changes)
         watched.state.now = watched.state.timers.next_at
         watched.state.timers.run(watched.state.now)
@@ -133,11 +133,11 @@ def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
 
 def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
     watched = Watched()
-    for number in range(LOOKED_AT_ONCE + 5):
+    for number in range(KEYS_AT_ONCE + 5):
         watched.core.watch(Id(1 << 100 | number), 1)
     near, far_one = Peer(Id(1 << 100), "h", 1, 0), Peer(Id(1 << 99), "h", 1, 0)
     watched.turn(near)
-    assert len(watched.changes) == LOOKED_AT_ONCE
+    assert len(watched.changes) == KEYS_AT_ONCE
     watched.turn(near)
     watched.turn(far_one)
     while watched.state.timers.next_at < inf:
@@ -145,12 +145,12 @@ def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
         watched.state.timers.run(watched.state.now)
     last = dict(watched.changes)
     assert set(last.values()) == {(far_one,)}
-    assert len(last) == LOOKED_AT_ONCE + 5
+    assert len(last) == KEYS_AT_ONCE + 5
 
 
 def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
     watched = Watched()
-    keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
+    keys = [Id(1 << 100 | number) for number in range(KEYS_AT_ONCE + 5)]
     for key in keys:
         watched.core.watch(key, 1)
     assert watched.core.news(keys[-1]) is None
@@ -186,7 +186,7 @@ def test_who_is_told_of_one_key_may_ask_for_another() -> None:
 
 def test_there_is_no_news_of_what_nobody_watches_any_more() -> None:
     watched = Watched()
-    keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
+    keys = [Id(1 << 100 | number) for number in range(KEYS_AT_ONCE + 5)]
     for key in keys:
         watched.core.watch(key, 1)
     watched.turn(Peer(Id(1 << 100), "h", 1, 0))
@@ -200,7 +200,7 @@ def test_there_is_no_news_of_what_nobody_watches_any_more() -> None:
 def test_how_many_can_be_told(count: int) -> None:
     watched = Watched()
     for ask in (watched.core.owners, watched.core.watch):
-        with pytest.raises(OverlayError, match=f"{count} asked for, 1 to {MAX_OWNERS}"):
+        with pytest.raises(OverlayError, match=f"owners must be 1 to {MAX_OWNERS}, got {count}"):
             ask(Id(1), count)
     watched.turn(Peer(Id(1), "h", 1, 0))
     assert watched.changes == []

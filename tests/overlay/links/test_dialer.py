@@ -59,10 +59,10 @@ class Desk:
         return self.wires[-1], link
 
     def parcel(self, body: bytes = b"x", peer: Peer = PEER) -> bool:
-        return self.dialer.wait(peer, Kind.PARCEL, body)
+        return self.dialer.enqueue(peer, Kind.PARCEL, body)
 
     def control(self, body: bytes = b"x", peer: Peer = PEER) -> bool:
-        return self.dialer.wait(peer, Kind.CONTROL, body)
+        return self.dialer.enqueue(peer, Kind.CONTROL, body)
 
 
 @pytest.fixture
@@ -99,18 +99,22 @@ def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
 
 def test_what_waited_is_handed_over_in_order(desk) -> None:
     async def story(desk: Desk) -> None:
-        assert desk.dialer.standing(HIGH) is LinkState.APART
+        assert desk.dialer.state_of(HIGH) is LinkState.APART
         desk.parcel(b"one")
         desk.control(b"two")
-        assert desk.dialer.standing(HIGH) is LinkState.CONNECTING
+        assert desk.dialer.state_of(HIGH) is LinkState.CONNECTING
         await desk.loop.moment(0.1)
-        assert desk.dialer.standing(HIGH) is LinkState.GREETED
+        assert desk.dialer.state_of(HIGH) is LinkState.GREETED
         desk.parcel(b"three")
         (link,) = desk.board.linked
-        assert desk.dialer.take(HIGH, link) == [(Kind.PARCEL, b"one"), (Kind.CONTROL, b"two"), (Kind.PARCEL, b"three")]
+        assert desk.dialer.finish(HIGH, link) == [
+            (Kind.PARCEL, b"one"),
+            (Kind.CONTROL, b"two"),
+            (Kind.PARCEL, b"three"),
+        ]
         link.open(PEER, None)
-        assert desk.dialer.standing(HIGH) is LinkState.APART
-        assert desk.dialer.take(HIGH) == []
+        assert desk.dialer.state_of(HIGH) is LinkState.APART
+        assert desk.dialer.finish(HIGH) == []
         await desk.loop.moment(10.0)
         assert desk.failures == []
         assert not desk.wires[0].is_closing()
@@ -122,7 +126,7 @@ def test_a_dial_that_an_inbound_link_made_needless_says_goodbye(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.parcel()
         await desk.loop.moment(0.1)
-        assert desk.dialer.take(HIGH, object()) == [(Kind.PARCEL, b"x")]
+        assert desk.dialer.finish(HIGH, object()) == [(Kind.PARCEL, b"x")]
         await desk.loop.moment(10.0)
         assert desk.wires[0].frames() == [(Kind.GOODBYE, b"duplicate")]
         assert desk.wires[0].is_closing()
@@ -142,7 +146,7 @@ def test_a_restarted_peer_is_dialled_where_it_is_now_and_the_queue_goes_along(de
         await desk.loop.moment(0.2)
         assert [port for _, _, port in desk.dialled] == [1, 2]
         assert desk.dialer.room(HIGH) == (16 << 20) - 3 * HEADER_BYTES - 24
-        queue = desk.dialer.take(HIGH, desk.board.linked[-1])
+        queue = desk.dialer.finish(HIGH, desk.board.linked[-1])
         assert [body for _, body in queue] == [b"one", b"two", b"of the old address"]
         desk.board.linked[-1].open(moved, None)
         assert desk.failures == []
@@ -252,7 +256,7 @@ def test_parcels_that_waited_in_vain_are_given_back(desk) -> None:
         desk.outcomes = {1: ConnectionRefusedError()}
         bodies = [b"one", b"two"]
         assert all(desk.parcel(body) for body in bodies)
-        desk.dialer.wait(PEER, Kind.CONTROL, b"heartbeat")
+        desk.dialer.enqueue(PEER, Kind.CONTROL, b"heartbeat")
         await desk.loop.moment(0.1)
         assert desk.given_back == bodies
         assert not desk.parcel(b"three"), "it would not come back before redial_s are over"
@@ -331,7 +335,7 @@ def test_a_duplicate_that_is_taken_at_the_next_try_has_lost_nothing(desk) -> Non
         desk.outcomes = {1: MUTE}
         await desk.loop.moment(0.2)
         assert len(desk.dialled) == 2
-        assert desk.dialer.take(HIGH, desk.board.linked[-1]) == [(Kind.PARCEL, b"patient")]
+        assert desk.dialer.finish(HIGH, desk.board.linked[-1]) == [(Kind.PARCEL, b"patient")]
         desk.board.linked[-1].open(PEER, None)
         assert desk.failures == []
 
@@ -346,7 +350,7 @@ def test_our_own_fault_is_logged_and_ends_that_dial(desk) -> None:
             await desk.loop.moment(0.1)
         assert [line["event"] for line in lines] == ["dial_errors"]
         assert len(desk.failures) == 1
-        assert desk.dialer.standing(HIGH) is LinkState.APART
+        assert desk.dialer.state_of(HIGH) is LinkState.APART
 
     desk(story)
 

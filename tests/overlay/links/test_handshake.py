@@ -31,7 +31,7 @@ JUDGE = HandshakePolicy(ME, "ring")
     [
         (None, Reason.VERSION),
         (Hello("other", LOWER, True, ME.id), Reason.RING),
-        (Hello("ring", LOWER, True, ME.id, "timing wan"), Reason.TERMS),
+        (Hello("ring", LOWER, True, ME.id, "timing wan"), Reason.RING_SETTINGS),
         (Hello("ring", ME, True, ME.id), Reason.MYSELF),
         (Hello("ring", Peer(ME.id, "elsewhere", 1, 6), True, ME.id), Reason.ID_TAKEN),
         (Hello("ring", LOWER, True, HIGHER.id), Reason.NOT_ME),

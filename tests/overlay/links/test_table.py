@@ -279,7 +279,7 @@ async def test_a_thousand_random_streams_harm_nobody(side, until, stranger_to) -
     ("changes", "reason"),
     [
         ({"ring": "another"}, Reason.RING),
-        ({"terms": "others"}, Reason.TERMS),
+        ({"ring_settings": "others"}, Reason.RING_SETTINGS),
         ({"target": Id(99)}, Reason.NOT_ME),
         ({"peer": Peer(LOW, "127.0.0.1", 9, 1)}, Reason.ID_TAKEN),
     ],
@@ -296,13 +296,13 @@ async def test_refused_hellos(side, stranger_to, changes: dict[str, object], rea
 
 
 async def test_who_has_agreed_on_something_else_is_refused(side, until) -> None:
-    one, other = await side(LOW, terms="timing lan"), await side(HIGH, terms="timing wan")
+    one, other = await side(LOW, ring_settings="timing lan"), await side(HIGH, ring_settings="timing wan")
     one.links.send(other.me, Ping())
     await until(lambda: one.owner.losses)
     assert one.owner.losses == [(other.me, True)]
     assert other.incidents.counters["handshakes_refused"] == 1
     assert other.owner.messages == []
-    same = await side(Id(5), terms="timing lan")
+    same = await side(Id(5), ring_settings="timing lan")
     same.links.send(one.me, Ping())
     await until(lambda: one.owner.messages)
 
