@@ -8,4 +8,4 @@ class OverlayError(Exception):
 
 
 class ProtocolError(OverlayError):
-    """The other end broke the link protocol; that one link is closed and the fault counted."""
+    """The other end broke the link protocol; only that link is closed, and the fault counted."""

@@ -77,7 +77,7 @@ class Node:
         self._discovery: Discovery | None = None
         self._timer = Timer(self._tick)
         self._inside = False
-        """In a call of the core: messages that the application sends there go out after the call."""
+        """Whether a call of the core is running: messages that the application sends there go out after the call."""
         self._active = False
         """`ring.active` when the outbox was last handed over."""
         self._draining = False

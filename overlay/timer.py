@@ -44,7 +44,7 @@ class Timer:
 
     def stop(self) -> None:
         """End: no call comes after this."""
-        # Below any deadline, so that `set` has no effect any more.
+        # No deadline is below this, so `set` has no effect any more.
         self.at = -inf
         if self._timer is not None:
             self._timer.cancel()

@@ -1,4 +1,4 @@
-"""The leaf set: the peers next to this one on the ring, 16 clockwise and 16 counterclockwise (Pastry §2.2).
+"""The leaf set: the neighbours of a peer on the ring, 16 clockwise and 16 counterclockwise (Pastry §2.2).
 
 It alone decides the owner of a key. It holds any peer that it is given: the membership adds only peers that have been
 heard, and removes the dead.

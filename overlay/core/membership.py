@@ -58,7 +58,7 @@ class Upward(NamedTuple):
 
 
 class Inquiry:
-    """A peer asked to acknowledge this one, until it does or is found dead."""
+    """A peer that was asked to acknowledge this peer, until it does or is declared dead."""
 
     __slots__ = ("asked_at", "peer", "tries")
 

@@ -45,7 +45,7 @@ Rows = Annotated[tuple[Peer, ...], Meta(max_length=MAX_ROWS)]
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """To the counterclockwise neighbour: I live, and I hold you for my neighbour."""
+    """For the counterclockwise neighbour: I live, and I hold you for my neighbour."""
 
 
 class Probe(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
@@ -86,9 +86,9 @@ class PingResult(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
 
 
 class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """`peer` was found dead. Sent to the accused as well, who refutes by probing its leaf set.
+    """`peer` was found dead. Sent to the dead peer as well: if it lives, it refutes by probing its leaf set.
 
-    `leaves` is the finder's leaf set: whoever loses a member finds the one that takes its place in there.
+    `leaves` is the finder's leaf set: it has the peer that replaces the lost member.
     """
 
     peer: Peer
@@ -102,13 +102,13 @@ class Doubt(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
 
 
 class Leaving(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """I stop now. `leaves` is my leaf set: whoever loses me finds the one that takes my place in there."""
+    """I stop now. `leaves` is my leaf set: it has the peer that replaces me."""
 
     leaves: Leaves
 
 
 class Admit(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
-    """To the active peer that precedes a joining peer, which alone may grant the gap.
+    """For the active peer that precedes a joining peer, which alone may grant the gap.
 
     `back` is set by a peer that is not active itself: the gap belongs to the next active one counterclockwise of it.
     """
@@ -120,14 +120,14 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """To a joining peer: the gap behind me is yours for a while; these are its surroundings."""
+    """For a joining peer: the gap behind me is yours for a while; these are its surroundings."""
 
     leaves: Leaves
     rows: Rows
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
-    """To the granter: my whole leaf set has acknowledged me; serve the next joining peer."""
+    """For the granter: my whole leaf set has acknowledged me; serve the next joining peer."""
 
 
 class RowRequest(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
@@ -156,7 +156,7 @@ class RouteAck(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
-    """To the origin: message number `seq` of its incarnation `boot` was delivered here."""
+    """For the origin: message number `seq` of its incarnation `boot` was delivered here."""
 
     boot: Count
     seq: Count

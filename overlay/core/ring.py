@@ -77,7 +77,7 @@ class Application(Protocol):
         """The peers closest to a watched key are now these, the owner first."""
 
     def activity_changed(self, active: bool) -> None:
-        """From now on this peer serves keys, or it no longer does."""
+        """This peer serves keys from now on, or it no longer does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +285,7 @@ class Ring:
     # Calls from the parts
 
     def _on_death(self, peer: Peer, source: DeathSource) -> None:
-        # The leaf set loses the peer first: what is routed around it then goes to the new owners.
+        # The leaf set loses the peer first: messages routed around it then go to the new owners.
         self._membership.on_death(peer, source)
         self._forwarding.lost(peer)
         self._forwarding.reconsider()

@@ -313,7 +313,7 @@ class Link(asyncio.Protocol):
         return self._line.delay_s if self._line is not None else 0.0
 
     def count_idle_rounds(self) -> int:
-        """For the sweep of idle links: the rounds in a row, this one included, without a frame either way."""
+        """For the sweep of idle links: the rounds in a row, including the present round, without a frame either way."""
         frames = self.frames_in + self.frames_out
         self.idle_rounds = self.idle_rounds + 1 if frames == self._seen_frames else 0
         self._seen_frames = frames

@@ -17,9 +17,9 @@ from ringmq.overlay.bootstrap.kademlia import (
     MAX_PENDING,
     Lookups,
     dialable,
+    id_of,
     ip_version,
     kademlia_key,
-    point_of,
 )
 from ringmq.overlay.config import Address
 from ringmq.overlay.core.ids import SPACE, Id
@@ -92,7 +92,7 @@ def request(name: str, *keys: object) -> bytes:
 @given(ids, ids)
 def test_keys_keep_the_order_of_ids(one: Id, other: Id) -> None:
     assert len(kademlia_key(one)) == 20
-    assert point_of(kademlia_key(one)) == one
+    assert id_of(kademlia_key(one)) == one
     assert (one < other) == (kademlia_key(one) < kademlia_key(other))
 
 
