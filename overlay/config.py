@@ -80,7 +80,7 @@ class OverlayConfig:
     """Outbound connections being opened; beyond it, messages for further peers are refused. A publisher may have to
     dial as many subscribers' peers at once."""
     handshake_s: float = 3.0
-    """Time from dialling to an open link, and from accepting to HELLO. Above two round trips and a lost packet (1 s)."""
+    """From dialling to an open link, or from accepting to HELLO: above two round trips and a lost packet (1 s)."""
     idle_link_s: float = 60.0
     """A link without a frame either way for this time is closed. Neighbours send heartbeats and so keep their links.
     Shorter frees descriptors, longer saves handshakes and notices crashes at once."""

@@ -1,4 +1,4 @@
-"""What tests of the overlay's shell share: waiting with a deadline, a clock that leaps, and sides of all kinds.
+"""Fixtures of the overlay's shell: waiting with a deadline, a clock that leaps, and sides of all kinds.
 
 A `side` has real links, a stranger real bytes for it; `start` runs whole nodes on fake cores; `Wire` and `Board` are
 the two ends that a single link sees.
@@ -39,7 +39,7 @@ QUICK = dataclasses.replace(LOCAL, join_s=0.1, reunion_s=0.02)
 
 async def wait_until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - anything may become true, and nothing else should have to tell
+        while not condition():  # noqa: ASYNC110 - anything may become true, and no other code should have to notify
             await asyncio.sleep(0.001)
 
 
@@ -106,7 +106,7 @@ class Wire:
         self._protocol = protocol
         self._closing = False
         self.deaf = False
-        """The far end takes nothing more: what is written stays in the buffer."""
+        """The far end reads no more: written bytes stay in the buffer."""
         self.buffered_bytes = 0
         self.writes: list[bytes] = []
         self.aborted = False
@@ -145,12 +145,12 @@ class Wire:
         return None
 
     def frames(self) -> list[tuple[int, bytes]]:
-        """What was written so far."""
+        """The frames written so far."""
         return list(FrameReader(1 << 30).feed(b"".join(self.writes)))
 
 
 class Board:
-    """A switchboard that notes what links tell; `on_ended` may do more."""
+    """A switchboard that records the calls of links; `on_ended` may do more."""
 
     def __init__(self) -> None:
         self.linked: list[Link] = []
@@ -237,7 +237,7 @@ class Recorder:
 
 
 class Side:
-    """One peer's links, and who it is."""
+    """One peer's links, and its identity."""
 
     def __init__(self, config: OverlayConfig) -> None:
         self.config = config
@@ -282,7 +282,7 @@ class Stranger:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.heard: list[tuple[int, bytes]] = []
-        """What the last call of `hears` brought."""
+        """Frames of the last call of `hears`."""
 
     async def say(self, data: bytes) -> None:
         self.writer.write(data)

@@ -1,4 +1,4 @@
-"""Every knob: what is right is taken, and what is wrong is one clear line."""
+"""Every setting: a right value is accepted, a wrong value gives one clear line."""
 
 import dataclasses
 import math
@@ -40,7 +40,7 @@ OTHERS_CAN_DIAL = "a host that others can dial"
         ({"max_frame_bytes": 1 << 31}, f"max_frame_bytes must be 64 KiB to 2 GiB, got {1 << 31}"),
     ],
 )
-def test_wrong_values_are_one_clear_line(changes: dict[str, object], line: str) -> None:
+def test_a_wrong_value_gives_one_clear_line(changes: dict[str, object], line: str) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, **changes)
     assert str(caught.value) == f"overlay {line}"
@@ -89,7 +89,7 @@ def test_the_outermost_right_values_are_taken(changes: dict[str, object]) -> Non
 
 
 @pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "0.0.0.0:7"), ("::", "[::]:7")])
-def test_who_listens_on_all_addresses_must_say_which_to_dial(host: str, shown: str) -> None:
+def test_listening_on_all_addresses_needs_an_address_to_dial(host: str, shown: str) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, listen=(host, 7))
     wanted = f"a host others can dial, as {shown} listens on all addresses"

@@ -32,7 +32,7 @@ async def test_one_timer_follows_the_deadline(start, until) -> None:
     await until(lambda: len(node.ring.named("tick")) == 2)
 
 
-async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start) -> None:
+async def test_an_overdue_call_comes_also_under_load(start) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -80,7 +80,7 @@ async def test_sending_past_the_core(start, until) -> None:
         one.send(other.ring.me, bytes(16 << 20))
 
 
-async def test_a_lost_link_is_told_at_once(start, until) -> None:
+async def test_a_lost_link_is_reported_at_once(start, until) -> None:
     one, other = await start(1), await start(2)
     one.send(other.ring.me, b"x")
     await until(lambda: one.linked(other.ring.me.id))
@@ -94,7 +94,7 @@ async def test_a_lost_link_is_told_at_once(start, until) -> None:
     assert one.ring.named("link_lost")[1] == ("link_lost", other.ring.me, True)
 
 
-async def test_what_the_core_or_the_application_raises_is_logged_and_harms_nothing_else(start, until) -> None:
+async def test_an_error_of_the_core_or_the_application_is_logged_and_harms_nothing_else(start, until) -> None:
     one, other = await start(1), await start(2)
 
     def fail() -> None:
@@ -144,7 +144,7 @@ async def test_a_port_in_use(start) -> None:
         await start(2, listen=one.address)
 
 
-async def test_an_advertised_name_is_what_others_are_told(start, until) -> None:
+async def test_others_learn_the_advertised_name(start, until) -> None:
     one = await start(1, advertise="localhost")
     other = await start(2, seeds=(("127.0.0.1", one.ring.me.port),))
     await other.wait_active(10.0)
@@ -186,7 +186,7 @@ class Real(Ring):
 
 
 def points(*nodes: Node) -> list[set[Id]]:
-    """Whom each of the nodes has in its leaf set; itself as well if it serves keys."""
+    """The leaf set of each node; itself as well if it serves keys."""
     return [node.ring.leaves.ids | ({node.ring.me.id} if node.active else set()) for node in nodes]
 
 
@@ -196,7 +196,7 @@ def founders(*nodes: Node) -> list[int]:
 
 @pytest.fixture
 def addresses(free_port):
-    """Where so many nodes are going to be."""
+    """Free addresses for the nodes."""
 
     async def choose(count: int) -> list[tuple[str, int]]:
         return [("127.0.0.1", await free_port()) for _ in range(count)]
@@ -204,7 +204,7 @@ def addresses(free_port):
     return choose
 
 
-async def test_those_that_reach_each_other_become_one_ring(start, until, addresses) -> None:
+async def test_peers_that_reach_each_other_become_one_ring(start, until, addresses) -> None:
     away, *there = await addresses(4)
     timing = dataclasses.replace(BRIEF, join_s=0.1, found_s=2.0)
     nodes = [
@@ -226,7 +226,7 @@ async def test_each_joins_the_next_in_a_cycle(start, until, addresses) -> None:
     await until(lambda: points(*nodes) == [{10, 20, 30}] * 3)
 
 
-async def test_rings_that_were_founded_apart_become_one_when_the_missing_one_is_back(start, until, addresses) -> None:
+async def test_rings_founded_apart_merge_when_the_missing_peer_is_back(start, until, addresses) -> None:
     """The most that can be apart: all know the missing one alone."""
     (away,) = await addresses(1)
     nodes = [await start(number, Real, seeds=(away,), timing=BRIEF) for number in range(10, 50, 10)]
@@ -237,7 +237,7 @@ async def test_rings_that_were_founded_apart_become_one_when_the_missing_one_is_
     await until(lambda: points(*nodes, back) == [{10, 20, 25, 30, 40}] * 5)
 
 
-async def test_two_that_found_at_one_moment_become_one_ring(start, until, addresses) -> None:
+async def test_two_rings_founded_at_the_same_time_merge(start, until, addresses) -> None:
     where = await addresses(2)
     patient = dataclasses.replace(BRIEF, found_s=60.0)
     one, other = [
@@ -251,7 +251,7 @@ async def test_two_that_found_at_one_moment_become_one_ring(start, until, addres
     await until(lambda: points(one, other) == [{1, 2}] * 2)
 
 
-async def test_whoever_finds_a_ring_the_seeds_hear_of_it(start, patient, addresses) -> None:
+async def test_the_seeds_learn_of_a_ring_found_in_any_way(start, patient, addresses) -> None:
     """Discovery does so too."""
     node = await start(1, patient, seeds=tuple(await addresses(1)))
     assert (await ask_status(node.address))["search"].startswith("no ring found; asked 127.0.0.1:")

@@ -28,7 +28,7 @@ def hello_frame(**changes: object) -> bytes:
 
 
 async def fails(question, address: Address) -> str:
-    """What the one line says after the address, with which it begins."""
+    """The text after the address in the line with which it begins."""
     with pytest.raises(OverlayError) as caught:
         await question
     line, start = str(caught.value), f"{address[0]}:{address[1]}"
@@ -77,7 +77,7 @@ async def test_status_of_something_else(answering, answer: bytes) -> None:
         (frame(Kind.GOODBYE, b"\n\xff" * 1000), " refuses: " + "?\ufffd" * 60),
     ],
 )
-async def test_what_is_wrong_with_an_answer(answering, answer: bytes, line: str) -> None:
+async def test_a_wrong_answer_gives_one_line_with_its_fault(answering, answer: bytes, line: str) -> None:
     address = await answering(answer)
     assert await fails(ask_status(address), address) == line
 
@@ -88,7 +88,7 @@ async def test_an_unreadable_status(answering, body: bytes) -> None:
     assert (await fails(ask_status(address), address)).startswith(" sent no readable status: ")
 
 
-async def test_status_of_nobody_and_of_the_mute(answering, closed_port) -> None:
+async def test_a_status_request_without_an_answer_fails_in_time(answering, closed_port) -> None:
     with pytest.raises(OverlayError, match=rf"^127.0.0.1:{closed_port}: connection refused$"):
         await ask_status(("127.0.0.1", closed_port))
     mute = await answering(stays=True)
@@ -96,7 +96,7 @@ async def test_status_of_nobody_and_of_the_mute(answering, closed_port) -> None:
         await ask_status(mute, timeout_s=0.05)
 
 
-async def test_one_that_drips_is_not_waited_for_longer(answering) -> None:
+async def test_an_answer_in_drops_does_not_prolong_the_wait(answering) -> None:
     address = await answering(frame(Kind.STATUS_REPLY, b"{}")[:-1], stays=True)
     assert await fails(ask_status(address, timeout_s=0.05), address) == ": no answer in time"
 
@@ -159,7 +159,7 @@ async def test_two_sides_introduce_each_other(side) -> None:
         (b"", ": closed the connection without an answer"),
     ],
 )
-async def test_introductions_that_come_to_nothing(answering, answer: bytes, line: str) -> None:
+async def test_a_failed_introduction_gives_one_line(answering, answer: bytes, line: str) -> None:
     address = await answering(answer)
     assert await fails(introduce(CONFIG, ME, True, address), address) == line
 

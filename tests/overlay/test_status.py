@@ -1,4 +1,4 @@
-"""What a peer tells about itself."""
+"""The status of a peer."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def ring_of(clockwise: tuple[Peer, ...] = (), counterclockwise: tuple[Peer, ...]
 
 
 class FakeLink:
-    """What a status reads of a link; knows how much is queued only after it was asked for its room."""
+    """The part of a link that a status reads; knows how much is queued only after it was asked for its room."""
 
     dialled = None
     transport = None
@@ -49,7 +49,7 @@ class FakeLink:
         return 0
 
 
-def test_all_that_is_told() -> None:
+def test_a_status_has_every_field() -> None:
     ring = ring_of((NEXT, LAST), (LAST, NEXT))
     status = describe(ring, CONFIG, iter([FakeLink(NEXT)]), {"dials": 1}, 1.23456)
     following, last = {"id": Id(2).hex(), "address": "next:8"}, {"id": Id(3).hex(), "address": "last:9"}
@@ -85,7 +85,7 @@ def test_all_that_is_told() -> None:
     assert json.loads(json.dumps(status)) == msgspec.json.decode(msgspec.json.encode(status)) == status
 
 
-def test_one_that_is_alone() -> None:
+def test_a_peer_alone_has_no_neighbours() -> None:
     status = describe(ring_of(), CONFIG, [], {}, 0.0)
     assert status["neighbours"] == {"clockwise": None, "counterclockwise": None}
     assert status["leaves"] == {"clockwise": [], "counterclockwise": []}

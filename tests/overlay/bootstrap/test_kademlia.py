@@ -68,7 +68,7 @@ async def side() -> AsyncIterator[Callable[..., object]]:
 
 
 class Probe(asyncio.DatagramProtocol):
-    """Sends whatever it is told, and keeps what comes back."""
+    """Sends any bytes, and records the replies."""
 
     def __init__(self) -> None:
         self.replies: list[bytes] = []

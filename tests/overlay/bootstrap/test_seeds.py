@@ -27,7 +27,7 @@ def hello_of(number: int, *, active: bool = True) -> Hello:
 
 
 class Guest:
-    """Notes what it is told; active once it founded, or met somebody active and `joins`."""
+    """Records its calls; active once it founded, or met somebody active and `joins`."""
 
     seeds: Seeds
 

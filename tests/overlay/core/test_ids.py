@@ -53,7 +53,7 @@ def test_other_text_is_no_id(text: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["-", "+", "0x", " ", "1_", "\u0661"], ids=ascii)
-def test_what_int_reads_beyond_digits_is_no_id(prefix: str) -> None:
+def test_parse_accepts_digits_only_unlike_int(prefix: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
         Id.parse(prefix.ljust(DIGITS, "1"))
 
@@ -86,7 +86,7 @@ def test_ways_around(start: int, end: int, way: int, shorter: int) -> None:
 
 
 @given(points, points, points)
-def test_of_two_points_one_is_nearer(key: Id, one: Id, other: Id) -> None:
+def test_one_of_two_ids_is_nearer_to_each_key(key: Id, one: Id, other: Id) -> None:
     first, second = nearness(key, one), nearness(key, other)
     assert first[0] == distance(key, one)
     assert (first == second) == (one == other)

@@ -24,7 +24,7 @@ class Gate:
         self.keeper = Gatekeeper(self.state)
 
     def at(self, now: float) -> list[tuple[Peer, Message]]:
-        """Let time pass; what is sent meanwhile."""
+        """Let time pass. Returns the messages."""
         self.state.now = now
         self.state.timers.run(now)
         return self.sent()

@@ -43,7 +43,7 @@ class Model:
         self.offsets: list[int] = []
 
     def sides(self, offsets: Iterable[int]) -> tuple[list[int], list[int]]:
-        """The nearest of each half of the circle; what one side cannot fill goes to the other.
+        """The nearest of each half of the circle; positions that one side cannot fill go to the other.
 
         Half of `half` is on each side wherever it stands, or all that there are.
         """

@@ -89,7 +89,7 @@ def test_towards_a_key_is_one_digit_farther(made: list[tuple[str, Peer]], key: I
 
 
 @given(changes, points, st.integers(0, DIGITS))
-def test_rows_for_another_are_those_it_can_use(made: list[tuple[str, Peer]], point: Id, start: int) -> None:
+def test_rows_for_a_peer_end_at_the_common_prefix(made: list[tuple[str, Peer]], point: Id, start: int) -> None:
     table, _ = after(made)
     common = shared_digits(CENTER, point)
     rows = table.rows_for(point, start)
@@ -98,7 +98,7 @@ def test_rows_for_another_are_those_it_can_use(made: list[tuple[str, Peer]], poi
 
 
 @given(changes)
-def test_each_first_entry_gets_its_turn(made: list[tuple[str, Peer]]) -> None:
+def test_probing_rotates_through_all_first_entries(made: list[tuple[str, Peer]]) -> None:
     table, slots = after(made)
     if not slots:
         assert table.next_in_turn() is None
@@ -159,7 +159,7 @@ def some_dead(ring: FilledRing, random: Random, keep: int) -> frozenset[Id]:
 
 
 def thinned(ring: FilledRing, place: int, random: Random) -> tuple[LeafSet, RoutingTable]:
-    """What a peer knows whose routing table lacks most entries."""
+    """The view of a peer whose routing table lacks most entries."""
     leaves, full = ring.view(place)
     table = RoutingTable(leaves.center)
     for peer in full:
@@ -232,7 +232,7 @@ def test_a_key_far_off_takes_the_table_before_the_leaf_set() -> None:
     assert next_hop(leaves, table, Id(0x8F << 120), {far.id}) == Peer(Id(MASK), "b", 1, 0)
 
 
-def test_the_rare_case_takes_whoever_is_nearer_with_no_shorter_prefix() -> None:
+def test_without_the_next_digit_a_nearer_peer_with_the_same_prefix_is_next() -> None:
     center = Id(0x40 << 120)
     leaves, table = LeafSet(center, 1), RoutingTable(center)
     leaves.fill([Peer(Id(center + 1), "a", 1, 0), Peer(Id(center - 1), "b", 1, 0)])
@@ -241,7 +241,7 @@ def test_the_rare_case_takes_whoever_is_nearer_with_no_shorter_prefix() -> None:
     assert next_hop(leaves, table, Id(0x4A << 120)) == nearer, "nobody with the prefix 4A is known"
 
 
-def test_the_rare_case_takes_nobody_with_a_shorter_prefix() -> None:
+def test_without_the_next_digit_no_peer_with_a_shorter_prefix_is_next() -> None:
     center, key = Id(0x40 << 120), Id(0x4F << 120)
     leaves, table = LeafSet(center, 1), RoutingTable(center)
     leaves.fill([Peer(Id(center + 1), "a", 1, 0), Peer(Id(center - 1), "b", 1, 0)])
@@ -252,5 +252,5 @@ def test_the_rare_case_takes_nobody_with_a_shorter_prefix() -> None:
     assert next_hop(leaves, table, key) == behind
 
 
-def test_alone_one_is_the_nearest() -> None:
+def test_a_peer_alone_has_no_next_hop() -> None:
     assert next_hop(LeafSet(Id(7)), RoutingTable(Id(7)), Id(1 << (ID_BITS - 1))) is None

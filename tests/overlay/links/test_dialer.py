@@ -1,4 +1,4 @@
-"""Outbound links on their way: one dial a peer, and what waits for it."""
+"""Outbound links on their way: one dial per peer, and the messages that wait for it."""
 
 import asyncio
 import errno
@@ -83,7 +83,7 @@ def desk(virtually, board, wire) -> Callable:
 # -- one dial a peer
 
 
-def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
+def test_one_dial_serves_all_messages_for_a_peer(desk) -> None:
     async def story(desk: Desk) -> None:
         for number in range(50):
             assert desk.parcel(b"%d" % number)
@@ -97,7 +97,7 @@ def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
     desk(story)
 
 
-def test_what_waited_is_handed_over_in_order(desk) -> None:
+def test_queued_messages_are_handed_over_in_order(desk) -> None:
     async def story(desk: Desk) -> None:
         assert desk.dialer.state_of(HIGH) is LinkState.APART
         desk.parcel(b"one")
@@ -265,7 +265,7 @@ def test_parcels_that_waited_in_vain_are_given_back(desk) -> None:
 
 
 @pytest.mark.parametrize("outcome", [MUTE, LOST])
-def test_who_does_not_answer_has_failed_after_handshake_s(desk, outcome: str) -> None:
+def test_a_dial_without_an_answer_fails_after_handshake_s(desk, outcome: str) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: outcome}
         desk.parcel()
@@ -296,7 +296,7 @@ def test_who_does_not_answer_has_failed_after_handshake_s(desk, outcome: str) ->
         (Reason.BROKEN, True),
     ],
 )
-def test_what_speaks_against_the_peer_and_what_does_not(desk, outcome: object, refused: bool) -> None:
+def test_only_failures_of_the_peer_count_as_refused(desk, outcome: object, refused: bool) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: outcome}
         desk.control()
@@ -327,7 +327,7 @@ def test_a_duplicate_is_dialled_again_until_the_time_is_over(desk) -> None:
     desk(story, handshake_s=2.0)
 
 
-def test_a_duplicate_that_is_taken_at_the_next_try_has_lost_nothing(desk) -> None:
+def test_a_duplicate_accepted_at_the_next_try_has_lost_no_message(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: Reason.DUPLICATE}
         desk.parcel(b"patient")
@@ -358,7 +358,7 @@ def test_our_own_fault_is_logged_and_ends_that_dial(desk) -> None:
 # -- the end
 
 
-def test_closing_gives_up_what_is_under_way_without_calling_it_failed(desk) -> None:
+def test_closing_gives_up_open_dials_without_failures(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: MUTE, 2: LOST}
         desk.parcel()
@@ -378,7 +378,7 @@ def test_closing_gives_up_what_is_under_way_without_calling_it_failed(desk) -> N
 # -- over real sockets
 
 
-async def test_never_two_dials_for_one_peer(side, until) -> None:
+async def test_a_peer_never_has_two_dials(side, until) -> None:
     one, other = await side(LOW), await side(HIGH)
     for _ in range(50):
         one.links.send(other.me, Ping())
@@ -386,7 +386,7 @@ async def test_never_two_dials_for_one_peer(side, until) -> None:
     assert one.incidents.counters["dials"] == 1
 
 
-async def test_a_refused_dial_is_told_and_parcels_wait_out_the_pause(side, until) -> None:
+async def test_a_refused_dial_is_reported_and_parcels_are_refused_during_the_pause(side, until) -> None:
     one, gone = await side(LOW), await side(HIGH)
     await gone.links.close()
     assert one.links.send(gone.me, Ping())
@@ -406,7 +406,7 @@ async def test_a_host_that_cannot_be_resolved_is_refused(side, until) -> None:
     assert all(refused for _, refused in one.owner.losses)
 
 
-async def test_what_waits_for_a_dial_is_bounded(side, until) -> None:
+async def test_the_queue_of_a_dial_is_bounded(side, until) -> None:
     one = await side(LOW, max_link_buffer_bytes=100_000, handshake_s=0.3)
     mute = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     peer = Peer(HIGH, "127.0.0.1", mute.sockets[0].getsockname()[1], 1)

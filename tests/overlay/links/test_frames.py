@@ -42,7 +42,7 @@ def test_a_length_is_judged_before_anything_is_buffered(size: int) -> None:
     assert reader.buffered_bytes == 0
 
 
-def test_frames_before_the_broken_one_are_given() -> None:
+def test_frames_before_a_broken_frame_are_returned() -> None:
     stream = frame(Kind.PARCEL, b"one") + frame(Kind.HELLO) + b"\0\0\0\0"
     given_before = FrameReader(LIMIT).feed(stream)
     got = [next(given_before), next(given_before)]
@@ -68,7 +68,7 @@ def test_the_limit_can_change_between_two_frames_of_one_chunk() -> None:
     assert got == [Kind.HELLO, Kind.PARCEL]
 
 
-def test_never_more_is_buffered_than_one_frame() -> None:
+def test_at_most_one_frame_is_buffered() -> None:
     reader = FrameReader(LIMIT)
     dice = random.Random(1)
     stream = b"".join(frame(Kind.PARCEL, dice.randbytes(dice.randrange(LIMIT))) for _ in range(200))

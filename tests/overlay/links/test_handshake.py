@@ -1,4 +1,4 @@
-"""The handshake: who may talk, and which of two connections stays."""
+"""The handshake: the accepted strangers, and which of two connections stays."""
 
 import itertools
 
@@ -39,7 +39,7 @@ JUDGE = HandshakePolicy(ME, "ring")
         (Hello("ring", LOWER, False, None), None),
     ],
 )
-def test_whom_we_talk_to(hello: Hello | None, verdict: Reason | None) -> None:
+def test_a_stranger_is_accepted_or_refused_with_the_reason(hello: Hello | None, verdict: Reason | None) -> None:
     assert JUDGE.stranger(hello) is verdict
 
 

@@ -204,7 +204,7 @@ def test_any_chunking_gives_the_same(cuts: list[int]) -> None:
 # -- frames out, bounded
 
 
-def test_what_is_sent_in_one_turn_is_written_at_its_end(ends) -> None:
+def test_frames_of_one_iteration_are_written_at_its_end(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         for number in range(10):
@@ -247,7 +247,7 @@ def test_a_full_link_pushes_parcels_back_and_takes_a_quarter_more_of_control(end
     ends(story, max_link_buffer_bytes=100_000)
 
 
-def test_what_the_other_side_takes_makes_room(ends) -> None:
+def test_bytes_that_the_other_side_reads_free_the_buffer(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         ends.wire.deaf = True
@@ -260,7 +260,7 @@ def test_what_the_other_side_takes_makes_room(ends) -> None:
     ends(story, max_link_buffer_bytes=1000)
 
 
-def test_one_larger_than_the_buffer_goes_when_nothing_else_waits(ends) -> None:
+def test_a_frame_larger_than_the_buffer_goes_into_an_empty_one(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         assert ends.link.send(Kind.PARCEL, bytes(5000))
@@ -361,7 +361,7 @@ def test_garbage_while_it_closes_ends_it_at_once(ends) -> None:
     ends(story)
 
 
-def test_for_a_fault_nothing_more_is_heard(ends) -> None:
+def test_after_a_fault_no_frame_is_handled(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         ends.link.send(Kind.PARCEL, b"queued")
@@ -374,7 +374,7 @@ def test_for_a_fault_nothing_more_is_heard(ends) -> None:
     ends(story)
 
 
-def test_a_broken_connection_is_told_once(ends) -> None:
+def test_a_broken_connection_is_reported_once(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         ends.link.send(Kind.PARCEL, b"lost")
@@ -388,7 +388,7 @@ def test_a_broken_connection_is_told_once(ends) -> None:
     ends(story)
 
 
-def test_one_given_up_while_it_connects_is_never_told(ends) -> None:
+def test_a_link_aborted_while_it_connects_is_never_reported(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.link.abort()
         ends.connect()
@@ -408,7 +408,7 @@ def test_a_status_request_is_for_strangers_only(ends) -> None:
     ends(story)
 
 
-def test_whom_we_dialled_may_not_ask_for_our_status(ends) -> None:
+def test_a_dialled_peer_may_not_ask_for_our_status(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.connect()
         ends.hear(frame(Kind.STATUS_REQUEST))
@@ -439,7 +439,7 @@ def test_after_a_long_read_the_others_come_first(ends, monkeypatch) -> None:
     ends(story)
 
 
-def test_what_came_in_one_go_is_gone_through_in_pieces(ends, monkeypatch) -> None:
+def test_frames_of_one_long_read_are_handled_in_pieces(ends, monkeypatch) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         monkeypatch.setattr("ringmq.overlay.links.link.LONG_S", -1.0)
@@ -457,7 +457,7 @@ def test_what_came_in_one_go_is_gone_through_in_pieces(ends, monkeypatch) -> Non
     ends(story)
 
 
-def test_nothing_more_is_taken_of_a_link_that_was_closed_meanwhile(ends, monkeypatch) -> None:
+def test_waiting_frames_of_a_closed_link_are_dropped(ends, monkeypatch) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         monkeypatch.setattr("ringmq.overlay.links.link.LONG_S", -1.0)
@@ -488,7 +488,7 @@ def test_reading_is_passed_on_until_it_closes(ends) -> None:
 # -- emulated latency
 
 
-def test_frames_go_out_after_the_delay_each_in_its_turn(ends) -> None:
+def test_each_frame_goes_out_after_the_delay(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open(delay_s=0.5)
         times = []
@@ -521,7 +521,7 @@ def test_the_handshake_before_is_not_delayed_and_stays_before(ends) -> None:
     ends(story)
 
 
-def test_what_is_delayed_counts_for_the_limit(ends) -> None:
+def test_delayed_frames_count_for_the_limit(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open(delay_s=0.5)
         body = bytes(100 - HEADER_BYTES)
@@ -576,7 +576,7 @@ class CountingTransport:
         self._transport.writelines(chunks)
 
 
-async def test_what_is_sent_in_one_turn_is_one_write(side, until) -> None:
+async def test_frames_of_one_iteration_are_one_write(side, until) -> None:
     one, other = await side(LOW), await side(HIGH)
     one.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
@@ -597,7 +597,7 @@ async def test_a_large_parcel(side, until) -> None:
     assert other.parcels() == [payload]
 
 
-async def test_what_crosses_an_idle_goodbye_arrives(side, until) -> None:
+async def test_a_message_that_crosses_an_idle_goodbye_arrives(side, until) -> None:
     one, other = await side(LOW), await side(HIGH)
     one.links.send(other.me, Ping())
     await until(lambda: one.link(other) and other.link(one))

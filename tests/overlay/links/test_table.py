@@ -84,7 +84,7 @@ async def test_introduction_and_status_leave_no_link(side, stranger_to) -> None:
 
 @pytest.mark.parametrize("number", range(100))
 async def test_two_sides_dial_at_once(side, until, number: int) -> None:
-    """Again and again, at every relative timing: one link, all parcels in order, no loss told."""
+    """Again and again, at every relative timing: one link, all parcels in order, no loss reported."""
     dice = random.Random(number)
     one, other = await side(LOW), await side(HIGH)
     for sender, receiver in dice.sample([(one, other), (other, one)], 2):
@@ -105,7 +105,7 @@ async def test_two_sides_dial_at_once(side, until, number: int) -> None:
 # -- the end of a link
 
 
-async def test_a_broken_connection_is_told_once(side, until) -> None:
+async def test_a_broken_connection_is_reported_once(side, until) -> None:
     one, other = await side(LOW), await side(HIGH)
     one.links.send(other.me, Ping())
     await until(lambda: other.link(one) and one.link(other))
@@ -252,7 +252,7 @@ async def test_garbage_after_hello_closes_that_link_and_no_other(side, until, st
     await until(lambda: len(one.owner.messages) == 3)
 
 
-async def test_a_thousand_random_streams_harm_nobody(side, until, stranger_to) -> None:
+async def test_a_thousand_random_streams_harm_no_link(side, until, stranger_to) -> None:
     dice = random.Random(4)
     one, other = await side(LOW, handshake_s=0.5, linger_s=0.5), await side(HIGH)
     other.links.send(one.me, Ping())
@@ -295,7 +295,7 @@ async def test_refused_hellos(side, stranger_to, changes: dict[str, object], rea
     assert one.owner.losses == []
 
 
-async def test_who_has_agreed_on_something_else_is_refused(side, until) -> None:
+async def test_a_peer_with_other_ring_settings_is_refused(side, until) -> None:
     one, other = await side(LOW, ring_settings="timing lan"), await side(HIGH, ring_settings="timing wan")
     one.links.send(other.me, Ping())
     await until(lambda: one.owner.losses)
@@ -387,7 +387,7 @@ async def test_reading_can_be_paused(side, until) -> None:
     await until(other.parcels)
 
 
-async def test_a_port_in_use_is_one_clear_line(side) -> None:
+async def test_a_port_in_use_gives_one_clear_line(side) -> None:
     one = await side(LOW)
     with pytest.raises(OverlayError, match=rf"^cannot listen on 127.0.0.1:{one.me.port}: address already in use$"):
         await side(HIGH, listen=("127.0.0.1", one.me.port))
