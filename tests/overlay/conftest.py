@@ -263,8 +263,8 @@ async def side() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Side]]]:
     """Starts a side; all are closed in the end, and nothing is left running."""
     started: list[Side] = []
 
-    async def begin(point: int, **changes: Any) -> Side:
-        config = OverlayConfig(id=Id(point), boot=1, listen=("127.0.0.1", 0))
+    async def begin(peer_id: int, **changes: Any) -> Side:
+        config = OverlayConfig(id=Id(peer_id), boot=1, listen=("127.0.0.1", 0))
         made = Side(dataclasses.replace(config, **changes))
         started.append(made)
         await made.start()
@@ -312,8 +312,8 @@ class Stranger:
                     pass
         return True
 
-    async def greet(self, one: Side, point: int = 5, boot: int = 1, **changes: Any) -> None:
-        hello = Hello("ringmq", Peer(Id(point), "127.0.0.1", 1, boot), True, one.me.id)
+    async def greet(self, ours: Side, peer_id: int = 5, boot: int = 1, **changes: Any) -> None:
+        hello = Hello("ringmq", Peer(Id(peer_id), "127.0.0.1", 1, boot), True, ours.me.id)
         body = encode_hello(Hello(**{**{name: getattr(hello, name) for name in hello.__struct_fields__}, **changes}))
         await self.say(frame(Kind.HELLO, body))
 
@@ -323,8 +323,8 @@ def stranger_to() -> Callable[[Side], contextlib.AbstractAsyncContextManager[Str
     """A connection to a side that has said nothing yet."""
 
     @contextlib.asynccontextmanager
-    async def connect(one: Side) -> AsyncIterator[Stranger]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", one.me.port, limit=1 << 16)
+    async def connect(ours: Side) -> AsyncIterator[Stranger]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ours.me.port, limit=1 << 16)
         try:
             yield Stranger(reader, writer)
         finally:
@@ -489,9 +489,9 @@ async def start() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Node]]]:
     """Starts nodes on fake cores; all are stopped in the end, and nothing is left running."""
     started: list[Node] = []
 
-    async def run(point: int, core: Any = FakeCore, more_status: Any = None, **changes: Any) -> Node:
+    async def run(peer_id: int, core: Any = FakeCore, more_status: Any = None, **changes: Any) -> Node:
         config = OverlayConfig(
-            id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
+            id=Id(peer_id), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
         )
         node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core, more_status)
         started.append(node)

@@ -58,52 +58,52 @@ async def test_a_deadline_that_stands_still_does_not_spin(start, until) -> None:
 
 
 async def test_the_outbox_goes_out_after_each_call(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.ring.then = lambda: one.ring.outbox.append((other.ring.me, Heartbeat()))
-    assert one.route(Id(5), b"x")
+    ours, other = await start(1), await start(2)
+    ours.ring.then = lambda: ours.ring.outbox.append((other.ring.me, Heartbeat()))
+    assert ours.route(Id(5), b"x")
     await until(lambda: other.ring.named("receive"))
-    assert other.ring.named("receive") == [("receive", one.ring.me, Heartbeat())]
-    other.ring.outbox.append((one.ring.me, Ping()))
+    assert other.ring.named("receive") == [("receive", ours.ring.me, Heartbeat())]
+    other.ring.outbox.append((ours.ring.me, Ping()))
     other.settled()
-    await until(lambda: one.ring.named("receive"))
+    await until(lambda: ours.ring.named("receive"))
 
 
 async def test_sending_past_the_core(start, until) -> None:
-    one, other = await start(1), await start(2)
-    assert one.send(other.ring.me, b"payload")
+    ours, other = await start(1), await start(2)
+    assert ours.send(other.ring.me, b"payload")
     await until(lambda: other.ring.named("receive"))
     assert other.ring.named("receive")[0][2] == Parcel(b"payload")
-    assert one.send(one.ring.me, b"to myself")
-    assert one._application.received == [(one.ring.me, b"to myself")]
-    assert one.room(other.ring.me.id) > 0
+    assert ours.send(ours.ring.me, b"to myself")
+    assert ours._application.received == [(ours.ring.me, b"to myself")]
+    assert ours.room(other.ring.me.id) > 0
     with pytest.raises(OverlayError, match="a payload must have at most 16777215 bytes, got 16777216"):
-        one.send(other.ring.me, bytes(16 << 20))
+        ours.send(other.ring.me, bytes(16 << 20))
 
 
 async def test_a_lost_link_is_reported_at_once(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.send(other.ring.me, b"x")
-    await until(lambda: one.linked(other.ring.me.id))
-    one._links.get(other.ring.me.id).transport.abort()
-    await until(lambda: one.ring.named("link_lost") and other.ring.named("link_lost"))
-    assert one.ring.named("link_lost") == [("link_lost", other.ring.me, False)]
+    ours, other = await start(1), await start(2)
+    ours.send(other.ring.me, b"x")
+    await until(lambda: ours.linked(other.ring.me.id))
+    ours._links.get(other.ring.me.id).transport.abort()
+    await until(lambda: ours.ring.named("link_lost") and other.ring.named("link_lost"))
+    assert ours.ring.named("link_lost") == [("link_lost", other.ring.me, False)]
     await other.stop()
-    one.ring.outbox.append((other.ring.me, Ping()))
-    one.settled()
-    await until(lambda: len(one.ring.named("link_lost")) == 2)
-    assert one.ring.named("link_lost")[1] == ("link_lost", other.ring.me, True)
+    ours.ring.outbox.append((other.ring.me, Ping()))
+    ours.settled()
+    await until(lambda: len(ours.ring.named("link_lost")) == 2)
+    assert ours.ring.named("link_lost")[1] == ("link_lost", other.ring.me, True)
 
 
 async def test_an_error_of_the_core_or_the_application_is_logged_and_harms_nothing_else(start, until) -> None:
-    one, other = await start(1), await start(2)
+    ours, other = await start(1), await start(2)
 
     def fail() -> None:
         raise ZeroDivisionError("in a callback")
 
     other.ring.then = fail
     with capture_logs() as lines:
-        one.send(other.ring.me, b"1")
-        one.send(other.ring.me, b"2")
+        ours.send(other.ring.me, b"1")
+        ours.send(other.ring.me, b"2")
         await until(lambda: len(other.ring.named("receive")) == 2)
     assert other.counters["core_errors"] == 2
     assert [line["event"] for line in lines if line.get("exc_info")] == ["core_errors"] * 2
@@ -126,31 +126,31 @@ async def test_losing_activity_is_seen(start) -> None:
 
 
 async def test_stop_leaves_tells_the_neighbours_and_can_be_repeated(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.send(other.ring.me, b"x")
+    ours, other = await start(1), await start(2)
+    ours.send(other.ring.me, b"x")
     await until(lambda: other.ring.named("receive"))
-    one.ring.then = lambda: one.ring.outbox.append((other.ring.me, Heartbeat()))
-    await one.stop()
-    await one.stop()
-    assert one.ring.named("leave") == [("leave",)]
+    ours.ring.then = lambda: ours.ring.outbox.append((other.ring.me, Heartbeat()))
+    await ours.stop()
+    await ours.stop()
+    assert ours.ring.named("leave") == [("leave",)]
     await until(lambda: len(other.ring.named("receive")) == 2)
-    await until(lambda: not other.linked(one.ring.me.id))
+    await until(lambda: not other.linked(ours.ring.me.id))
     assert other.ring.named("link_lost") == []
 
 
 async def test_a_port_in_use(start) -> None:
-    one = await start(1)
-    with pytest.raises(OverlayError, match=rf"^cannot listen on {show(one.address)}: address already in use$"):
-        await start(2, listen=one.address)
+    ours = await start(1)
+    with pytest.raises(OverlayError, match=rf"^cannot listen on {show(ours.address)}: address already in use$"):
+        await start(2, listen=ours.address)
 
 
 async def test_others_learn_the_advertised_name(start, until) -> None:
-    one = await start(1, advertise="localhost")
-    other = await start(2, seeds=(("127.0.0.1", one.ring.me.port),))
+    ours = await start(1, advertise="localhost")
+    other = await start(2, seeds=(("127.0.0.1", ours.ring.me.port),))
     await other.wait_active(10.0)
     assert other.ring.calls[0][1].host == "localhost"
-    other.send(one.ring.me, b"x")
-    await until(lambda: one.ring.named("receive"))
+    other.send(ours.ring.me, b"x")
+    await until(lambda: ours.ring.named("receive"))
 
 
 async def test_garbage_to_a_node_is_counted_and_forgotten(start, until) -> None:
@@ -240,15 +240,15 @@ async def test_rings_founded_apart_merge_when_the_missing_peer_is_back(start, un
 async def test_two_rings_founded_at_the_same_time_merge(start, until, addresses) -> None:
     where = await addresses(2)
     patient = dataclasses.replace(BRIEF, found_s=60.0)
-    one, other = [
+    ours, other = [
         await start(number, Real, listen=where[number - 1], seeds=(where[2 - number],), timing=patient)
         for number in (1, 2)
     ]
-    await until(lambda: "founding in" in one.status()["search"] and "unless" in other.status()["search"])
-    one.found()
+    await until(lambda: "founding in" in ours.status()["search"] and "unless" in other.status()["search"])
+    ours.found()
     other.found()
-    assert points(one, other) == [{1}, {2}]
-    await until(lambda: points(one, other) == [{1, 2}] * 2)
+    assert points(ours, other) == [{1}, {2}]
+    await until(lambda: points(ours, other) == [{1, 2}] * 2)
 
 
 async def test_the_seeds_learn_of_a_ring_found_in_any_way(start, patient, addresses) -> None:

@@ -139,10 +139,10 @@ async def test_an_introduction(answering) -> None:
 
 
 async def test_two_sides_introduce_each_other(side) -> None:
-    one = await side(Id(2))
-    hello = await introduce(CONFIG, ME, False, ("127.0.0.1", one.me.port))
-    assert (hello.peer, hello.active, hello.target) == (one.me, False, ME.id)
-    assert not list(one.links.open_links())
+    ours = await side(Id(2))
+    hello = await introduce(CONFIG, ME, False, ("127.0.0.1", ours.me.port))
+    assert (hello.peer, hello.active, hello.target) == (ours.me, False, ME.id)
+    assert not list(ours.links.open_links())
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,10 @@ def test_no_round_trip_where_the_kernel_does_not_tell(found: type[socket.socket]
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="this system does not measure round trips")
 async def test_a_round_trip_has_the_emulated_latency_on_both_ways(side, until) -> None:
-    one, other = await side(1000, delay_s=(0.02, 0.02)), await side(2000, delay_s=(0.02, 0.02))
-    one.links.send_bytes(other.me, 4, b"x")
+    ours, other = await side(1000, delay_s=(0.02, 0.02)), await side(2000, delay_s=(0.02, 0.02))
+    ours.links.send_bytes(other.me, 4, b"x")
     await until(other.parcels)
-    assert 40.0 <= round_trip_ms(one.link(other)) < 1000.0
+    assert 40.0 <= round_trip_ms(ours.link(other)) < 1000.0
 
 
 # -- over the wire
@@ -144,8 +144,8 @@ async def test_a_question_about_something_is_for_the_application(start) -> None:
 
 
 async def test_status_over_the_wire(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.send(other.ring.me, b"x")
+    ours, other = await start(1), await start(2)
+    ours.send(other.ring.me, b"x")
     await until(lambda: other.ring.named("receive"))
     status = await ask_status(other.address)
     assert status["id"] == Id(2).hex()
@@ -156,9 +156,9 @@ async def test_status_over_the_wire(start, until) -> None:
         "counterclockwise": None,
     }
     (link,) = status["links"]
-    assert (link["id"], link["address"]) == (Id(1).hex(), show(one.address))
+    assert (link["id"], link["address"]) == (Id(1).hex(), show(ours.address))
     assert link["frames_in"] == 2
     assert link["bytes_in"] > 0
     assert link["rtt_ms"] is None or 0 <= link["rtt_ms"] < 1000
     assert status["ring_counters"] == {"x": 1}
-    assert not [link for link in other._links.open_links() if link.peer != one.ring.me]
+    assert not [link for link in other._links.open_links() if link.peer != ours.ring.me]

@@ -12,7 +12,7 @@ from ringmq.overlay.core.messages import Message, Peer, Ping, PingRequest, PingR
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 0)
-LEFT, NEXT, THIRD, FOURTH = (Peer(Id(point), f"h{point}", 1, 0) for point in (900, 1100, 1200, 1300))
+LEFT, NEXT, THIRD, FOURTH = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (900, 1100, 1200, 1300))
 STRANGER = Peer(Id(1 << 100), "far", 1, 0)
 PROBES_S = LAN.probe_s * LAN.probe_tries
 
@@ -235,7 +235,7 @@ def test_a_refusal_shortens_a_suspicion_that_is_there() -> None:
 
 
 def test_suspects_are_the_last_choice_as_helpers() -> None:
-    far = [Peer(Id(point), f"h{point}", 1, 0) for point in (1400, 1500, 1600)]
+    far = [Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (1400, 1500, 1600)]
     watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, *far), half=8)
     watcher.core.suspect(THIRD)
     watcher.sent()

@@ -15,7 +15,7 @@ from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Message, Peer
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 3)
-LEFT, NEXT, THIRD = (Peer(Id(point), f"h{point}", 1, 0) for point in (900, 1100, 1200))
+LEFT, NEXT, THIRD = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (900, 1100, 1200))
 ORIGIN = Peer(Id(5000), "origin", 1, 7)
 MINE, THEIRS, BEYOND = Id(1001), Id(1099), Id(1199)
 

@@ -31,7 +31,7 @@ from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 5)
-A, B, C, D = (Peer(Id(point), f"h{point}", 1, 0) for point in (800, 900, 1100, 1200))
+A, B, C, D = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (800, 900, 1100, 1200))
 FAR = Peer(Id(1 << 127), "far", 1, 0)
 
 
@@ -95,7 +95,7 @@ class Room:
     """Several cores that hand their messages to each other, in order and at once."""
 
     def __init__(self, *points: int) -> None:
-        self.peers = [Peer(Id(point), f"h{point}", 1, 0) for point in points]
+        self.peers = [Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in points]
         self.rings = {peer.id: Ring(peer, LAN, Quiet(), half=2) for peer in self.peers}
         self.lost: Callable[[Peer, Peer, Message], bool] = lambda sender, receiver, message: False
 
@@ -118,7 +118,7 @@ class Room:
             self.pass_all(now)
 
     def knows_all(self) -> bool:
-        return all(ring.leaves.ids == self.rings.keys() - {point} for point, ring in self.rings.items())
+        return all(ring.leaves.ids == self.rings.keys() - {peer_id} for peer_id, ring in self.rings.items())
 
 
 def kinds(messages: list[Message] | None) -> list[type]:
@@ -130,16 +130,16 @@ def kinds(messages: list[Message] | None) -> list[type]:
 
 def test_two_become_a_ring() -> None:
     room = Room(10, 20)
-    one, other = room.rings.values()
-    one.found(0.0)
-    assert one.active
-    other.join(one.me, 0.0)
+    founder, other = room.rings.values()
+    founder.found(0.0)
+    assert founder.active
+    other.join(founder.me, 0.0)
     assert not other.active
     room.pass_all(0.0)
     assert other.active
     assert room.knows_all()
     assert other.statistics().counters["joins_granted"] == 0
-    assert one.statistics().counters["joins_granted"] == 1
+    assert founder.statistics().counters["joins_granted"] == 1
 
 
 @pytest.mark.parametrize("founder", [0, 1, 2])
@@ -156,10 +156,10 @@ def test_three_join_at_the_same_moment(founder: int) -> None:
 
 def test_a_lost_request_is_made_again() -> None:
     room = Room(10, 20)
-    one, other = room.rings.values()
-    one.found(0.0)
+    founder, other = room.rings.values()
+    founder.found(0.0)
     room.lost = lambda sender, receiver, message: isinstance(message, Route)
-    other.join(one.me, 0.0)
+    other.join(founder.me, 0.0)
     room.pass_all(0.0)
     room.run(0.0, LAN.join_s - 0.01)
     assert not other.active

@@ -16,11 +16,11 @@ from ringmq.overlay.errors import OverlayError
 ME = Peer(Id(3), "me", 1, 0)
 # Few points, dense around zero, where the circle closes.
 points = st.one_of(st.integers(0, 40), st.integers(MASK - 40, MASK), st.integers(1, 7).map(lambda n: n << 125))
-others = points.filter(lambda point: point != ME.id).map(lambda point: Peer(Id(point), "h", 1, 0))
+others = points.filter(lambda peer_id: peer_id != ME.id).map(lambda peer_id: Peer(Id(peer_id), "h", 1, 0))
 
 
-def far(key: int, point: int) -> tuple[int, bool]:
-    up, down = (point - key) % SPACE, (key - point) % SPACE
+def far(key: int, peer_id: int) -> tuple[int, bool]:
+    up, down = (peer_id - key) % SPACE, (key - peer_id) % SPACE
     return min(up, down), up < down
 
 

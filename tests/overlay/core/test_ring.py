@@ -34,7 +34,7 @@ from ringmq.overlay.core.timing import LAN
 from ringmq.overlay.errors import OverlayError
 
 ME = Peer(Id(1000), "me", 1, 5)
-A, B, C, D = (Peer(Id(point), f"h{point}", 1, 0) for point in (800, 900, 1100, 1200))
+A, B, C, D = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (800, 900, 1100, 1200))
 FAR = Peer(Id(1 << 127), "far", 1, 0)
 
 

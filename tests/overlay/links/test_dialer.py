@@ -379,50 +379,50 @@ def test_closing_gives_up_open_dials_without_failures(desk) -> None:
 
 
 async def test_a_peer_never_has_two_dials(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
+    ours, other = await side(LOW), await side(HIGH)
     for _ in range(50):
-        one.links.send(other.me, Ping())
+        ours.links.send(other.me, Ping())
     await until(lambda: len(other.owner.messages) == 50)
-    assert one.incidents.counters["dials"] == 1
+    assert ours.incidents.counters["dials"] == 1
 
 
 async def test_a_refused_dial_is_reported_and_parcels_are_refused_during_the_pause(side, until) -> None:
-    one, gone = await side(LOW), await side(HIGH)
+    ours, gone = await side(LOW), await side(HIGH)
     await gone.links.close()
-    assert one.links.send(gone.me, Ping())
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(gone.me, True)]
-    assert not one.links.send(gone.me, Parcel(b"x"))
-    assert one.incidents.counters["parcels_refused"] == 1
-    assert one.incidents.counters["messages_lost"] == 1
-    assert one.incidents.counters["dials"] == 1
+    assert ours.links.send(gone.me, Ping())
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(gone.me, True)]
+    assert not ours.links.send(gone.me, Parcel(b"x"))
+    assert ours.incidents.counters["parcels_refused"] == 1
+    assert ours.incidents.counters["messages_lost"] == 1
+    assert ours.incidents.counters["dials"] == 1
 
 
 async def test_a_host_that_cannot_be_resolved_is_refused(side, until) -> None:
-    one = await side(LOW)
+    ours = await side(LOW)
     for number, host in enumerate(["no such host", "a" * 70 + ".example", "..", "\u2028"]):
-        one.links.send(Peer(Id(number), host, 1, 1), Ping())
-    await until(lambda: len(one.owner.losses) == 4)
-    assert all(refused for _, refused in one.owner.losses)
+        ours.links.send(Peer(Id(number), host, 1, 1), Ping())
+    await until(lambda: len(ours.owner.losses) == 4)
+    assert all(refused for _, refused in ours.owner.losses)
 
 
 async def test_the_queue_of_a_dial_is_bounded(side, until) -> None:
-    one = await side(LOW, max_link_buffer_bytes=100_000, handshake_s=0.3)
+    ours = await side(LOW, max_link_buffer_bytes=100_000, handshake_s=0.3)
     mute = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     peer = Peer(HIGH, "127.0.0.1", mute.sockets[0].getsockname()[1], 1)
-    taken = sum(one.links.send(peer, Parcel(bytes(1000))) for _ in range(500))
+    taken = sum(ours.links.send(peer, Parcel(bytes(1000))) for _ in range(500))
     assert 90 < taken <= 100
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(peer, True)]
-    assert one.incidents.counters["parcels_lost"] == taken
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(peer, True)]
+    assert ours.incidents.counters["parcels_lost"] == taken
     mute.close()
 
 
 async def test_dials_are_bounded(side, until) -> None:
-    one = await side(LOW, max_dials=3, handshake_s=0.2)
+    ours = await side(LOW, max_dials=3, handshake_s=0.2)
     mute = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = mute.sockets[0].getsockname()[1]
-    sent = [one.links.send(Peer(Id(number), "127.0.0.1", port, 1), Ping()) for number in range(5)]
+    sent = [ours.links.send(Peer(Id(number), "127.0.0.1", port, 1), Ping()) for number in range(5)]
     assert sent == [True] * 3 + [False] * 2
-    await until(lambda: len(one.owner.losses) == 3)
+    await until(lambda: len(ours.owner.losses) == 3)
     mute.close()

@@ -70,10 +70,10 @@ def test_the_boot_decides_about_an_open_link(peer: Peer, standing: LinkState) ->
 
 
 def test_of_two_crossing_hellos_exactly_one_is_refused() -> None:
-    for one, other in itertools.permutations([ME, LOWER, HIGHER], 2):
+    for first, other in itertools.permutations([ME, LOWER, HIGHER], 2):
         verdicts = [
-            HandshakePolicy(one, "ring").inbound(other, LinkState.GREETED, 0),
-            HandshakePolicy(other, "ring").inbound(one, LinkState.GREETED, 0),
+            HandshakePolicy(first, "ring").inbound(other, LinkState.GREETED, 0),
+            HandshakePolicy(other, "ring").inbound(first, LinkState.GREETED, 0),
         ]
         assert verdicts.count(None) == 1
 

@@ -577,45 +577,45 @@ class CountingTransport:
 
 
 async def test_frames_of_one_iteration_are_one_write(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
-    link = one.link(other)
+    link = ours.link(other)
     link.transport = counted = CountingTransport(link.transport)
     for number in range(100):
-        one.links.send(other.me, Parcel(b"%d" % number))
+        ours.links.send(other.me, Parcel(b"%d" % number))
     await until(lambda: len(other.owner.messages) == 101)
     assert counted.writes == 1
     assert other.parcels() == [b"%d" % number for number in range(100)]
 
 
 async def test_a_large_parcel(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
+    ours, other = await side(LOW), await side(HIGH)
     payload = random.Random(1).randbytes(10 << 20)
-    assert one.links.send(other.me, Parcel(payload))
+    assert ours.links.send(other.me, Parcel(payload))
     await until(lambda: other.owner.messages)
     assert other.parcels() == [payload]
 
 
 async def test_a_message_that_crosses_an_idle_goodbye_arrives(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
-    await until(lambda: one.link(other) and other.link(one))
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
+    await until(lambda: ours.link(other) and other.link(ours))
     for number in range(20):
-        other.links.send(one.me, Parcel(b"%d" % number))
-    one.link(other).close(Reason.IDLE)
-    await until(lambda: len(one.parcels()) == 20)
-    assert one.owner.losses == other.owner.losses == []
+        other.links.send(ours.me, Parcel(b"%d" % number))
+    ours.link(other).close(Reason.IDLE)
+    await until(lambda: len(ours.parcels()) == 20)
+    assert ours.owner.losses == other.owner.losses == []
 
 
 async def test_emulated_latency_holds_frames_in_order(side, until) -> None:
     loop = asyncio.get_running_loop()
-    one, other = await side(LOW, delay_s=(0.05, 0.05)), await side(HIGH, delay_s=(0.05, 0.05))
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW, delay_s=(0.05, 0.05)), await side(HIGH, delay_s=(0.05, 0.05))
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
     began = loop.time()
     for number in range(100):
-        one.links.send(other.me, Parcel(b"%d" % number))
+        ours.links.send(other.me, Parcel(b"%d" % number))
     await until(lambda: len(other.parcels()) == 100)
     assert loop.time() - began > 0.045
     assert other.parcels() == [b"%d" % number for number in range(100)]
@@ -623,38 +623,38 @@ async def test_emulated_latency_holds_frames_in_order(side, until) -> None:
 
 async def test_a_peer_that_never_reads_takes_bounded_memory(side, until, stranger_to) -> None:
     limit = 256 * 1024
-    one = await side(LOW, max_link_buffer_bytes=limit, linger_s=0.2)
-    async with stranger_to(one) as deaf:
-        await deaf.greet(one)
-        await until(lambda: one.links.get(Id(5)))
-        peer = one.links.get(Id(5)).peer
+    ours = await side(LOW, max_link_buffer_bytes=limit, linger_s=0.2)
+    async with stranger_to(ours) as deaf:
+        await deaf.greet(ours)
+        await until(lambda: ours.links.get(Id(5)))
+        peer = ours.links.get(Id(5)).peer
         payload = bytes(10_000)
         refused = 0
         for _ in range(20_000):
-            refused += not one.links.send(peer, Parcel(payload))
+            refused += not ours.links.send(peer, Parcel(payload))
             if refused % 50 == 1:
                 await asyncio.sleep(0)
-            link = one.links.get(Id(5))
+            link = ours.links.get(Id(5))
             assert link.queued_bytes <= limit
             assert link.transport.get_write_buffer_size() <= limit
         assert refused > 10_000
-        assert one.incidents.counters["parcels_refused"] == refused
-        assert one.links.room(Id(5)) < 10_005
-        assert one.owner.losses == []
+        assert ours.incidents.counters["parcels_refused"] == refused
+        assert ours.links.room(Id(5)) < 10_005
+        assert ours.owner.losses == []
         # control messages have some room more; then the link is stuck
-        sent = itertools.takewhile(lambda _: one.links.send(peer, Probe((peer,) * 60)), itertools.count())
+        sent = itertools.takewhile(lambda _: ours.links.send(peer, Probe((peer,) * 60)), itertools.count())
         assert 5 < sum(1 for _ in sent) < 200
-        assert one.owner.losses == [(peer, False)]
-        assert one.links.get(Id(5)) is None
-        await until(lambda: not one.links._sockets)
+        assert ours.owner.losses == [(peer, False)]
+        assert ours.links.get(Id(5)) is None
+        await until(lambda: not ours.links._sockets)
 
 
 async def test_slowloris(side, until, stranger_to) -> None:
-    one = await side(LOW, handshake_s=0.1)
-    async with stranger_to(one) as slow:
+    ours = await side(LOW, handshake_s=0.1)
+    async with stranger_to(ours) as slow:
         await slow.say(b"\0\0")
         assert await slow.hears_goodbye() is Reason.SLOW
         assert await slow.ended()
-    await until(lambda: not one.links._sockets)
-    assert one.incidents.counters["handshakes_slow"] == 1
-    assert one.owner.losses == []
+    await until(lambda: not ours.links._sockets)
+    assert ours.incidents.counters["handshakes_slow"] == 1
+    assert ours.owner.losses == []
