@@ -91,6 +91,7 @@ class OverlayConfig:
 
     def __post_init__(self) -> None:
         self._check("listen", self.listen, bool(self.listen[0]) and 0 <= self.listen[1] <= 65535, "(host, 0 to 65535)")
+        # The bounds of the messages: a peer whose HELLO others refuse to decode would never get a link.
         self._check("boot", self.boot, 0 <= self.boot < 1 << 63, "0 to 2^63 - 1")
         self._check("ring", self.ring, 0 < len(self.ring) <= MAX_RING_CHARS, f"1 to {MAX_RING_CHARS} characters")
         if self.advertise is None:

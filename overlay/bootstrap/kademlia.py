@@ -141,6 +141,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             self._incidents.count("discovery_garbage")
             return
         if isinstance(reply, list):
+            # The package would resolve host names from a reply while the event loop waits.
             mine = self.source_node.id
             reply = [found for found in reply if found[0] != mine and dialable(found[1], self._version)]
         self._resolve(number, (True, reply))

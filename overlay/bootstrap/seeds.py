@@ -53,6 +53,10 @@ class Founding:
         self.first = first
         """Whether this peer is the first seed of its list."""
 
+    def lead(self) -> None:
+        """This peer has turned out to be the first seed of its list: found soon, and wait for no other joining peer."""
+        self.first = True
+
     def answered(self, hello: Hello, now: float) -> None:
         self._joining.pop(hello.peer.id, None)
         # Old answers are dropped here: a stranger can make up any number of ids, and each would stay.
@@ -151,7 +155,7 @@ class Seeds:
     async def _guarded(self, task: Coroutine[None, None, None]) -> None:
         try:
             await task
-        except Exception:  # noqa: BLE001 - a task's task: logged and counted
+        except Exception:  # noqa: BLE001 - a task's root: logged and counted
             self._incidents.failed("seed_errors")
 
     async def _ask_on(self, seed: Address) -> None:
@@ -182,7 +186,8 @@ class Seeds:
 
     def _is_myself(self, seed: Address) -> None:
         self.others = tuple(other for other in self.others if other != seed)
-        self._founding.first = self._founding.first or seed == self._first
+        if seed == self._first:
+            self._founding.lead()
 
     async def _found_in_time(self) -> None:
         """Found a ring when that is due, unless this peer has joined a ring."""

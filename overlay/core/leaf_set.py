@@ -144,6 +144,7 @@ class LeafSet:
         pushed_out: Peer | None = None
         if len(self._by_offset) > 2 * self.half:
             first, _ = kept(list(self._by_offset), self.half)
+            # One member too many, so it is the member right behind the share of the clockwise side.
             _, pushed_out = self._by_offset.popitem(first)
             self.ids.discard(pushed_out.id)
         self._refresh()

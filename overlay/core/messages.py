@@ -44,6 +44,8 @@ Leaves = Annotated[tuple[Peer, ...], Meta(max_length=MAX_LEAVES)]
 Rows = Annotated[tuple[Peer, ...], Meta(max_length=MAX_ROWS)]
 
 
+# Tags are on the wire: a new message takes the next free number. `gc=False`, as immutable values of numbers, strings
+# and tuples form no cycles: the garbage collector need not visit them.
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """For the counterclockwise neighbour: I live, and I hold you for my neighbour."""
 

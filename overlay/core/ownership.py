@@ -68,6 +68,7 @@ class Ownership:
         """Notify of changes among the `count` closest peers from now on. Returns these peers."""
         owners = self.owners(key, count)
         self._watched[key] = Watch(count, owners)
+        # It never shrinks: a range that is too wide costs only more checks.
         self._widest = max(self._widest, count)
         return owners
 

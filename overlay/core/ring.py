@@ -120,6 +120,7 @@ class Ring:
         self._membership = Membership(self._state, self.failure_detector, Upward(self._changed, self._activity))
         self._forwarding = Forwarding(self._state, self.failure_detector, self)
         self._ownership = Ownership(self._state, application.owners_changed)
+        # One lookup by type per message; a chain of comparisons would grow with each kind.
         self._handlers = self._handlers_of_parts()
         self._last: float | None = None
 

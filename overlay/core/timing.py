@@ -52,6 +52,7 @@ class Timing:
     """For how long the gap between two neighbours is reserved for one joining peer. Above the time of a join."""
 
     def __post_init__(self) -> None:
+        # A paused peer must notice its pause before others can declare it dead, or two peers would serve the same keys.
         if not self.heartbeat_s < self.fence_s < self.fastest_verdict_s:
             raise ValueError(
                 f"fence_s must be more than heartbeat_s ({self.heartbeat_s})"

@@ -41,6 +41,10 @@ class Dial:
     queue: MessageQueue = field(default_factory=list)
     queued_bytes: int = 0
 
+    def add(self, kind: Kind, body: bytes) -> None:
+        self.queue.append((kind, body))
+        self.queued_bytes += HEADER_BYTES + len(body)
+
     @property
     def greeted(self) -> bool:
         """Whether our HELLO was sent and not refused yet."""
@@ -93,7 +97,8 @@ class Dialer:
             # It has started again at another address, so the old dial would fail.
             queue = self.finish(peer.id)
             dial = self._start(peer)
-            dial.queue, dial.queued_bytes = queue, sum(HEADER_BYTES + len(queued) for _, queued in queue)
+            for message in queue:
+                dial.add(*message)
         elif dial is None:
             # Parcels only: a ping must still find out whether the peer lives.
             paused = kind == Kind.PARCEL and self._unreachable.get(peer.id, 0.0) > self._loop.time()
@@ -102,10 +107,10 @@ class Dialer:
             dial = self._start(peer)
         size = HEADER_BYTES + len(body)
         limit = self._config.max_link_buffer_bytes
+        # The first message is queued in any size, as max_frame_bytes bounds it.
         if dial.queue and dial.queued_bytes + size > (limit if kind == Kind.PARCEL else limit + limit // 4):
             return False
-        dial.queue.append((kind, body))
-        dial.queued_bytes += size
+        dial.add(kind, body)
         return True
 
     def finish(self, peer: Id, link: Link | None = None) -> MessageQueue:
@@ -185,6 +190,7 @@ class Dialer:
     def _fail(self, dial: Dial, why: str, refused: bool) -> None:
         del self._dials[dial.peer.id]
         now = self._loop.time()
+        # Only a full table is worth the search for expired entries.
         if len(self._unreachable) >= self._config.max_dials:
             self._unreachable = {peer: until for peer, until in self._unreachable.items() if until > now}
         if len(self._unreachable) < self._config.max_dials:

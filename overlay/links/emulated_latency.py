@@ -19,6 +19,7 @@ SLACK_S: Final = 0.0005
 def pair_delay_s(first: Id, second: Id, range_s: tuple[float, float], seed: int) -> float:
     """The one-way delay between two peers: the same at both ends and in every run with this seed."""
     low, high = range_s
+    # The lower id first, so that both ends compute the same delay.
     name = min(first, second).packed() + max(first, second).packed() + seed.to_bytes(16, "big", signed=True)
     share = mmh3.hash128(name, signed=False) / SPACE
     # The sum may be rounded up, above the range.

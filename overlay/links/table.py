@@ -122,6 +122,7 @@ class LinkTable:
         await self._dialer.close()
         for link in list(self._sockets):
             link.close(Reason.STOPPING)
+        # The second wait is for the sockets that are aborted after the first.
         for patience_s in (self._config.linger_s, 1.0):
             if self._sockets:
                 try:
@@ -144,6 +145,7 @@ class LinkTable:
         """Send bytes of the application: at most a frame, and not to this peer itself. False: refused, and counted."""
         link = self._links.get(peer.id)
         known = None if link is None else link.peer
+        # The fast path of `send_bytes`, which handles all cases in which this link may be the wrong one.
         if link is None or known is None or known.boot < peer.boot or not link.introduced_as(self.me):
             return self.send_bytes(peer, Kind.PARCEL, body)
         if link.send(Kind.PARCEL, body):
@@ -156,6 +158,7 @@ class LinkTable:
         if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
             self._incidents.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
             return False
+        # The process behind the old link is gone; waiting for TCP to notice would cost the message.
         if link is not None and link.peer is not peer and self._moved(link, peer):
             link.close(Reason.REPLACED)
             link = None
@@ -285,11 +288,13 @@ class LinkTable:
         queued = self._dialer.finish(peer.id, link)
         if len(self._links) >= self._config.max_links:
             self._incidents.count("links_evicted")
+            # A new link is wanted now; the least used one is dialled again when it is needed.
             max(self._links.values(), key=lambda candidate: candidate.idle_rounds).close(Reason.IDLE)
         delay_range = self._config.delay_s
         delay = pair_delay_s(self.me.id, peer.id, delay_range, self._config.delay_seed) if delay_range else None
         link.open(peer, delay)
         self._links[peer.id] = link
+        # A dialled link has sent its HELLO already, unless our address has changed since.
         if link.dialled is None or not link.introduced_as(self.me):
             link.say_hello(self.me, self._hello(peer.id))
         for kind, body in queued:
@@ -305,6 +310,7 @@ class LinkTable:
     def _sweep(self) -> None:
         """Close idle links."""
         self._sweeper = self._loop.call_later(self._config.idle_link_s / SWEEPS, self._sweep)
+        # A list, as closing a link removes it from the table.
         for link in list(self._links.values()):
             if link.count_idle_rounds() >= SWEEPS:
                 link.close(Reason.IDLE)
