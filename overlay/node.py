@@ -50,7 +50,7 @@ class Node:
     """A peer's overlay: listens, links, keeps the core's time. Create inside a running event loop.
 
     `ring` and `address` exist once `start` has returned. After a call to the core that was made neither through a
-    method of the node nor from within a callback of the application, call `settled`.
+    method of the node nor from within a callback of the application, call `flush_outbox`.
     """
 
     ring: Ring
@@ -166,7 +166,7 @@ class Node:
     def route(self, key: Id, payload: bytes) -> bool:
         """Send bytes to the owner of a key. False: too many routed messages are on their way, try later."""
         accepted = self.ring.route(key, payload, self._iteration.begin())
-        self.settled()
+        self.flush_outbox()
         return accepted
 
     @property
@@ -214,7 +214,7 @@ class Node:
             self._incidents.failed("core_errors")
         self._inside = False
 
-    def read(self) -> None:
+    def read_done(self) -> None:
         """All messages of one read of a link were handed over."""
         try:
             self._application.read_done()
@@ -223,7 +223,7 @@ class Node:
         if (self._outbox or self._active is not self.ring.active) and not self._inside:
             self._drain()
 
-    def settled(self) -> None:
+    def flush_outbox(self) -> None:
         """Send the messages of the core's outbox. The end of the iteration looks at its next deadline."""
         self._iteration.begin()
         if not self._inside:
@@ -276,7 +276,7 @@ class Node:
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._incidents.failed("core_errors")
         self._inside = outer
-        self.settled()
+        self.flush_outbox()
 
     def _drain(self) -> None:
         """Hand the outbox to the links. Messages that this causes (a link found stuck) are sent by the same loop."""

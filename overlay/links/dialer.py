@@ -17,7 +17,8 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.links.frames import HEADER_BYTES, Kind
 from ringmq.overlay.links.handshake import LinkState, Reason
 from ringmq.overlay.links.incidents import Incidents
-from ringmq.overlay.links.link import Link, Phase, Switchboard
+from ringmq.overlay.links.link import Link, Switchboard
+from ringmq.overlay.links.phase import Phase
 from ringmq.overlay.queries import cause
 
 MessageQueue = list[tuple[Kind, bytes]]

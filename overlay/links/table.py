@@ -40,7 +40,7 @@ class LinkOwner(Protocol):
     def parcel(self, sender: Peer, payload: bytes) -> None:
         """Bytes of the application: most of the messages under load, so they have a call of their own."""
 
-    def read(self) -> None:
+    def read_done(self) -> None:
         """All messages of one read were handed over."""
 
     def lost(self, peer: Peer, refused: bool) -> None:
@@ -63,7 +63,7 @@ class LinkTable:
         # Bound methods of the owner, not of this class: a message passes through one call less.
         self.received = owner.received
         self.parcel = owner.parcel
-        self.settled = owner.read
+        self.read_done = owner.read_done
         self._config = config
         self._owner = owner
         self._incidents = incidents

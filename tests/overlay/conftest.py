@@ -181,7 +181,7 @@ class Board:
     def parcel(self, sender: Peer, payload: bytes) -> None:
         self.messages.append((sender, Parcel(payload)))
 
-    def settled(self) -> None:
+    def read_done(self) -> None:
         self.turns += 1
 
     def faulty(self, link: Link, why: str) -> None:
@@ -224,7 +224,7 @@ class Recorder:
     def parcel(self, sender: Peer, payload: bytes) -> None:
         self.messages.append((sender, Parcel(payload)))
 
-    def read(self) -> None: ...
+    def read_done(self) -> None: ...
 
     def lost(self, peer: Peer, refused: bool) -> None:
         self.losses.append((peer, refused))

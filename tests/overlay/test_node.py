@@ -24,11 +24,11 @@ async def test_one_timer_follows_the_deadline(start, until) -> None:
     loop = asyncio.get_running_loop()
     for ahead in (0.05, 0.01):
         node.ring.timers.next_at = loop.time() + ahead
-        node.settled()
+        node.flush_outbox()
     await until(lambda: node.ring.named("tick"))
     assert node.ring.named("tick")[0][1] < loop.time() + 0.03
     node.ring.timers.next_at = loop.time() - 5
-    node.settled()
+    node.flush_outbox()
     await until(lambda: len(node.ring.named("tick")) == 2)
 
 
@@ -39,7 +39,7 @@ async def test_an_overdue_call_comes_also_under_load(start) -> None:
     node.ring.timers.next_at = began - 5
     while not node.ring.named("tick"):
         assert loop.time() < began + 10
-        node.settled()
+        node.flush_outbox()
         await asyncio.sleep(0)
 
 
@@ -52,7 +52,7 @@ async def test_a_deadline_that_stands_still_does_not_spin(start, until) -> None:
         node.ring.timers.next_at = began
 
     node.ring.then = stuck
-    node.settled()
+    node.flush_outbox()
     await until(lambda: loop.time() > began + 0.1)
     assert 10 < len(node.ring.named("tick")) <= 110
 
@@ -64,7 +64,7 @@ async def test_the_outbox_goes_out_after_each_call(start, until) -> None:
     await until(lambda: other.ring.named("receive"))
     assert other.ring.named("receive") == [("receive", ours.ring.me, Heartbeat())]
     other.ring.outbox.append((ours.ring.me, Ping()))
-    other.settled()
+    other.flush_outbox()
     await until(lambda: ours.ring.named("receive"))
 
 
@@ -89,7 +89,7 @@ async def test_a_lost_link_is_reported_at_once(start, until) -> None:
     assert ours.ring.named("link_lost") == [("link_lost", other.ring.me, False)]
     await other.stop()
     ours.ring.outbox.append((other.ring.me, Ping()))
-    ours.settled()
+    ours.flush_outbox()
     await until(lambda: len(ours.ring.named("link_lost")) == 2)
     assert ours.ring.named("link_lost")[1] == ("link_lost", other.ring.me, True)
 
@@ -117,7 +117,7 @@ async def test_losing_activity_is_seen(start) -> None:
     node = await start(1)
     await node.wait_active(1.0)
     node.ring.active = False
-    node.settled()
+    node.flush_outbox()
     with pytest.raises(OverlayError):
         await node.wait_active(0.01)
 
