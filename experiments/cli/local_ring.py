@@ -238,7 +238,7 @@ async def _start(local_ring: LocalRing) -> None:
 
 
 def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:
-    """The command-line settings of all peers, beyond those of the file. Raises ConfigError with one line."""
+    """The settings of all peers that the command line adds to the file. Raises ConfigError with one line."""
     in_file = read_toml(file) if file is not None else {}
     own = next((name for name in in_file if name in OF_ONE_PEER), None)
     if own is not None:

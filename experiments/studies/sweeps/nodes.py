@@ -14,7 +14,7 @@ SOURCE: Final = "§4.2.4"
 
 
 def _levels(size: TrialSize, *counts: int) -> tuple[Level, ...]:
-    """In all rings, the subscribers are at the nodes of the smallest ring."""
+    """Levels in which the subscribers are at the nodes of the smallest ring."""
     few = replace(size, subscribers=counts[0], homes=counts[0])
     return tuple([Level(str(count), replace(few, peers=count)) for count in counts])
 
