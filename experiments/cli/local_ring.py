@@ -107,6 +107,7 @@ class LocalRing:
             self._refuse_dead(self.children)
             answers = dict(zip(unsettled, await asyncio.gather(*map(ask, unsettled)), strict=True))
             ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
+            # The expected leaf sets depend on the ids of all peers, so no peer is settled before all ids are known.
             if len(ids) == len(self.children):
                 all_ids = set(ids.values())
                 settled = {

@@ -122,6 +122,7 @@ class Load:
         """Publish at a rate for a while, and measure after the first `warm_s`. Raises BenchError."""
         sent, received = self._sender.sent, self._receiver.received_bytes
         self._receiver.latencies_s.clear()
+        # A garbage collection would delay the reading of probes, and so increase their latencies.
         gc.collect()
         gc.disable()
         try:

@@ -96,5 +96,6 @@ async def _kill(kill: Kill | None, ring: RecordingRing, load: TrialLoad) -> floa
         return None
     await asyncio.sleep(kill.at_s - load.now())
     killed_s = load.now()
+    # In a thread: `kill` waits for the ends of the processes, and the load must go on meanwhile.
     await asyncio.to_thread(ring.kill, *(ring.peers[victim] for victim in kill.victims))
     return killed_s
