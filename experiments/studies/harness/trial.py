@@ -64,9 +64,9 @@ def run(plan: Plan, data: Path) -> Trial:
             ready_s = time.monotonic() - began
             load, killed_s = asyncio.run(_play(plan, ring))
             until = time.time()
-            complaints = ring.complaints()
-            if complaints:
-                raise ExperimentError(f"{plan.run}: {complaints[0]}")
+            errors = ring.logged_errors()
+            if errors:
+                raise ExperimentError(f"{plan.run}: {errors[0]}")
             since = load.began_at + (0.0 if plan.kill else plan.warm_s)
             records = land([peer.records for peer in ring.recording], data, plan.run, since, until)
     except BenchError as error:

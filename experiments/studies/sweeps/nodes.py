@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import DIRECT
-from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Statistic
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
@@ -26,10 +26,10 @@ SWEEP: Final = Sweep(
     full=_levels(FULL, 20, 30, 40, 50),
     quick=_levels(SMALL, 8, 16),
     claims=(
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.MAXIMUM, 17),
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.SPREAD, 16),
-        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Of.MAXIMUM, 44),
-        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Of.SPREAD, 28),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.MAXIMUM, 17),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.SPREAD, 16),
+        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Statistic.MAXIMUM, 44),
+        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Statistic.SPREAD, 28),
     ),
 )
 
