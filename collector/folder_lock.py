@@ -1,4 +1,4 @@
-"""A folder that only one process may use at a time: a lock that ends with its holder, however it ends."""
+"""A lock on a folder that only one process may use at a time. The lock ends with its process, even after `kill -9`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from ringmq.collector.ingest.durable_files import Disk
 
 
 class FolderLock:
-    """A hold on `folder`, made if missing, in the name of `user`: others of that name are kept out until `close`."""
+    """An exclusive lock on `folder` for one kind of `user`, such as "ingest", until `close`. Creates the folder."""
 
     def __init__(self, folder: Path, user: str) -> None:
-        """Raises CollectorError if another has it, or the folder cannot be used."""
+        """Raises CollectorError if another process holds the lock, or the folder cannot be used."""
         Disk().make(folder)
         try:
+            # Close-on-exec: an inherited descriptor would keep the lock while a child runs.
             self._lock = os.open(folder / f"{user}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise CollectorError(f"data: cannot use {folder}: {error.strerror}") from error
@@ -37,7 +38,9 @@ class FolderLock:
         self.close()
 
     def close(self) -> None:
-        """Let another process have the folder. The lock file stays: removing it would let two in."""
+        """Release the lock."""
+        # The file stays. If it were removed, a process that had opened the old file and a process that creates a new
+        # file could both hold a lock.
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -45,13 +48,14 @@ class FolderLock:
 
 @contextmanager
 def hold(data: str, user: str) -> Iterator[None]:
-    """Keep others of the name `user` out of a data folder, if it is on this machine.
+    """Hold the lock of `user` on a data folder, if the folder is on this machine.
 
-    Raises CollectorError if there is one, or no such folder.
+    Raises CollectorError if another process holds it, or the folder does not exist.
     """
     folder = local_path(data)
     with ExitStack() as stack:
         if folder is not None:
+            # FolderLock would create the folder, and hide a mistyped path.
             if not folder.is_dir():
                 raise CollectorError(f"data: there is no folder {folder}: run ringmq collect ingest first")
             stack.enter_context(FolderLock(folder, user))

@@ -67,8 +67,7 @@ class MqttService:
             if config.front == "amqtt":
                 self._front = self._amqtt_front()
             else:
-                self._front = front = MqttServer(self._iteration, config.limits, self._access, self._ports)
-                front.on_fault = self._on_fault
+                self._front = MqttServer(self._iteration, config.limits, self._access, self._ports, self._on_fault)
         except FrontError as error:
             raise ClientsError(str(error)) from error
         return self._front
@@ -102,7 +101,7 @@ class MqttService:
         if isinstance(front, MqttServer):
             self._iteration.begin()
             front.broker.publish(message, done)
-            front.turn()
+            front.send_soon()
         else:
             self._ports.published(message, front.deliver(message), done)
 

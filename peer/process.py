@@ -26,7 +26,7 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.leaf_set import LeafSet
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.node import Node
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError

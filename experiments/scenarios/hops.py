@@ -13,7 +13,7 @@ from ringmq.experiments.simulator.filled import FilledRing
 from ringmq.experiments.simulator.network import DELAYS_S, Weather
 from ringmq.experiments.simulator.world import World
 from ringmq.overlay.core.ids import ID_BITS, Id
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import LAN
 
 FIGURE_5: Final = (0.0, 0.0006, 0.0156, 0.1643, 0.6449, 0.1745)

@@ -13,8 +13,7 @@ from typing import Final
 from ringmq.overlay.core.ids import BASE, DIGIT_BITS, DIGITS, ID_BITS, Id, digit, nearness
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
 from ringmq.overlay.core.messages import MAX_HOPS, Peer
-from ringmq.overlay.core.next_hop import next_hop
-from ringmq.overlay.core.routing import RoutingTable
+from ringmq.overlay.core.routing import RoutingTable, next_hop
 
 KEPT_VIEWS: Final = 120_000
 """Most peers whose tables are kept for later messages; they take about 10 kB each."""

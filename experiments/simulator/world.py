@@ -156,7 +156,7 @@ class World:
 
     def settle(self, node: Node, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
         """Make the peer a member of a ring that has existed for a long time."""
-        node.ring.settled(leaves, entries, self.now)
+        node.ring.restore(leaves, entries, self.now)
         self._after(node)
 
     def meet(self, node: Node, other: Node) -> None:

@@ -167,7 +167,7 @@ async def test_a_renewed_certificate_needs_no_restart(
         files.certificate.write_text("nonsense")
         process.send(signal.SIGHUP)
         failed = eventually(lambda: events(process, "the old certificates go on to hold"))
-        assert failed[0]["why"] == f"{files.certificate}: there is no certificate in it, in PEM"
+        assert failed[0]["why"] == f"{files.certificate}: no certificate in PEM format found"
         assert await serial() == renewed
         assert await early.ask(PINGREQ, 2) == PINGRESP, "who is there stays"
 

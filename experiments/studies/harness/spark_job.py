@@ -9,14 +9,14 @@ import sys
 from ringmq.collector.cli.options import MASTER
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.jobs import reduce as reducing
-from ringmq.collector.jobs.stream import How, run
+from ringmq.collector.jobs.stream import StreamSettings, run
 from ringmq.collector.spark.session import session
 
 
 def main(data: str) -> None:
     """Stream the landed records of a data folder, then write its tables. Raises CollectorError."""
     with session(MASTER, {}) as spark:
-        run(spark, data, How(once=True), lambda _: None)
+        run(spark, data, StreamSettings(once=True), lambda _: None)
         reducing.reduce(spark, data, lambda _: None)
 
 

@@ -20,7 +20,7 @@ from ringmq.experiments.simulator.filled import FilledRing
 from ringmq.experiments.studies.scale.message_sizes import Wire
 from ringmq.overlay.core.ids import Id, key_of
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.messaging.config import DIRECT

@@ -27,5 +27,5 @@ def test_least_depth_of_known_trees(count: int, fanout: int, depth: int) -> None
 
 
 def test_fanout_below_1_is_an_error() -> None:
-    with pytest.raises(DispatchingError, match="at least 1, not 0"):
+    with pytest.raises(DispatchingError, match="at least 1, got 0"):
         least_depth(3, 0)

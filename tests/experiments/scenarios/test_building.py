@@ -30,7 +30,7 @@ def test_grown_ring_can_grow_further() -> None:
 
 
 def test_peers_that_do_not_become_one_ring_are_an_error_with_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "granted", lambda self, granter, grant: None)
+    monkeypatch.setattr(Membership, "on_grant", lambda self, granter, grant: None)
     with pytest.raises(AssertionError, match="2 peers did not become one ring\nseed 4, at 60"):
         joined_ring(World(4, LAN), 5)
 

@@ -60,6 +60,6 @@ def test_half_of_the_crashed_peers_come_back() -> None:
 
 
 def test_broken_core_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         churn(30, 1, "lan", MINUTES, 0.0, 60.0)

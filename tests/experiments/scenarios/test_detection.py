@@ -54,7 +54,7 @@ def test_death_with_resets_is_detected_at_once() -> None:
 
 
 def test_undetected_death_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world = ring()
     detection = Detection(world)
     node = world.live()[20]

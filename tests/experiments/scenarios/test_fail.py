@@ -42,7 +42,7 @@ def test_core_that_delivers_in_the_place_of_a_suspect_is_found(monkeypatch: pyte
 
 def test_core_that_detects_no_deaths_never_becomes_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.experiments.scenarios.fail.PATIENCE_S", 10.0)
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     figures = fail_at_once(20, 1, 0.3, "lan")
     assert figures.one_ring_after_s is None
     assert figures.inexact_leaf_sets > 0

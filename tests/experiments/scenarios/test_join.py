@@ -47,7 +47,7 @@ def test_core_that_is_active_too_early_is_found(monkeypatch: pytest.MonkeyPatch)
         self._changed(None, None)
         self._activate()
 
-    monkeypatch.setattr(Membership, "granted", at_once)
+    monkeypatch.setattr(Membership, "on_grant", at_once)
     with pytest.raises(InvariantBrokenError) as caught:
         join_storm(1, joins=30)
     assert caught.value.__notes__[0].startswith("seed 1, at ")
@@ -56,14 +56,14 @@ def test_core_that_is_active_too_early_is_found(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_core_that_detects_no_deaths_ends_without_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     figures = join_storm(2, joins=5)
     assert not figures.one_ring
     assert figures.faults > 0
 
 
 def test_core_that_ignores_grants_ends_without_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "granted", lambda self, granter, grant: None)
+    monkeypatch.setattr(Membership, "on_grant", lambda self, granter, grant: None)
     figures = join_at_once(5, 1)
     assert figures.one_ring_after_s is None
     assert figures.faults == 4 + 5, "four are not active, and no leaf set is right"

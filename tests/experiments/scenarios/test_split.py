@@ -26,7 +26,7 @@ def test_halves_become_rings_and_one_ring_after_the_healing(nodes: int, apart_s:
 def test_core_that_never_contacts_dead_peers_does_not_merge_the_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """The halves merge since each peer contacts the peers again that it believes dead."""
     monkeypatch.setattr("ringmq.experiments.scenarios.split.PATIENCE_S", 15.0)
-    monkeypatch.setattr(FailureDetector, "_try_a_dead_one", lambda self, now, _: None)
+    monkeypatch.setattr(FailureDetector, "_retry_dead_peer", lambda self, now, _: None)
     monkeypatch.setattr("ringmq.overlay.core.membership.Membership._ask_for_a_row", lambda self, now, _: None)
     figures = split_and_heal(20, 1, "lan", 20.0)
     assert figures.halves_after_s is not None

@@ -43,7 +43,7 @@ def test_all_lookups_reach_their_owners_in_a_healthy_ring() -> None:
 
 
 def test_wrong_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     figures = some_lookups(ring(), 100).figures()
     assert figures.delivered == 100
     assert figures.wrong > 80
@@ -64,7 +64,7 @@ def test_second_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_undelivered_lookup_is_pending_then_lost_or_orphaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): None)
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): None)
     world = ring()
     lookups = some_lookups(world, 50)
     assert lookups.figures().pending == 50

@@ -36,7 +36,7 @@ def peer(peer_id: Id) -> Peer:
 
 def ring_of(peer_id: Id, *leaves: Id) -> Ring:
     ring = Ring(peer(peer_id), LAN, IgnoringApplication(), half=8)
-    ring.settled([peer(leaf) for leaf in leaves], (), 0.0)
+    ring.restore([peer(leaf) for leaf in leaves], (), 0.0)
     return ring
 
 

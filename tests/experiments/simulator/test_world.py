@@ -153,7 +153,7 @@ def lookups_in_a_settled_ring(world: World) -> None:
 
 
 def test_joining_peer_that_is_active_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "granted", activate_at_once)
+    monkeypatch.setattr(Membership, "on_grant", activate_at_once)
     with pytest.raises(InvariantBrokenError, match=r"two owners|not one ring|not symmetric"):
         grow(World(1, LAN))
 
@@ -173,7 +173,7 @@ def test_owner_that_drops_its_neighbour_when_it_becomes_active_is_found(monkeypa
 
 
 def test_delivery_of_a_key_that_the_peer_does_not_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(World(1, LAN))
 
@@ -195,21 +195,21 @@ def test_delivery_in_the_place_of_a_suspect_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_peer_that_acknowledges_a_probe_without_adding_its_sender_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    probed = Membership.probed
+    probed = Membership.on_probe
 
     def forgetful(self: Membership, sender: Peer, probe: object) -> None:
         if self._state.me.id & 3:
             probed(self, sender, probe)  # type: ignore[arg-type]
         else:
-            self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.confirm(sender)))
+            self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.renew(sender)))
 
-    monkeypatch.setattr(Membership, "probed", forgetful)
+    monkeypatch.setattr(Membership, "on_probe", forgetful)
     with pytest.raises(InvariantBrokenError, match=r"not symmetric|two owners"):
         grow(World(1, LAN))
 
 
 def test_live_peer_that_is_removed_for_good_is_a_lasting_asymmetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "_take_in", lambda self, peer: None)
+    monkeypatch.setattr(Membership, "_add_heard", lambda self, peer: None)
     world = World(1, LAN)
     settled_ring(world, 40)
     nodes = sorted(world.live(), key=lambda node: node.peer.id)
@@ -225,7 +225,7 @@ def test_live_peer_that_is_removed_for_good_is_a_lasting_asymmetry(monkeypatch: 
 
 
 def test_ring_that_never_detects_deaths_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world = World(1, LAN, strict=False)
     settled_ring(world, 20)
     world.crash(world.live()[0])
@@ -247,7 +247,7 @@ def trace_of_a_wrong_delivery() -> str:
 
 
 def test_failure_has_a_note_with_its_seed_and_the_last_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     trace = trace_of_a_wrong_delivery()
     assert trace.startswith("seed 77, at 1.0")
     lines = trace.splitlines()
@@ -258,7 +258,7 @@ def test_failure_has_a_note_with_its_seed_and_the_last_events(monkeypatch: pytes
 
 
 def test_last_event_of_the_trace_is_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     last = trace_of_a_wrong_delivery().splitlines()[-1]
     assert "peer 2 <- " in last
     assert ": Route(" in last
@@ -303,7 +303,7 @@ def test_sender_to_a_crashed_peer_is_notified_by_a_reset() -> None:
     world._post(nodes[0])
     assert nodes[30].peer.id not in nodes[0].ring.leaves
     world.run(1.1)
-    assert nodes[0].ring.failure_detector.holds_for_dead(nodes[30].peer)
+    assert nodes[0].ring.failure_detector.considers_dead(nodes[30].peer)
 
 
 def test_paused_peer_gets_its_messages_when_it_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -450,7 +450,7 @@ def test_messages_are_counted_by_their_kind() -> None:
 
 
 def test_message_that_is_given_up_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world, sender, unreachable = pair()
     world.network.split({unreachable.peer.id: 1})
     assert world.route(sender, unreachable.peer.id, b"x")

@@ -559,7 +559,7 @@ def test_the_line_wins_over_the_table(tmp_path: Path) -> None:
     [
         ("every = 0", "record: every: 0 is not a whole number from 1 to 1000000000"),
         ("every = 1.5", "record: every: 1.5 is not a whole number from 1 to 1000000000"),
-        ("interval_s = 0.01", "record: interval_s is 0.01, right would be 0.1 or more, or 0 for none"),
+        ("interval_s = 0.01", "record: interval_s must be 0 (no samples) or at least 0.1, got 0.01"),
         ("deliveries = 'some'", "record: deliveries: 'some' is not one of each, histogram, off"),
         ("run = 'a b'", "record: run: 'a b' is not 1 to 64 letters, digits, dots, underscores and dashes"),
         ("metrics = 9183", "record: metrics: 9183 is not HOST:PORT, such as 127.0.0.1:9183"),

@@ -72,7 +72,7 @@ def test_failed_spark_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_reduce_without_records_fails_with_one_line(tmp_path: Path) -> None:
     with pytest.raises(
-        ExperimentError, match=r"^data: nothing has landed in .*/none: run ringmq collect ingest first$"
+        ExperimentError, match=r"^data: there are no landed records in .*/none: run ringmq collect ingest first$"
     ):
         tables(tmp_path / "none")
 
