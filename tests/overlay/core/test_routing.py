@@ -202,7 +202,7 @@ def test_every_way_ends_at_the_owner_with_poor_tables(start: int, key: Id, rando
     while (peer := next_hop(*thinned(RING, here, random), key, dead)) is not None:
         assert peer.id not in way
         way.append(peer.id)
-        here = RING.place(peer.id)
+        here = RING.position(peer.id)
     assert way[-1] == RING.owner(key, dead)
 
 
