@@ -24,16 +24,18 @@ messages below the prefix, and drops those that its filters do not match (`unwan
   messages published meanwhile, and messages it had acknowledged and not passed on, are lost to them with any QoS.
   `done` is called all the same, when the dead child's lease has expired. The same happens when a parent is wrongly
   taken for dead, and when a peer changes its parent: messages from the old parent come too late, and are dropped to
-  keep the order. - A peer whose filters live at several places gets a message through several trees, and delivers it
-  once. While it enters another tree, a later message may come through that tree first; then the earlier message is
-  dropped. - Publishers that were told that a tree is empty believe it for at most `trust_s`, also if its root is
-  replaced. - A forwarder without room (`max_waiting_bytes`) passes nothing on. - Retained messages are kept by the root
-  of their topic and its copies, without waiting for the copies; new subscribers to exactly that topic get them.
-  **Wildcard filters get retained messages** only if they are published while the filter is in force. A client that
-  subscribes while a retained message is on its way to its root may miss it. The clocks of the two peers decide whether
-  a fetched message is also on its way to another filter of the same peer. - **No shared filters**: `subscribe` raises
-  SharedFilterError; ask `serves` first. A root could pick one child for each message (Scribe's anycast), but a root
-  that takes over picks another child for a repeated message, and a group would get it twice.
+  keep the order.
+- A peer whose filters live at several places gets a message through several trees, and delivers it once. While it
+  enters another tree, a later message may come through that tree first; then the earlier message is dropped.
+- Publishers that were told that a tree is empty believe it for at most `trust_s`, also if its root is replaced.
+- A forwarder without room (`max_waiting_bytes`) passes nothing on.
+- Retained messages are kept by the root of their topic and its copies, without waiting for the copies; new subscribers
+  to exactly that topic get them. **Wildcard filters get retained messages** only if they are published while the filter
+  is in force. A client that subscribes while a retained message is on its way to its root may miss it. The clocks of
+  the two peers decide whether a fetched message is also on its way to another filter of the same peer.
+- **No shared filters**: `subscribe` raises SharedFilterError; ask `serves` first. A root could pick one child for each
+  message (Scribe's anycast), but a root that takes over picks another child for a repeated message, and a group would
+  get it twice.
 """
 
 from __future__ import annotations
