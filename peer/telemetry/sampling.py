@@ -22,7 +22,7 @@ from ringmq.overlay.node import Node
 from ringmq.peer.messaging.engine import Engine
 from ringmq.peer.messaging.shell.adapter import EngineAdapter
 from ringmq.peer.mqtt_service import MqttService
-from ringmq.peer.settings.load import PeerConfig
+from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
 """Of a sample, those with the most bytes: some 40 kB, so that it stays below a batch."""
@@ -36,10 +36,12 @@ _STATM: Final = Path("/proc/self/statm")
 class Sampling:
     """Once the node has started, `sample` it. `clients` is None of a peer that serves none."""
 
-    def __init__(self, config: PeerConfig, node: Node, ports: EngineAdapter[Any], clients: MqttService | None) -> None:
+    def __init__(
+        self, config: PeerConfig, node: Node, adapter: EngineAdapter[Any], clients: MqttService | None
+    ) -> None:
         self._config = config
         self._node = node
-        self._ports = ports
+        self._adapter = adapter
         self._clients = clients
         self._began_at = time.monotonic()
         self._places: tuple[int, int] = (0, 0)
@@ -51,7 +53,7 @@ class Sampling:
         me = node.ring.me
         bytes_in, bytes_out, links = node.traffic()
         front = self._front()
-        engine: Engine = self._ports.core
+        engine: Engine = self._adapter.core
         counters = engine.counters
         load = engine.load(f"{LOG_TOPICS}/{me.id.hex()}")
         coordinated, copied = self._count_places(engine)
@@ -106,8 +108,8 @@ class Sampling:
     def counters(self) -> dict[str, int]:
         """What is counted beside, by the names of a status; of the roles and the front with whose it is before it."""
         counted = {**self._node.ring.statistics().counters, **self._node.counters}
-        engine: Engine = self._ports.core
-        groups = {engine.kind: engine.counters.as_dict() | {"unsendable": self._ports.unsendable}}
+        engine: Engine = self._adapter.core
+        groups = {engine.kind: engine.counters.as_dict() | {"unsendable": self._adapter.unsendable}}
         if self._clients is not None:
             groups["front"] = self._front()["counters"]
         return counted | {f"{kind}_{name}": value for kind, group in groups.items() for name, value in group.items()}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from ringmq.mqtt_front.matching.filter_trie import FilterTree
+from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.filter_stage import TRANSITIONS, FilterEvent, FilterStage
 from ringmq.peer.engines.coordinated.messages import (
@@ -112,7 +112,7 @@ class Subscriber:
         self._in_force_soon = in_force_soon
         self._retained_cache = retained_cache
         self._own: dict[str, LocalFilter] = {}
-        self._plain: FilterTree[LocalFilter] = FilterTree()
+        self._plain: FilterTrie[LocalFilter] = FilterTrie()
         self._count = 0
         self._asking = 0
         self._queue: dict[LocalFilter, None] = {}

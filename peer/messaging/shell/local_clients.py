@@ -95,8 +95,8 @@ class FrontClients:
         self._broker = front.broker
         self._bodies = Bodies(front.broker.clock)
         # Attributes instead of methods: the front is called at each read of a link, without a function in between.
-        self.leave: Callable[[], None] = front.turn
-        self.read_done: Callable[[], None] = partial(front.turn, gathered=True)
+        self.leave: Callable[[], None] = front.send_soon
+        self.read_done: Callable[[], None] = partial(front.send_soon, gathered=True)
 
     @property
     def unreadable(self) -> int:
