@@ -82,7 +82,7 @@ class EngineAdapter(ABC, Generic[E]):
         self._clients = self.core.clients = clients_of(front, self._iteration)
 
     def record(self, chooses: Callable[[], bool], witness: Witness) -> None:
-        """Record the messages that `chooses` selects here, and those that another peer has selected. Call this before
+        """Record the messages that `chooses` selects here, and the messages selected by other peers. Call this before
         `attach`."""
         self._chooses = chooses
         self.core.tracing.begin(witness, time.time_ns)

@@ -1,4 +1,4 @@
-"""The clients of this peer, as engines see them: those of RingMQ's own front, of amqtt's, or none.
+"""The clients of this peer, as engines see them: clients of RingMQ's own front, of an amqtt front, or none.
 
 Turns publications of other peers into messages of a front, and sets there the retained messages that its clients need.
 """
