@@ -56,13 +56,12 @@ RETAINED: Final = "retained.sqlite"
 STOP_S: Final = 3.0
 """Limit of a clean departure from the ring, which normally takes some milliseconds."""
 OWN_FILES: Final = 4096
-"""File descriptors besides the clients: more than all links and dials that the overlay allows, the listeners and the
-files."""
+"""File descriptors besides the clients: more than the links, dials, listeners and files of a peer."""
 FIRST_REMEMBER_S: Final = 0.25
 REMEMBER_S: Final = 60.0
 """First and longest pause between two checks whether the known peers have changed since the last save. The first is
-short, so that a peer that is killed soon after its start finds its ring again. Each save doubles it to
-spare the disk."""
+short, so that a peer that is killed soon after its start finds its ring again. Each save doubles
+the pause to spare the disk."""
 
 log = structlog.get_logger()
 
