@@ -168,7 +168,7 @@ async def test_reconnecting_client_does_not_wait_for_its_old_bytes(line: Line) -
     other.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
     line.front.iteration._end()
     assert list(line.front.clients) == [other.connection.writer]
-    assert line.front.broker.sessions["c"].line is other.connection.writer
+    assert line.front.broker.sessions["c"].writer is other.connection.writer
     await line.front.stop()
 
 

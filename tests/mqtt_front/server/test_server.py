@@ -170,18 +170,18 @@ async def test_client_that_does_not_read_loses_qos_0_and_costs_no_memory(bench: 
     subscriber, publisher = await bench.connect("s", version), await bench.connect("p")
     await subscriber.subscribe("t")
     transport = bench.transport("s")
-    line = front.broker.sessions["s"].line
-    assert line is not None
+    writer = front.broker.sessions["s"].writer
+    assert writer is not None
     most = 0
     for _ in range(10):
         await flood(bench, publisher, 50, 0)
-        most = max(most, transport.get_write_buffer_size() + sum(map(len, line.out)))
+        most = max(most, transport.get_write_buffer_size() + sum(map(len, writer.out)))
     assert most <= 200_000
     dropped = front.broker.counters.publish_dropped
     assert 100 < dropped < 500
     for _ in range(500 - dropped):
         await subscriber.next(Publish)
-    await until(lambda: line.plain)
+    await until(lambda: writer.fast)
     publisher.send(Publish("t", b"again"))
     assert (await subscriber.next(Publish)).payload == b"again"
 
@@ -449,7 +449,7 @@ async def test_bursts_share_a_write(bench: Bench, monkeypatch: pytest.MonkeyPatc
     subscriber, publisher = await bench.connect("s"), await bench.connect("p")
     await subscriber.subscribe("t")
     writes: list[int] = []
-    protocol = next(p for c, p in front.clients.items() if c is front.broker.sessions["s"].line)
+    protocol = next(p for c, p in front.clients.items() if c is front.broker.sessions["s"].writer)
     transport = protocol.transport
     assert transport is not None
 
@@ -499,7 +499,7 @@ async def test_session_belongs_to_its_user(bench: Bench) -> None:
         client.send(Connect(V5, "c", True, 0, None, user, None if user is None else b"secret"))
         assert (await client.next(Connack)).reason is Reason.NOT_AUTHORIZED
     assert front.broker.sessions["c"] is session
-    assert session.line is not None
+    assert session.writer is not None
 
 
 async def test_removed_user_leaves_no_session(bench: Bench) -> None:
