@@ -498,8 +498,8 @@ def test_ring_document_has_the_times_of_pubsub() -> None:
     ):
         assert f"| {start} | {times[0]:g} s | {times[1]:g} s |\n" in RING
     bounds = RING[RING.index("**Bounds.**") : RING.index("**When peers die.**")]
-    assert f" {LAN.window} are on their way to each peer without an acknowledgement" in bounds
-    assert f"All that waits is {LAN.max_waiting_bytes >> 20} MiB at most" in bounds
+    assert f"At most {LAN.window} messages with QoS 1 and 2 are on their way to each peer without an ack" in bounds
+    assert f"All queues together have at most {LAN.max_waiting_bytes >> 20} MiB" in bounds
     assert f"(default {FANOUT})" in RING
     assert f"(2 by default, 0 to {MAX_SHADOWS})" in RING
     assert PeerConfig().shadows == 2
