@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 class PeerError(Exception):
@@ -24,6 +24,9 @@ class Faults:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+
+    def add(self, lines: Iterable[str]) -> None:
+        self.lines += lines
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:

@@ -223,7 +223,7 @@ def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     # Only valid values are checked against each other: a listener with a wrong address would look like no listener.
     config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
     faults = Faults()
-    faults.lines += _contradictions(config, values)
+    faults.add(_contradictions(config, values))
     faults.raise_any()
     return config
 
@@ -328,7 +328,7 @@ def _parse_all(table: Mapping[str, object], section: Section, where: str) -> dic
     faults = Faults()
     values = {}
     strange = [name for name in table if name not in section.settings]
-    faults.lines += [f"{where}{name} {section.misplaced[name]}" for name in strange if name in section.misplaced]
+    faults.add([f"{where}{name} {section.misplaced[name]}" for name in strange if name in section.misplaced])
     with faults.gathered():
         unknown = [name for name in strange if name not in section.misplaced]
         check_names(unknown, section.known, f"{where}unknown {section.kind}")
@@ -384,7 +384,7 @@ def _read_rule(table: dict[str, object], where: str) -> Rule:
     with faults.gathered():
         values = _parse_all(table, IN_A_RULE, f"{where}: ")
     missing = [name for name in RULE_NEEDS if name not in table]
-    faults.lines += [f"{where}: {name}: missing, must be {RULE[name].wanted}" for name in missing]
+    faults.add([f"{where}: {name}: missing, must be {RULE[name].wanted}" for name in missing])
     faults.raise_any()
     rule = Rule(**values)  # type: ignore[arg-type]
     if rule.fanout is not None and rule.dispatch == DIRECT.name:

@@ -1,1 +1,1 @@
-"""Owns when and what a peer records; must not know how records are collected."""
+"""Owns the times and contents of a peer's records; must not know how records are collected."""

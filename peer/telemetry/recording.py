@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
+from msgspec import structs
 
 from ringmq.logger.config import RecordConfig
 from ringmq.logger.errors import LoggerError
@@ -140,9 +141,7 @@ class Recording:
             log_sample(sample, LEVEL)
 
     def _now(self, sample: Callable[[str, float], Sample]) -> Sample:
-        latest = sample(self.run, time.time())
-        latest.unrecorded = self.recorder.unrecorded
-        return latest
+        return structs.replace(sample(self.run, time.time()), unrecorded=self.recorder.unrecorded)
 
     def _send(self, partly: bool) -> bool:
         """Send full batches, with `partly` also partial ones. Returns whether MAX_UNACKNOWLEDGED stopped it."""

@@ -70,7 +70,7 @@ def test_wrong_settings_exit_with_the_status_without_restart(ringmq: Callable[..
     line[line.index("--data") + 1] = str(tmp_path / "data")
     process = ringmq(*line[1:])
     assert process.popen.returncode == int(SERVICE["RestartPreventExitStatus"])
-    assert process.err.startswith(f"ringmq: {file}: timing: ")
+    assert process.err.startswith(f"ringmq: {file}: timing must be ")
 
 
 def test_reload_sends_sighup(start: Callable[..., Any], eventually: Callable[..., Any]) -> None:
