@@ -75,7 +75,7 @@ BOOKKEEPING: Final = (
         "ends a batch of calls or an iteration of the loop: commits, and leads to the function that writes",
         (
             "Iteration._end", "Iteration._run", "EngineAdapter._leave", "EngineAdapter.read_done", "AmqttClients.leave",
-            "MqttServer.turn", "MqttServer._flush", "MqttServer._commit",
+            "MqttServer.send_soon", "MqttServer._flush", "MqttServer._commit",
             "NoJournal.commit", "EngineAdapter._commit", "CoordinatedAdapter._commit", "MessagingContext.keep_promises",
             "Node.read_done", "Node.flush_outbox", "Node._drain", "Ring.take_outbox",
         ),
@@ -101,8 +101,8 @@ NEAR: Final = (
         ("SendWindows._retry_later", "MessagingContext.after", "TimerQueue.at"),
     ),
     Group("answer", "makes B acknowledge to A", ("EngineAdapter._acknowledge", "CoordinatedEngine.acknowledge")),
-    Group("mark", "puts a connection on the list of connections to flush", ("Outgoing.wake",)),
-    Group("budget", "limits the work of one iteration", ("Reading._begin_turn", "Work.begin")),
+    Group("mark", "puts a connection on the list of connections to flush", ("Writer.wake",)),
+    Group("budget", "limits the work of one iteration", ("Reader.begin_turn", "Work.begin")),
     Group("heard", "ends a suspicion of the sender", ("FailureDetector.heard",)),
     Group("entry", "defers calls that the roles make to each other", ("CoordinatedEngine._do",)),
     Group("state", "asks for the state of a link", ("Link.closed", "Link.introduced_as")),
@@ -115,7 +115,7 @@ NEAR: Final = (
 )
 """Calls that resemble bookkeeping and are counted as work, for the reason given. Kept up like the list above."""
 
-GENERAL_PATH: Final = ("Conversation._on_publish", "Outgoing.publish")
+GENERAL_PATH: Final = ("Handlers.on_publish", "Writer.publish")
 """Functions that the fast path leaves out, at the publisher's connection and at the subscriber's."""
 
 ROOT: Final = Path(__file__).absolute().parents[2]

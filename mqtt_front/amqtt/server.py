@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from ringmq.mqtt_front.access.access import Access, Decision
-from ringmq.mqtt_front.access.shell.password_pool import Verifying
+from ringmq.mqtt_front.access.shell.password_pool import PasswordPool
 from ringmq.mqtt_front.amqtt.connection import AmqttConnection
 from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.packets import Connect, Version
@@ -55,7 +55,7 @@ class AmqttServer:
         self._started = self._stopped = False
         self._servers: list[asyncio.Server] = []
         self._lines: set[AmqttConnection] = set()
-        self._verifying = Verifying(self.access)
+        self._passwords = PasswordPool(self.access)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -99,15 +99,15 @@ class AmqttServer:
                 await asyncio.wait_for(self.broker.shutdown(), STOP_S)
             except Exception as error:  # noqa: BLE001  # amqtt's or a plugin's, and nothing is left to be kept from it
                 log.error("amqtt did not stop as it should", error=repr(error))
-        self._verifying.stop()
+        self._passwords.stop()
 
     @property
     def connected(self) -> int:
         """How many clients are connected, or about to be."""
         return len(self._lines)
 
-    def turn(self) -> None:
-        """amqtt sends by tasks of its own: nothing waits for the end of a turn."""
+    def send_soon(self) -> None:
+        """Does nothing: amqtt sends by tasks of its own, and nothing waits for the end of an iteration."""
 
     def renew_rights(self) -> int:
         """The rules of `access` have changed: apply them to those who are connected; how many had to go."""
@@ -121,7 +121,7 @@ class AmqttServer:
 
     def _faulty(self, why: str) -> None:
         self.broker.counters.protocol_errors += 1
-        log.debug("a client broke the rules of WebSocket", why=why)
+        log.debug("a client violated the WebSocket protocol", why=why)
 
     def _opened(self, line: AmqttConnection, anonymous: bool) -> None:
         if self._stopped or len(self._lines) >= self.config.max_connections:
@@ -168,15 +168,15 @@ class AmqttServer:
         decision = self.access.at_once(*arguments)
         if decision is not None:
             return decision
-        if self._verifying.full:
-            raise PacketError(Reason.SERVER_BUSY, "too many passwords wait to be verified")
+        if self._passwords.full:
+            raise PacketError(Reason.SERVER_BUSY, "too many passwords are waiting for verification")
         verified: asyncio.Future[asyncio.Future[Decision | None]] = self._loop.create_future()
 
         def told(done: asyncio.Future[Decision | None]) -> None:
             if not verified.done():
                 verified.set_result(done)
 
-        self._verifying.begin(arguments, lambda: not line.closing, told)
+        self._passwords.verify(arguments, lambda: not line.closing, told)
         decision = (await verified).result()
         return None if decision is None else self.access.renew(decision)
 

@@ -1,6 +1,6 @@
-"""The door of the codec: packets to bytes and back, in MQTT 3.1, 3.1.1 and 5.0. Holds no code of its own, and no state.
+"""The interface of the codec: packets to bytes and back, in MQTT 3.1, 3.1.1 and 5.0. Contains no code and no state.
 
-Bytes of a connection are cut into packets by `stream`; what they mean is the session's.
+`framing` cuts the bytes of a connection into packets; sessions give the packets their meaning.
 """
 
 from __future__ import annotations

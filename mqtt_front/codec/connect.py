@@ -1,7 +1,7 @@
-"""CONNECT and CONNACK, both ways: the only packets that are not read by the version of their connection alone.
+"""Reads and writes CONNECT and CONNACK, the packets that do not depend on the version of their connection alone.
 
-A CONNECT says its version itself, and a CONNACK of MQTT 3 has return codes of its own. Knows nothing of sessions:
-whether a client id will do, or a client may come in, is theirs to say.
+A CONNECT contains its version, and a CONNACK of MQTT 3 has its own return codes. Knows nothing about sessions, which
+decide on client ids, nor about access rules.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _RETURN_CODES_3: Final = {
 
 
 def decode_connect(first: int, body: Buffer) -> Connect:
-    """The first packet of a client, of whichever version.
+    """The first packet of a client, in any version.
 
-    Raises PacketError; UnsupportedVersionError if it is MQTT but of a level we do not speak, which may be answered
-    with a CONNACK (5.0 §3.1.2.2), where MQTT 3 leaves all else unanswered.
+    Raises PacketError; UnsupportedVersionError if it is MQTT with an unsupported protocol level, which may be answered
+    with a CONNACK (5.0 §3.1.2.2). MQTT 3 leaves all other errors unanswered.
     """
     version, at = _read_version(body)
-    if first & 0x0F and version is not Version.V31:  # [MQTT-2.1.3-1]; 3.1 calls them unused
-        raise MalformedPacketError("the fixed header of a CONNECT has flags")
+    if first & 0x0F and version is not Version.V31:  # [MQTT-2.1.3-1]; in 3.1 they are unused
+        raise MalformedPacketError("flags in the fixed header of a CONNECT must be 0")
     flags, at = read_u8(body, at)
     _check_flags(version, flags)
     keep_alive_s, at = read_u16(body, at)
@@ -68,14 +68,14 @@ def decode_connect(first: int, body: Buffer) -> Connect:
         will, at = _read_will(version, flags, body, at)
     user_name, password, at = _read_credentials(version, flags, body, at)
     if at != len(body):
-        raise MalformedPacketError("bytes are left after a CONNECT")
+        raise MalformedPacketError("extra bytes after a CONNECT")
     clean_start = bool(flags & _CLEAN_START)
     return Connect(version, client_id, clean_start, keep_alive_s, will, user_name, password, properties)
 
 
 def _read_version(body: Buffer) -> tuple[Version, int]:
     name, at = read_string(body, 0)
-    if name not in _NAMES.values():  # [MQTT-3.1.2-1]
+    if name not in _NAMES.values():  # [MQTT-3.1.2-1]: an unknown protocol gets no MQTT packet as an answer
         raise MalformedPacketError("the protocol is not MQTT")
     level, at = read_u8(body, at)
     version = _VERSIONS.get((name, level))
@@ -87,11 +87,11 @@ def _read_version(body: Buffer) -> tuple[Version, int]:
 def _check_flags(version: Version, flags: int) -> None:
     if flags & _WILL_FLAG:
         if flags & _WILL_QOS == _WILL_QOS:  # [MQTT-3.1.2-12], 3.1.1 [MQTT-3.1.2-14]
-            raise MalformedPacketError("the will has QoS 3")
-    elif flags & (_WILL_QOS | _WILL_RETAIN) and version is not Version.V31:  # 3.1 disregards them
+            raise MalformedPacketError("the will QoS must be 0 to 2, got 3")
+    elif flags & (_WILL_QOS | _WILL_RETAIN) and version is not Version.V31:  # 3.1 ignores them
         # [MQTT-3.1.2-11] [MQTT-3.1.2-13], 3.1.1 [MQTT-3.1.2-13] [MQTT-3.1.2-15]
-        raise MalformedPacketError("QoS or retain of a will, but no will")
-    if flags & _RESERVED and version is not Version.V31:  # [MQTT-3.1.2-3]; 3.1 calls it unused
+        raise MalformedPacketError("will QoS or will retain set without a will")
+    if flags & _RESERVED and version is not Version.V31:  # [MQTT-3.1.2-3]; in 3.1 it is unused
         raise MalformedPacketError("the reserved flag of a CONNECT is set")
     if flags & _PASSWORD and not flags & _USER_NAME and version is not Version.V5:  # 3.1.1 [MQTT-3.1.2-22]
         raise MalformedPacketError("a password without a user name")
@@ -109,7 +109,7 @@ def _read_will(version: Version, flags: int, body: Buffer, at: int) -> tuple[Wil
 
 def _read_credentials(version: Version, flags: int, body: Buffer, at: int) -> tuple[str | None, bytes | None, int]:
     user_name = password = None
-    # In 3.1 the remaining length takes precedence over these flags: a CONNECT that ends before them is valid (§3.1).
+    # In 3.1 the remaining length takes precedence over these flags: a CONNECT may end before the fields (§3.1).
     lenient = version is Version.V31
     if flags & _USER_NAME and not (lenient and at == len(body)):
         user_name, at = read_string(body, at)
@@ -120,24 +120,24 @@ def _read_credentials(version: Version, flags: int, body: Buffer, at: int) -> tu
 
 def decode_connack(version: Version, body: Buffer) -> Connack:
     flags, at = read_u8(body, 0)
-    if version is Version.V31:  # the byte is reserved there
+    if version is Version.V31:  # In 3.1 the byte is reserved.
         flags = 0
-    if flags > 1:  # [MQTT-3.2.2-1]
+    if flags > 1:  # [MQTT-3.2.2-1]: bits 7 to 1 must be 0
         raise MalformedPacketError("reserved flags of a CONNACK are set")
     code, at = read_u8(body, at)
     reason = reason_of(code, CONNACK_REASONS if version is Version.V5 else _RETURN_CODES_3)
     if flags and reason is not Reason.SUCCESS:  # [MQTT-3.2.2-6], 3.1.1 [MQTT-3.2.2-4]
-        raise ProtocolBreachError("a CONNACK that refuses has a session")
+        raise ProtocolBreachError("session present in a CONNACK that refuses")
     properties = NO_PROPERTIES
     if version is Version.V5:
         properties, at = read_properties(Kind.CONNACK, body, at)
     if at != len(body):
-        raise MalformedPacketError("bytes are left after a CONNACK")
+        raise MalformedPacketError("extra bytes after a CONNACK")
     return Connack(bool(flags), reason, properties)
 
 
 def connect_body(packet: Connect) -> bytes:
-    """All of a CONNECT after its fixed header."""
+    """A CONNECT without its fixed header."""
     version, will = packet.version, packet.will
     flags = _CLEAN_START if packet.clean_start else 0
     if will is not None:
@@ -162,10 +162,11 @@ def connect_body(packet: Connect) -> bytes:
 
 
 def connack_body(version: Version, packet: Connack) -> bytes:
-    """All of a CONNACK after its fixed header. Raises EncodeError for a reason it cannot have in this version."""
+    """A CONNACK without its fixed header. Raises EncodeError for a reason that this version does not have."""
     if version is Version.V5:
         head = bytes((packet.session_present,)) + write_reason(packet.reason, CONNACK_REASONS)
         return head + with_length(encode_properties(packet.properties))
+    # MQTT 3 closes without a CONNACK where it has no return code (3.1.1 §3.2.2.3, [MQTT-3.2.2-6]).
     code = CONNACK_3.get(packet.reason)
     if code is None:
         raise EncodeError(f"MQTT 3 has no return code for {packet.reason.name}: close without a CONNACK")

@@ -1,8 +1,8 @@
-"""Bytes to packets: what a client or a server has sent, read strictly.
+"""Bytes to packets: strictly decodes the packets of clients and servers.
 
-Takes the body of one whole packet, cut out by `stream.PacketReader`. Knows nothing of what may be sent when or by whom:
-that is the session's. The syntax of topic filters is left to it too, as a bad one is answered and need not close the
-connection.
+Takes the body of a whole packet from `framing.PacketReader`. Knows nothing of when and by whom a packet may be sent,
+which the session checks. The session checks topic filters too, since an invalid filter is answered in the SUBACK and
+does not close the connection.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ _CONNECT, _PUBLISH = int(Kind.CONNECT), int(Kind.PUBLISH)
 _REMEMBERED: Final = 4096
 _REMEMBERED_BYTES: Final = 256
 """Clients publish to the same topics over and over: a topic that was checked is not checked again, and is the same str,
-so that a dict finds it without looking at its characters. Both bounds together keep this memory to a few MB."""
+so that a dict finds it without comparing characters. Both bounds together limit this cache to a few MB."""
 _RETAIN_HANDLING: Final = tuple(RetainHandling)
 
 
 def decode(version: Version, first: int, body: Buffer) -> Packet:
-    """The packet with this first byte and body. A CONNECT is read by its own version, whatever `version` is.
+    """The packet with this first byte and body. A CONNECT is decoded by its own version, not by `version`.
 
     The payload of a PUBLISH is a view of `body`: copy it to keep it. Raises PacketError.
     """
@@ -73,20 +73,20 @@ def decode(version: Version, first: int, body: Buffer) -> Packet:
     if decoder is None:
         raise MalformedPacketError(f"packet type {kind} is reserved")
     if first & 0x0F != _FLAGS.get(kind, 0) and version is not _V31:
-        # [MQTT-2.1.3-1], 3.1.1 [MQTT-2.2.2-2]. 3.1 calls them unused, and its clients do set DUP in a SUBSCRIBE.
-        raise MalformedPacketError(f"packet type {kind} with flags {first & 0x0F}")
+        # [MQTT-2.1.3-1], 3.1.1 [MQTT-2.2.2-2]. In 3.1 they are unused, and its clients do set DUP in a SUBSCRIBE.
+        raise MalformedPacketError(f"flags of packet type {kind} must be {_FLAGS.get(kind, 0)}, got {first & 0x0F}")
     return decoder(version, body)
 
 
 def read_publish(version: Version, first: int, body: Buffer) -> tuple[str, int, Buffer, memoryview]:
-    """Topic, packet id (0 for QoS 0), property section and payload of a PUBLISH, all checked but the properties.
+    """Topic, packet id (0 for QoS 0), property section and payload of a PUBLISH, checked except for the properties.
 
-    The topic is empty if there is a property section that must then have a topic alias. QoS, retain and DUP are
+    If the topic is empty, the caller must check that the property section has a topic alias. QoS, retain and DUP are
     `first >> 1 & 3`, `first & 1` and `first & 8`. Raises PacketError.
     """
     qos = first & 6
     if qos == 6:  # [MQTT-3.3.1-4]
-        raise MalformedPacketError("a PUBLISH has QoS 3")
+        raise MalformedPacketError("the QoS of a PUBLISH must be 0 to 2, got 3")
     view = body if type(body) is memoryview else memoryview(body)
     size = len(view)
     if size < 2:
@@ -96,22 +96,23 @@ def read_publish(version: Version, first: int, body: Buffer) -> tuple[str, int, 
         raise ends_early()
     topic = ""
     if at > 2 or version is not _V5:
-        name = view[2:at].tobytes()  # half the time of bytes(view[2:at])
+        name = view[2:at].tobytes()  # Takes half the time of bytes(view[2:at]).
         topic = _topic_remembered(name) if at <= _REMEMBERED_BYTES else _topic(name)
     packet_id = 0
     if qos:
         packet_id, at = _read_packet_id(view, at)
     elif first & 8:  # [MQTT-3.3.1-2]
-        raise MalformedPacketError("a PUBLISH with QoS 0 has DUP set")
+        raise MalformedPacketError("DUP set in a PUBLISH with QoS 0")
     section: Buffer = b""
     if version is _V5:
+        # Most sections are empty, and a length of 0 needs no call.
         if at < size and view[at] == 0:
             at += 1
         else:
             start, at = section_at(view, at)
             section = view[start:at]
         if not topic and not section:  # §3.3.2.1
-            raise ProtocolBreachError("a PUBLISH has neither a topic nor a topic alias")
+            raise ProtocolBreachError("a PUBLISH without a topic and a topic alias")
     return topic, packet_id, section, view[at:]
 
 
@@ -125,35 +126,35 @@ _topic_remembered = lru_cache(_REMEMBERED)(_topic)
 
 
 def forget_topics() -> None:
-    """Those that are remembered, to be read sooner the next time."""
+    """Clear the cache of topics."""
     _topic_remembered.cache_clear()
 
 
 def decode_publish(version: Version, first: int, body: Buffer) -> Publish:
-    """As `decode`, for a first byte that is known to be of a PUBLISH."""
+    """As `decode`, for the first byte of a PUBLISH."""
     topic, packet_id, section, payload = read_publish(version, first, body)
     properties = NO_PROPERTIES
     if section:
         properties = decode_properties(Kind.PUBLISH, section)
         if not topic and properties.topic_alias is None:
-            raise ProtocolBreachError("a PUBLISH has neither a topic nor a topic alias")
+            raise ProtocolBreachError("a PUBLISH without a topic and a topic alias")
     return Publish(topic, payload, first >> 1 & 3, first & 1 != 0, first & 8 != 0, packet_id, properties)
 
 
 def _read_packet_id(body: Buffer, at: int) -> tuple[int, int]:
     packet_id, at = read_u16(body, at)
     if packet_id == 0:  # [MQTT-2.2.1-3], 3.1.1 [MQTT-2.3.1-1]
-        raise ProtocolBreachError("the packet id is 0")
+        raise ProtocolBreachError("the packet id must not be 0")
     return packet_id, at
 
 
 def _at_end(body: Buffer, at: int) -> None:
     if at != len(body):
-        raise MalformedPacketError("bytes are left after the packet")
+        raise MalformedPacketError("extra bytes after the packet")
 
 
 def _read_outcome(kind: Kind, known: dict[int, Reason], body: Buffer, at: int) -> tuple[Reason, Properties]:
-    """The reason and properties that end a packet; each may be left out from the end (§3.4.2.1, §3.14.2.1)."""
+    """Reason and properties at the end of a packet; both, or the properties, may be absent (§3.4.2.1, §3.14.2.1)."""
     size = len(body)
     if at == size:
         return Reason.SUCCESS, NO_PROPERTIES
@@ -197,14 +198,14 @@ def _read_subscription(version: Version, body: Buffer, at: int) -> tuple[Subscri
     text, at = read_string(body, at)
     options, at = read_u8(body, at)
     if version is not _V5:
-        if version is not _V31 and options & 0xFC:  # 3.1.1 [MQTT-3-8.3-4]; 3.1 calls them unused
+        if version is not _V31 and options & 0xFC:  # 3.1.1 [MQTT-3-8.3-4]; in 3.1 they are unused
             raise MalformedPacketError("reserved bits of a requested QoS are set")
         options &= 3
     if options & 0xC0:  # [MQTT-3.8.3-5]
         raise MalformedPacketError("reserved subscription options are set")
     qos, retain_handling = options & 3, options >> 4 & 3
     if qos == 3 or retain_handling == 3:  # §3.8.3.1
-        raise ProtocolBreachError("a subscription with QoS or retain handling 3")
+        raise ProtocolBreachError("QoS and retain handling of a subscription must be 0 to 2, got 3")
     no_local = bool(options & 4)
     if no_local and text.startswith("$share/"):  # [MQTT-3.8.3-4]
         raise ProtocolBreachError("no local on a shared subscription")

@@ -1,8 +1,8 @@
-"""Packets to bytes. What a version does not have is left out: a packet may be written for clients of all versions.
+"""Packets to bytes. Fields that a version does not have are left out: any packet can be encoded for any version.
 
-Knows nothing of who gets them. What was read can be written; other values raise EncodeError where the wire has no room
-for them, or the packet has no such reason. Beyond that it is not checked whether the specification allows a packet:
-that is for who makes it.
+Knows nothing of the receivers. Every decoded packet can be encoded; other values raise EncodeError if they do not fit
+into their field, or the packet type does not have the reason. Otherwise the caller must make sure that the
+specification allows the packet.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _FIRST: Final = {
 
 
 def encode(version: Version, packet: Packet) -> bytes:
-    """The whole packet; a CONNECT by its own version, whatever `version` is. Raises EncodeError."""
+    """The whole packet; a CONNECT is encoded by its own version, not by `version`. Raises EncodeError."""
     if isinstance(packet, Publish):
         topic = utf8(packet.topic)
         section = encode_properties(packet.properties) if version is _V5 else b""
@@ -90,7 +90,7 @@ def encode_publish(
     packet_id: int = 0,
     properties: bytes = b"",
 ) -> bytes:
-    """A whole PUBLISH. `topic` is UTF-8, `properties` a section without its length, which only 5.0 gets to see.
+    """A whole PUBLISH. `topic` is UTF-8; `properties` is a section without its length, which MQTT 3 ignores.
 
     Raises EncodeError.
     """
@@ -113,10 +113,10 @@ def encode_publish_parts(
     dup: bool = False,
     properties: bytes = b"",
 ) -> tuple[bytes, bytes]:
-    """A PUBLISH with QoS 1 or 2 without its packet id: what comes before and after those two bytes.
+    """A PUBLISH with QoS 1 or 2 without its packet id: the bytes before and after those two bytes.
 
-    So that one encoding serves all receivers: append head, `packet_id.to_bytes(2, "big")` and tail to the outbox of
-    each. Arguments and errors as for `encode_publish`.
+    One encoding serves all receivers: append head, `packet_id.to_bytes(2, "big")` and tail to the outbox of each.
+    Arguments and errors as for `encode_publish`.
     """
     section = b"" if version is not _V5 else with_length(properties) if properties else b"\0"
     size = len(topic)
@@ -126,20 +126,22 @@ def encode_publish_parts(
 
 
 def _publish_head(first: int, length: int, topic_bytes: int) -> bytes:
+    # One call instead of four for the packets of most sensors, whose remaining length fits into a byte.
     if length < 0x80:
         return _SHORT.pack(first, length, topic_bytes)
     return b"".join((write_u8(first), write_varint(length), write_u16(topic_bytes)))
 
 
 def encode_ack(kind: Kind, version: Version, packet_id: int, reason: Reason = Reason.SUCCESS) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP without properties; MQTT 3 has no reason in it. Raises EncodeError."""
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP without properties; without the reason in MQTT 3. Raises EncodeError."""
     try:
+        # A reason of 0 is left out (§3.4.2.1): two bytes less, and the same packet for all versions.
         if reason and version is _V5:
             write_reason(reason, _ACK_REASONS[kind])
             return _ACK_WITH_REASON.pack(_FIRST[kind], 3, packet_id, reason)
         return _SHORT.pack(_FIRST[kind], 2, packet_id)
     except struct.error:
-        raise EncodeError(f"{packet_id} is no packet id") from None
+        raise EncodeError(f"packet id must be 0 to 65535, got {packet_id}") from None
 
 
 def _outcome(reason: Reason, known: dict[int, Reason], properties: Properties) -> bytes:
@@ -161,27 +163,28 @@ def _acknowledgement(kind: Kind) -> Callable[[Version, Puback | Pubrec | Pubrel 
 
 
 def _identified(version: Version, packet: Subscribe | Suback | Unsubscribe | Unsuback) -> bytes:
-    """What these begin with: the packet id and, in 5.0, the properties."""
+    """The beginning of these packets: the packet id and, in 5.0, the properties."""
     head = write_u16(packet.packet_id)
     return head + with_length(encode_properties(packet.properties)) if version is _V5 else head
 
 
-def _options(version: Version, one: Subscription) -> int:
+def _options(version: Version, subscription: Subscription) -> int:
     if version is not _V5:
-        return one.qos
-    return one.qos | one.no_local << 2 | one.retain_as_published << 3 | one.retain_handling << 4
+        return subscription.qos
+    flags = subscription.no_local << 2 | subscription.retain_as_published << 3
+    return subscription.qos | flags | subscription.retain_handling << 4
 
 
 def _subscribe(version: Version, packet: Subscribe) -> bytes:
-    lines = [write_string(one.filter) + write_u8(_options(version, one)) for one in packet.subscriptions]
-    return _identified(version, packet) + b"".join(lines)
+    written = [write_string(entry.filter) + write_u8(_options(version, entry)) for entry in packet.subscriptions]
+    return _identified(version, packet) + b"".join(written)
 
 
 def _suback(version: Version, packet: Suback) -> bytes:
-    # 3.1 knows no failure at all, but its clients too are better told.
+    # MQTT 3.1 has no failure code. Its clients get 0x80 of 3.1.1 nevertheless, rather than a false success.
     if version is not _V5:
         return _identified(version, packet) + bytes([min(reason, SUBACK_3_FAILURE) for reason in packet.reasons])
-    return _identified(version, packet) + b"".join([write_reason(one, SUBACK_REASONS) for one in packet.reasons])
+    return _identified(version, packet) + b"".join([write_reason(reason, SUBACK_REASONS) for reason in packet.reasons])
 
 
 def _unsubscribe(version: Version, packet: Unsubscribe) -> bytes:
@@ -190,7 +193,7 @@ def _unsubscribe(version: Version, packet: Unsubscribe) -> bytes:
 
 def _unsuback(version: Version, packet: Unsuback) -> bytes:
     reasons = packet.reasons if version is _V5 else ()
-    return _identified(version, packet) + b"".join([write_reason(one, UNSUBACK_REASONS) for one in reasons])
+    return _identified(version, packet) + b"".join([write_reason(reason, UNSUBACK_REASONS) for reason in reasons])
 
 
 def _empty(version: Version, packet: Pingreq | Pingresp) -> bytes:

@@ -1,6 +1,6 @@
-"""The primitive fields of MQTT (5.0 §1.5, §2.4): integers, strings, binary data and reasons, read and written.
+"""Reads and writes the primitive fields of MQTT (5.0 §1.5, §2.4): integers, strings, binary data and reasons.
 
-Readers take a buffer and where the field begins, and give its value and where the next one begins; they raise
+A reader takes a buffer and the start of the field, and returns its value and the start of the next field. Readers raise
 PacketError, writers EncodeError. Knows nothing of packets.
 """
 
@@ -35,6 +35,7 @@ def read_u8(body: Buffer, at: int) -> tuple[int, int]:
 def read_u16(body: Buffer, at: int) -> tuple[int, int]:
     if at + 2 > len(body):
         raise ends_early()
+    # Indexing takes half the time of slicing and `int.from_bytes`, for the most frequent field of all.
     return body[at] << 8 | body[at + 1], at + 2
 
 
@@ -55,8 +56,9 @@ def read_varint(body: Buffer, at: int) -> tuple[int, int]:
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            # Trailing zero bytes would give one value several encodings.
             if byte == 0 and shift:
-                raise MalformedPacketError("a variable byte integer is longer than it needs to be")
+                raise MalformedPacketError("a variable byte integer is not in its shortest form")
             return value, at
     raise MalformedPacketError("a variable byte integer has more than four bytes")
 
@@ -78,11 +80,11 @@ def read_string(body: Buffer, at: int) -> tuple[str, int]:
 
 
 def text_of(raw: Buffer) -> str:
-    """The text of a UTF-8 string, with what the specification forbids refused (§1.5.4).
+    """The text of a UTF-8 string (§1.5.4). Raises PacketError for text that the specification forbids.
 
     Ill-formed UTF-8, surrogates among it, and U+0000 close the connection [MQTT-1.5.4-1] [MQTT-1.5.4-2]; a byte order
-    mark is a character like any other [MQTT-1.5.4-3]. Control characters and non-characters only SHOULD NOT be sent,
-    and pass.
+    mark is a normal character [MQTT-1.5.4-3]. Control characters and non-characters SHOULD NOT be sent, and are
+    accepted.
     """
     try:
         text = str(raw, "utf-8")
@@ -100,16 +102,16 @@ def read_string_pair(body: Buffer, at: int) -> tuple[tuple[str, str], int]:
 
 
 def reason_of(code: int, known: dict[int, Reason]) -> Reason:
-    """The reason with this code, which is to be one of those its packet may have (such as PUBACK_REASONS)."""
+    """The reason with this code. `known` has the reasons of the packet type, such as PUBACK_REASONS."""
     reason = known.get(code)
     if reason is None:
-        raise ProtocolBreachError(f"reason 0x{code:02x} has no meaning in this packet")
+        raise ProtocolBreachError(f"reason 0x{code:02x} is not defined for this packet")
     return reason
 
 
 def write_reason(reason: Reason, known: dict[int, Reason]) -> bytes:
     if reason not in known:
-        raise EncodeError(f"{reason.name} has no meaning in this packet")
+        raise EncodeError(f"reason {reason.name} is not defined for this packet")
     return bytes((reason,))
 
 
@@ -149,7 +151,7 @@ def write_varint(value: int) -> bytes:
 
 def write_binary(value: Buffer) -> bytes:
     if len(value) > MAX_FIELD_BYTES:
-        raise EncodeError(f"a field of {len(value)} bytes: at most {MAX_FIELD_BYTES} fit")
+        raise EncodeError(f"a field must have at most {MAX_FIELD_BYTES} bytes, got {len(value)}")
     return b"".join((_U16.pack(len(value)), value))
 
 
@@ -161,7 +163,7 @@ def utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise EncodeError("a string with surrogates has no UTF-8") from None
+        raise EncodeError("a string must not contain surrogates") from None
 
 
 def write_string_pair(value: tuple[str, str]) -> bytes:

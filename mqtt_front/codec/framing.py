@@ -1,4 +1,4 @@
-"""Cuts the bytes of a connection into packets. Knows the fixed header (5.0 §2.1) and nothing of what is in a packet."""
+"""Cuts the bytes of a connection into packets. Knows the fixed header (5.0 §2.1), but not the contents of packets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ MAX_HEADER_BYTES = 5
 
 
 class PacketReader:
-    """One per connection: feed it what arrives, take packets as (first byte, body).
+    """One per connection: feed it the bytes that arrive; it yields packets as (first byte, body).
 
-    `max_packet_bytes` counts the fixed header too, as the Maximum Packet Size of 5.0 does. It holds at most one
-    incomplete packet of that size. The public attributes may be changed at any time.
+    `max_packet_bytes` includes the fixed header, like the Maximum Packet Size of 5.0 (§3.1.2.11.4). The reader holds at
+    most one incomplete packet of that size. The public attributes may be changed at any time.
     """
 
     __slots__ = ("_error", "_partial", "_running", "max_packet_bytes", "shortest_lengths")
@@ -25,35 +25,35 @@ class PacketReader:
     def __init__(self, max_packet_bytes: int = MAX_VARINT + MAX_HEADER_BYTES) -> None:
         self.max_packet_bytes = max_packet_bytes
         self.shortest_lengths = False
-        """Whether remaining lengths must have their shortest form: 5.0 asks for it [MQTT-1.5.5-1], MQTT 3 does not."""
+        """Whether remaining lengths must have their shortest form: 5.0 requires it [MQTT-1.5.5-1], MQTT 3 does not."""
         self._partial = bytearray()
         self._running = False
         self._error: PacketError | None = None
 
     @property
     def buffered_bytes(self) -> int:
-        """How much of an incomplete packet it holds."""
+        """Size of the incomplete packet that it holds."""
         return len(self._partial)
 
     @property
     def lacking_bytes(self) -> int:
-        """How much an incomplete packet lacks at least; 0 if it holds none. Who feeds no more gets no second packet."""
+        """Missing bytes of an incomplete packet, at least; 0 without one. Feeding no more yields no second packet."""
         if not self._partial:
             return 0
         head = self._header(self._partial, 0)
         return sum(head) - len(self._partial) if head else 1
 
     def feed(self, data: Buffer) -> Iterator[tuple[int, memoryview]]:
-        """The packets that `data` completes, one by one; take them all before the next call.
+        """Yields the packets that `data` completes; exhaust the iterator before the next call.
 
-        A body is a view: of `data` if the packet lies in it, else of a copy. Raises PacketError when the packets before
-        the bad one have been given; so does every later call. FrontError if the last packets were not all taken: the
-        place in the stream is lost then.
+        A body is a view: of `data` if the packet lies within it, else of a copy. Raises PacketError after the packets
+        before the malformed packet, and so does every later call. Raises FrontError if the iterator of the last call
+        was not exhausted, since the position in the stream is then lost.
         """
         if self._error is not None:
             raise self._error
         if self._running:
-            raise FrontError("the packets of the last chunk were not all taken")
+            raise FrontError("the packets of the last chunk were not all read")
         self._running = True
         view = memoryview(data)
         at = 0
@@ -70,6 +70,7 @@ class PacketReader:
         size = len(view)
         while at + 1 < size:
             length = view[at + 1]
+            # Inline, since most packets have a remaining length of one byte and then need no call of `_header`.
             if length < 0x80:
                 start = at + 2
                 if length + 2 > limit:
@@ -89,7 +90,7 @@ class PacketReader:
         self._running = False
 
     def _complete(self, view: memoryview) -> int:
-        """Add to the incomplete packet what it lacks; gives where the next one begins, or -1 if it lacks more."""
+        """Add missing bytes to the incomplete packet; returns the start of the next packet, or -1 without one."""
         partial, at = self._partial, 0
         head = self._header(partial, 0)
         while head is None:
@@ -104,24 +105,31 @@ class PacketReader:
         return at + lacking if len(rest) == lacking else -1
 
     def _header(self, view: Buffer | bytearray, at: int) -> tuple[int, int] | None:
-        """Where the body begins and how long it is, or None if the fixed header is not all there. Checks the limit."""
+        """Start and length of the body, or None if the fixed header is incomplete. Checks the limit."""
         length = shift = 0
-        for place in range(at + 1, at + MAX_HEADER_BYTES):
-            if place >= len(view):
+        for index in range(at + 1, at + MAX_HEADER_BYTES):
+            if index >= len(view):
                 return None
-            byte = view[place]
+            byte = view[index]
             length |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if byte == 0 and shift and self.shortest_lengths:
-                    raise self._failed(MalformedPacketError("a remaining length is longer than it needs to be"))
-                start = place + 1
+                    raise self._failed(MalformedPacketError("a remaining length is not in its shortest form"))
+                start = index + 1
+                # Before the body arrives, so that an announced size takes no memory [MQTT-3.2.2-15].
                 if start - at + length > self.max_packet_bytes:
-                    raise self._failed(PacketError(Reason.PACKET_TOO_LARGE, f"a packet of {length} bytes"))
+                    raise self._failed(
+                        PacketError(
+                            Reason.PACKET_TOO_LARGE,
+                            f"a packet must have at most {self.max_packet_bytes} bytes, got {start - at + length}",
+                        )
+                    )
                 return start, length
             shift += 7
         raise self._failed(MalformedPacketError("a remaining length has more than four bytes"))
 
     def _failed(self, error: PacketError) -> PacketError:
+        # After an error nothing marks the start of the next packet, so every later call raises it again.
         self._error = error
         self._partial = bytearray()
         return error

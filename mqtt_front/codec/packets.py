@@ -1,6 +1,7 @@
-"""The control packets of MQTT 3.1, 3.1.1 and 5.0 as values, and nothing of how they look on the wire.
+"""The control packets of MQTT 3.1, 3.1.1 and 5.0 as values, without their encoding.
 
-One set of types for all versions: what a version does not have keeps its default.
+One set of types for all versions: fields that a version does not have keep their defaults. The types are untracked by
+the garbage collector (`gc=False`), since they contain no cycles and each packet makes one.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Kind(IntEnum):
 
 
 class RetainHandling(IntEnum):
-    """When a subscription brings the retained messages along (5.0 §3.8.3.1)."""
+    """When a subscription gets the retained messages (5.0 §3.8.3.1)."""
 
     ALWAYS = 0
     IF_NEW = 1
@@ -52,7 +53,7 @@ class RetainHandling(IntEnum):
 
 
 class Properties(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """All properties of 5.0 (§2.2.2.2); None is absent. Which packet may have which is the codec's to check."""
+    """All properties of 5.0 (§2.2.2.2); None is absent. The codec checks which packet may have which property."""
 
     payload_format: int | None = None
     message_expiry_s: int | None = None
@@ -87,7 +88,7 @@ NO_PROPERTIES: Final = Properties()
 
 
 class Will(msgspec.Struct, frozen=True, gc=False):
-    """What the server publishes when the client goes without a word."""
+    """The message that the server publishes when the client goes without a DISCONNECT."""
 
     topic: str
     payload: bytes
@@ -114,7 +115,7 @@ class Connack(msgspec.Struct, frozen=True, gc=False):
 
 
 class Publish(msgspec.Struct, frozen=True, gc=False):
-    """`payload` may be a view of the bytes that came in: copy it to keep it. `packet_id` is 0 for QoS 0."""
+    """`payload` may be a view of the received bytes: copy it to keep it. `packet_id` is 0 for QoS 0."""
 
     topic: str
     payload: Buffer
@@ -150,7 +151,7 @@ class Pubcomp(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscription(msgspec.Struct, frozen=True, gc=False):
-    """One line of a SUBSCRIBE: the filter as sent, `$share/…` included, and its options."""
+    """An entry of a SUBSCRIBE: the filter as sent, `$share/…` included, and its options."""
 
     filter: str
     qos: int

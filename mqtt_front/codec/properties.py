@@ -1,7 +1,7 @@
-"""The properties of 5.0 (§2.2.2): which there are, where each may stand, and their bytes.
+"""The properties of 5.0 (§2.2.2): their names, the packets that may have them, and their bytes.
 
-A *section* is the run of properties in a packet without the length that stands before it. Knows nothing of the packets
-around: they say which section it is by their kind, or WILL.
+A *section* is the sequence of properties in a packet, without the length before it. Knows nothing of the packet around
+it, whose kind (or WILL) the caller passes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import MalformedPacketError, PacketError, ProtocolBreachError
 
 WILL: Final = 0
-"""The section of the will in a CONNECT, which has a list of its own. All others go by the Kind of their packet."""
+"""The section of the will in a CONNECT, with its own properties. Other sections have the Kind of their packet."""
 
 Value = int | str | bytes | tuple[str, str]
 
 
 class Property(NamedTuple):
-    """One row of the table in §2.2.2.2."""
+    """A row of the table in §2.2.2.2."""
 
     name: str
     read: Callable[[Buffer, int], tuple[Value, int]]
@@ -48,7 +48,7 @@ class Property(NamedTuple):
 def _read_flag(body: Buffer, at: int) -> tuple[int, int]:
     value, at = read_u8(body, at)
     if value > 1:
-        raise ProtocolBreachError(f"a property that is 0 or 1 is {value}")
+        raise ProtocolBreachError(f"a property must be 0 or 1, got {value}")
     return value, at
 
 
@@ -56,7 +56,7 @@ def _positive(read: Callable[[Buffer, int], tuple[int, int]], name: str) -> Call
     def read_positive(body: Buffer, at: int) -> tuple[int, int]:
         value, at = read(body, at)
         if value == 0:
-            raise ProtocolBreachError(f"the {name} is 0")
+            raise ProtocolBreachError(f"the {name} must not be 0")
         return value, at
 
     return read_positive
@@ -65,14 +65,14 @@ def _positive(read: Callable[[Buffer, int], tuple[int, int]], name: str) -> Call
 def _read_topic_alias(body: Buffer, at: int) -> tuple[int, int]:
     alias, at = read_u16(body, at)
     if alias == 0:  # [MQTT-3.3.2-8]
-        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "the topic alias is 0")
+        raise PacketError(Reason.TOPIC_ALIAS_INVALID, "the topic alias must not be 0")
     return alias, at
 
 
 def _read_response_topic(body: Buffer, at: int) -> tuple[str, int]:
     topic, at = read_string(body, at)
     if not topic or "+" in topic or "#" in topic:  # [MQTT-3.3.2-14], [MQTT-4.7.3-1]
-        raise ProtocolBreachError("the response topic is no topic name")
+        raise ProtocolBreachError("the response topic is not a valid topic name")
     return topic, at
 
 
@@ -122,12 +122,12 @@ _IN_SECTION: Final[dict[int, dict[int, Property]]] = {
 }
 
 FORWARDED: Final = frozenset({0x01, 0x03, 0x08, 0x09, USER_PROPERTY})
-"""What a server passes on unaltered: [MQTT-3.3.2-4], [MQTT-3.3.2-15] to [MQTT-3.3.2-18], [MQTT-3.3.2-20]. The others of
-a PUBLISH are made anew for each receiver."""
+"""Properties that a server must pass on unaltered: [MQTT-3.3.2-4], [MQTT-3.3.2-15] to [MQTT-3.3.2-18],
+[MQTT-3.3.2-20]. The other properties of a PUBLISH are made for each receiver."""
 
 
 def _gather(section: int, raw: Buffer, kept: list[Buffer] | None = None) -> Properties:
-    """The properties of a section; the bytes of those that are FORWARDED are added to `kept`."""
+    """The properties of a section; the bytes of FORWARDED properties are added to `kept`."""
     rows = _IN_SECTION[section]
     values: dict[str, Value] = {}
     pairs: list[tuple[str, str]] = []
@@ -137,14 +137,14 @@ def _gather(section: int, raw: Buffer, kept: list[Buffer] | None = None) -> Prop
         start, identifier = at, raw[at]
         row = rows.get(identifier)
         if row is None:  # Unknown, or not in this packet: both are malformed (§2.2.2.2).
-            raise MalformedPacketError(f"property 0x{identifier:02x} has no place in this packet")
+            raise MalformedPacketError(f"property 0x{identifier:02x} is not defined for this packet")
         value, at = row.read(raw, at + 1)
         if identifier == USER_PROPERTY:
-            pairs.append(value)  # type: ignore[arg-type]  # TABLE has its type
+            pairs.append(value)  # type: ignore[arg-type]  # TABLE gives its type
         elif identifier == SUBSCRIPTION_ID:
             ids.append(value)  # type: ignore[arg-type]
         elif row.name in values:
-            raise ProtocolBreachError(f"property 0x{identifier:02x} stands there twice")
+            raise ProtocolBreachError(f"property 0x{identifier:02x} is included twice")
         else:
             values[row.name] = value
         if kept is not None and identifier in FORWARDED:
@@ -161,7 +161,7 @@ def _gather(section: int, raw: Buffer, kept: list[Buffer] | None = None) -> Prop
 
 
 def section_at(body: Buffer, at: int) -> tuple[int, int]:
-    """Where the section whose length stands at `at` begins and ends."""
+    """Start and end of the section whose length is at `at`."""
     length, start = read_varint(body, at)
     end = start + length
     if end > len(body):
@@ -170,28 +170,28 @@ def section_at(body: Buffer, at: int) -> tuple[int, int]:
 
 
 def decode_properties(section: int, raw: Buffer) -> Properties:
-    """The properties in the bytes of a section; `section` is the Kind of the packet, or WILL. Raises PacketError."""
+    """Decode a section without its length; `section` is the Kind of the packet, or WILL. Raises PacketError."""
     return _gather(section, raw) if raw else NO_PROPERTIES
 
 
 def read_properties(section: int, body: Buffer, at: int) -> tuple[Properties, int]:
-    """As `decode_properties`, for a section in a packet, with its length before it."""
+    """As `decode_properties`, for a section with its length at `at` of a packet."""
     start, end = section_at(body, at)
     return decode_properties(section, body[start:end]), end
 
 
 def split_publish_properties(raw: Buffer) -> tuple[Properties, bytes]:
-    """What a server needs of the section of a PUBLISH from a client: the properties, and the bytes that are passed on.
+    """The properties in the section of a client's PUBLISH, and the bytes of the section that are passed on.
 
-    Payload format, content type, response topic, correlation data and user properties are passed on as they came; see
-    `delivery_properties` for what is added. Raises PacketError.
+    Payload format, content type, response topic, correlation data and user properties are passed on as they came;
+    `delivery_properties` adds the properties of a receiver. Raises PacketError.
     """
     if not raw:
         return NO_PROPERTIES, b""
     kept: list[Buffer] = []
     properties = _gather(Kind.PUBLISH, raw, kept)
     if properties.subscription_ids:  # [MQTT-3.3.4-6]
-        raise ProtocolBreachError("a client sends a subscription id with a message")
+        raise ProtocolBreachError("a PUBLISH of a client must not have a subscription id")
     return properties, b"".join(kept)
 
 
@@ -204,13 +204,14 @@ def encode_properties(properties: Properties) -> bytes:
         value = getattr(properties, row.name)
         if value is None:
             continue
-        for one in value if isinstance(value, tuple) else (value,):
-            parts += (write_u8(identifier), row.write(one))
+        # Only user properties and subscription ids may be included more than once (§2.2.2.2).
+        for item in value if isinstance(value, tuple) else (value,):
+            parts += (write_u8(identifier), row.write(item))
     return b"".join(parts)
 
 
 def with_length(section: bytes) -> bytes:
-    """The section as it stands in a packet."""
+    """The section with its length, as it is in a packet."""
     return write_varint(len(section)) + section
 
 
@@ -220,12 +221,12 @@ def delivery_properties(
     subscription_ids: tuple[int, ...] = (),
     topic_alias: int | None = None,
 ) -> bytes:
-    """The section of a PUBLISH to a client: what `split_publish_properties` kept, and what is this receiver's own."""
+    """The section of a PUBLISH to a client: the bytes of `split_publish_properties`, and the receiver's properties."""
     parts = [forwarded]
     if message_expiry_s is not None:
         parts += (b"\x02", write_u32(message_expiry_s))
-    for one in subscription_ids:
-        parts += (b"\x0b", write_varint(one))
+    for subscription_id in subscription_ids:
+        parts += (b"\x0b", write_varint(subscription_id))
     if topic_alias is not None:
         parts += (b"\x23", write_u16(topic_alias))
     return b"".join(parts)

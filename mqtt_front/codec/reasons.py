@@ -1,4 +1,4 @@
-"""The reason codes of MQTT 5.0 (§2.4), and what MQTT 3 has in their place."""
+"""The reason codes of MQTT 5.0 (§2.4), and the corresponding codes of MQTT 3."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Reason(IntEnum):
-    """A code means what the packet it stands in says: 0 is also "Normal disconnection" and "Granted QoS 0"."""
+    """The meaning of a code depends on its packet: 0 is also "Normal disconnection" and "Granted QoS 0"."""
 
     SUCCESS = 0x00
     GRANTED_QOS_1 = 0x01
@@ -65,23 +65,23 @@ CONNACK_3: Final[dict[Reason, int]] = {
     Reason.NOT_AUTHORIZED: 5,
     Reason.BANNED: 5,
 }
-"""Return codes of CONNACK in 3.1 and 3.1.1 (§3.2.2.3). For other reasons there is none: the connection just closes."""
+"""Return codes of CONNACK in 3.1 and 3.1.1 (§3.2.2.3). For any other reason the connection closes without one."""
 
 SUBACK_3_FAILURE: Final = 0x80
-"""The only failure a SUBACK of 3.1.1 knows (§3.9.3)."""
+"""The only failure code in a SUBACK of 3.1.1 (§3.9.3)."""
 
 
 def _known(codes: bytes) -> dict[int, Reason]:
-    # A dict, as looking a member up by calling the enum takes ten times as long.
+    # A dict, since calling the enum to look up a member takes ten times as long.
     return {code: Reason(code) for code in codes}
 
 
 CONNACK_REASONS: Final = _known(bytes.fromhex("00 80 81 82 83 84 85 86 87 88 89 8A 8C 90 95 97 99 9A 9B 9C 9D 9F"))
-"""The codes a CONNACK may have, in 5.0 (§3.2.2.2); and so on for the other packets."""
+"""The codes that a CONNACK may have in 5.0 (§3.2.2.2)."""
 PUBACK_REASONS: Final = _known(bytes.fromhex("00 10 80 83 87 90 91 97 99"))
-"""Of PUBACK and PUBREC (§3.4.2.1, §3.5.2.1)."""
+"""The codes of PUBACK and PUBREC (§3.4.2.1, §3.5.2.1)."""
 PUBREL_REASONS: Final = _known(bytes.fromhex("00 92"))
-"""Of PUBREL and PUBCOMP (§3.6.2.1, §3.7.2.1)."""
+"""The codes of PUBREL and PUBCOMP (§3.6.2.1, §3.7.2.1)."""
 SUBACK_REASONS: Final = _known(bytes.fromhex("00 01 02 80 83 87 8F 91 97 9E A1 A2"))
 UNSUBACK_REASONS: Final = _known(bytes.fromhex("00 11 80 83 87 8F 91"))
 DISCONNECT_REASONS: Final = _known(

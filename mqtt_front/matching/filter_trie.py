@@ -1,12 +1,12 @@
-"""A map from filters to values that can be asked by topic: what matches, without looking at what does not.
+"""A map from filters to values that can be queried by topic, without looking at filters that do not match.
 
-Owns the tree of the filters with wildcards, beside a dict of all, and the bound on what a match may cost. Knows
-nothing of what the values are. Names and filters come in checked; a shared filter without `$share/name/`.
+Owns the trie of the filters with wildcards, beside a dict of all, and the bound on the cost of a match. Knows nothing
+about the values. Names and filters must be valid; a shared filter is passed without `$share/name/`.
 
-**The worst case.** At each level a topic allows the literal and the `+`, nothing else; so among the nodes of one depth
-that it reaches, each has its `+` elsewhere on the way. A match thus visits at most (placements of `+` in use + 1) nodes
-at each level of the topic, however many filters there are. Houses use a handful of placements; a hostile client with
-all 2^n of them would make every new topic cost 2^n. Hence `Placements`, which counts them and has a bound.
+**The worst case.** At each level a topic matches the literal and the `+`, nothing else; so the nodes that it reaches at
+one depth differ in the positions of `+` on their paths. A match thus visits at most (placements of `+` in use + 1)
+nodes at each level of the topic, however many filters there are. Real filters use a handful of placements; a hostile
+client with all 2^n of them would make every new topic cost 2^n. Hence `Placements`, which counts and bounds them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Placements:
-    """Which sets of levels have a `+`, over some filters: `+/a` and `+/b/#` share one, `a/+` is another."""
+    """The sets of levels with a `+` over some filters: `+/a` and `+/b/#` share a set, `a/+` has another."""
 
     __slots__ = ("_filters", "_most")
 
@@ -31,7 +31,7 @@ class Placements:
         return len(self._filters)
 
     def allows(self, placement: int) -> bool:
-        """Whether one more filter of this placement keeps the bound."""
+        """Whether a further filter with this placement keeps the bound."""
         return not placement or placement in self._filters or len(self._filters) < self._most
 
     def add(self, placement: int) -> None:
@@ -55,7 +55,7 @@ def placement_of(topic_filter: str) -> int:
 
 
 class _FilterNode(Generic[V]):
-    """One level of some filters, `+` among them: the values of the one that ends here, and of the one with `#` next."""
+    """One level of some filters: the value of the filter that ends here, and of the filter with `#` next."""
 
     __slots__ = ("children", "here", "rest")
 
@@ -64,12 +64,18 @@ class _FilterNode(Generic[V]):
         self.here: V | None = None
         self.rest: V | None = None
 
+    def set(self, rest: bool, value: V | None) -> None:
+        if rest:
+            self.rest = value
+        else:
+            self.here = value
+
     @property
     def empty(self) -> bool:
         return not self.children and self.here is None and self.rest is None
 
 
-class FilterTree(Generic[V]):
+class FilterTrie(Generic[V]):
     """Filters and their values; `None` is no value."""
 
     def __init__(self) -> None:
@@ -94,13 +100,10 @@ class FilterTree(Generic[V]):
             if child is None:
                 child = node.children[level] = _FilterNode()
             node = child
-        if rest:
-            node.rest = value
-        else:
-            node.here = value
+        node.set(rest, value)
 
     def remove(self, topic_filter: str) -> None:
-        """Take a filter out; KeyError if it is not there."""
+        """Remove a filter. Raises KeyError if it is absent."""
         del self._values[topic_filter]
         if not has_wildcard(topic_filter):
             return
@@ -108,19 +111,18 @@ class FilterTree(Generic[V]):
         nodes = [self._root]
         for level in levels:
             nodes.append(nodes[-1].children[level])
-        if rest:
-            nodes[-1].rest = None
-        else:
-            nodes[-1].here = None
+        nodes[-1].set(rest, None)
+        # Empty branches would add to the cost of every match, and grow with every filter that was ever used.
         while levels and nodes.pop().empty:
             del nodes[-1].children[levels.pop()]
 
     def match(self, topic: str) -> list[V]:
-        """The values of all filters that match a topic: the one without wildcards, then down the tree."""
+        """The values of all filters that match a topic: first the filter without wildcards, then down the trie."""
         exact = self._values.get(topic)
         found = [] if exact is None else [exact]
         reached = [self._root]
-        wild = not topic.startswith("$")  # [MQTT-4.7.2-1]
+        # A wildcard at the first level does not match topics that begin with `$` [MQTT-4.7.2-1].
+        wild = not topic.startswith("$")
         for level in topic.split("/"):
             below: list[_FilterNode[V]] = []
             for node in reached:
@@ -141,14 +143,14 @@ class FilterTree(Generic[V]):
         for node in reached:
             if node.here is not None:
                 found.append(node.here)
-            # `sport/#` is also `sport` (§4.7.1.2).
+            # `sport/#` also matches `sport` (§4.7.1.2).
             if node.rest is not None:
                 found.append(node.rest)
         return found
 
 
 def _path(topic_filter: str) -> tuple[list[str], bool]:
-    """The levels of a filter but for a `#` at its end, and whether there is one."""
+    """The levels of a filter without a `#` at its end, and whether it has one."""
     levels = topic_filter.split("/")
     rest = levels[-1] == "#"
     if rest:

@@ -1,11 +1,11 @@
-"""Which sessions get what is published to a topic: the subscriptions of this peer's clients, and a cache of answers.
+"""The sessions that receive messages to a topic: the subscriptions of this peer's clients, and a cache of answers.
 
-Owns the subscriptions, and keeps trees and cache in step with them. Knows no packet, no connection and no other peer: a
-session is any object whose equality is identity, and what becomes of a message is its caller's to say.
+Owns the subscriptions, and keeps tries and cache in step with them. Knows no packet, no connection and no other peer: a
+session is any object whose equality is identity, and the caller decides what happens to a message.
 
-**The cache.** A topic in use costs one dict lookup. A changed subscription drops the answers to the topics its filter
-matches and no others. So each drop was paid for by the publish that made the answer, and between two misses of a topic
-whose subscriptions do not change, others must have published to as many new topics as the cache holds.
+**The cache.** A topic in use costs one dict lookup. A changed subscription drops the answers for the topics that its
+filter matches, and no others. So each drop was paid for by the publish that made the answer, and between two misses of
+a topic whose subscriptions do not change, as many new topics as the cache holds must have been published to.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from typing import Generic, TypeVar
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
-from ringmq.mqtt_front.matching.filter_trie import FilterTree, Placements, placement_of
-from ringmq.mqtt_front.matching.receiver_cache import ReceiverCache
-from ringmq.mqtt_front.matching.receivers import Receiver, Receivers, SharedGroup, merged
+from ringmq.mqtt_front.matching.filter_trie import FilterTrie, Placements, placement_of
+from ringmq.mqtt_front.matching.receivers import Receiver, ReceiverCache, Receivers, SharedGroup, merged
 from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name, parse_shared
 
 S = TypeVar("S", bound=Hashable)
 
 
 class SubscriptionRefusedError(PacketError):
-    """One subscription too many (QUOTA_EXCEEDED): the SUBACK can say it, and the client may stay."""
+    """A subscription beyond a limit (QUOTA_EXCEEDED): the SUBACK reports it, and the client stays connected."""
 
     def __init__(self, text: str) -> None:
         super().__init__(Reason.QUOTA_EXCEEDED, text)
@@ -34,40 +33,40 @@ class SubscriptionRefusedError(PacketError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouterLimits:
-    """Bounds of one router. A subscription beyond is refused, a cached answer makes place for the next."""
+    """Bounds of one router. A subscription beyond a bound is refused; a cached answer is evicted."""
 
     subscriptions: int = 1_000_000
-    """Of all sessions. Each takes some 500 bytes and its filter's text."""
+    """Total of all sessions. Each subscription takes some 500 bytes and its filter's text."""
     subscriptions_per_session: int = 100_000
-    """For a bridge with a filter per device."""
+    """Enough for a bridge with a filter per device."""
     placements: int = 512
-    """Different sets of levels with a `+`, over all filters. A publish to a new topic looks at no more than that many
-    places per level. Real clients together use a few dozen."""
+    """Different sets of levels with a `+`, over all filters. A publish to a new topic visits at most this number of
+    nodes per level. Real clients together use a few dozen."""
     placements_per_session: int = 32
-    """So that no one client can use up those of all."""
+    """Lower, so that no single client can use up the total."""
     cached_topics: int = 16_384
-    """Above the number of topics in steady use. The change of a filter full of `+` may look at all of them."""
+    """Above the number of topics in steady use. A change of a filter full of `+` may visit all of them."""
     cached_bytes: int = 64 * 2**20
-    """Against long names and long lists of receivers; an estimate. The newest answer stays, whatever its size."""
+    """Estimated; bounds long names and long lists of receivers. The newest answer stays, whatever its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a subscription changed."""
+    """The effect of a subscription."""
 
     replaced: bool
-    """The session had a subscription to that very filter, and has the new one in its place [MQTT-3.8.4-3]."""
+    """The session had a subscription with the same filter, which was replaced [MQTT-3.8.4-3]."""
     first: bool
-    """Nobody here had one to that filter before. Shared filters count with their `$share/name/`."""
+    """No session had this filter before. Shared filters count with their `$share/name/`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What an unsubscription changed."""
+    """The effect of an unsubscription."""
 
     existed: bool
     last: bool
-    """Nobody here has one to that filter any more."""
+    """No session has this filter any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +74,20 @@ class RouterStatistics:
     sessions: int
     subscriptions: int
     shared_subscriptions: int
-    """Those among them."""
+    """Shared subscriptions among `subscriptions`."""
     filters: int
-    """Different ones, shared ones with their `$share/name/`."""
+    """Different filters; shared filters with their `$share/name/`."""
     placements: int
     cached_topics: int
     cached_bytes: int
     evictions: int
-    """Answers that had to make place, since the start."""
+    """Cached answers dropped for a bound, since the start."""
     refusals: int
     """Subscriptions over a limit, since the start."""
 
 
-class _Own(Generic[S]):
-    """What one session has."""
+class _SessionFilters(Generic[S]):
+    """The subscriptions of one session by filter, and their placements."""
 
     __slots__ = ("filters", "placements")
 
@@ -102,22 +101,22 @@ class Router(Generic[S]):
 
     def __init__(self, limits: RouterLimits | None = None) -> None:
         self._limits = limits or RouterLimits()
-        self._sessions: dict[S, _Own[S]] = {}
-        self._plain: FilterTree[dict[S, Receiver[S]]] = FilterTree()
-        self._shared: FilterTree[dict[str, SharedGroup[S]]] = FilterTree()
+        self._sessions: dict[S, _SessionFilters[S]] = {}
+        self._unshared: FilterTrie[dict[S, Receiver[S]]] = FilterTrie()
+        self._shared: FilterTrie[dict[str, SharedGroup[S]]] = FilterTrie()
         self._placements = Placements(self._limits.placements)
         self._cache: ReceiverCache[S] = ReceiverCache(self._limits.cached_topics, self._limits.cached_bytes)
         self.answers: Mapping[str, Receivers[S]] = self._cache.answers
-        """A live view of those that are remembered: `receivers` without a call."""
+        """A live view of the cached answers: `receivers` without a call."""
         self._subscriptions = 0
         self._shared_subscriptions = 0
         self._groups = 0
         self._refusals = 0
         self.answers_made = 0
-        """Since the start: those that were not in the cache."""
+        """Number of cache misses since the start."""
 
     def receivers(self, topic: str) -> Receivers[S]:
-        """Who gets a message to `topic`. Raises PacketError (TOPIC_NAME_INVALID): nobody need check the topic before.
+        """The receivers of a message to `topic`, which need not be valid. Raises PacketError (TOPIC_NAME_INVALID).
 
         Ask again for every message: the answer holds until a subscription changes.
         """
@@ -127,13 +126,13 @@ class Router(Generic[S]):
             return self._answer(topic)
 
     def forget_answers(self) -> None:
-        """They will be made anew; until then they take no room."""
+        """Drop the cached answers, to free the memory of topics that are no longer in use."""
         self._cache.clear()
 
     def filters(self, session: S) -> Mapping[str, Receiver[S]]:
-        """What a session is subscribed to now, by the filters as it named them, in the order of subscribing.
+        """The current subscriptions of a session by filter, as it sent them, in the order of subscribing.
 
-        A view to read at once, or to copy.
+        A live view: read it at once, or copy it.
         """
         own = self._sessions.get(session)
         return MappingProxyType(own.filters if own else {})
@@ -147,10 +146,10 @@ class Router(Generic[S]):
         retain_as_published: bool = False,
         subscription_id: int | None = None,
     ) -> Added:
-        """Add a subscription, or replace the one to that very filter.
+        """Add a subscription, or replace the session's subscription with the same filter.
 
-        Raises PacketError (TOPIC_FILTER_INVALID), and SubscriptionRefusedError when a limit is reached. Nothing has
-        changed then. `no_local` with a shared filter is the caller's to refuse [MQTT-3.8.3-4].
+        Raises PacketError (TOPIC_FILTER_INVALID), and SubscriptionRefusedError when a limit is reached; nothing has
+        changed then. The caller must refuse `no_local` with a shared filter [MQTT-3.8.3-4].
         """
         check_filter(topic_filter)
         own = self._sessions.get(session)
@@ -160,13 +159,14 @@ class Router(Generic[S]):
         if own is None or known is None:
             own = self._admitted(session, topic_filter)
         first = False
+        # An unchanged subscription, which many clients send after each reconnect, must not drop cached answers.
         if known != receiver:
             own.filters[topic_filter] = receiver
             first = self._add(topic_filter, receiver)
         return Added(replaced=known is not None, first=first)
 
     def unsubscribe(self, session: S, topic_filter: str) -> Removed:
-        """End a subscription, named as it was subscribed to."""
+        """End a subscription, by its filter as it was subscribed to [MQTT-3.10.4-1]."""
         own = self._sessions.get(session)
         if own is None or topic_filter not in own.filters:
             return Removed(existed=False, last=False)
@@ -177,7 +177,7 @@ class Router(Generic[S]):
         return Removed(existed=True, last=self._remove(topic_filter, session))
 
     def forget(self, session: S) -> list[str]:
-        """End all subscriptions of a session: gives the filters that nobody here has any more."""
+        """End all subscriptions of a session; returns the filters that no session has any more."""
         own = self._sessions.pop(session, None)
         return [name for name in own.filters if self._remove(name, session)] if own else []
 
@@ -186,7 +186,7 @@ class Router(Generic[S]):
             sessions=len(self._sessions),
             subscriptions=self._subscriptions,
             shared_subscriptions=self._shared_subscriptions,
-            filters=len(self._plain) + self._groups,
+            filters=len(self._unshared) + self._groups,
             placements=len(self._placements),
             cached_topics=len(self.answers),
             cached_bytes=self._cache.size_bytes,
@@ -194,18 +194,21 @@ class Router(Generic[S]):
             refusals=self._refusals,
         )
 
-    def _admitted(self, session: S, topic_filter: str) -> _Own[S]:
+    def _admitted(self, session: S, topic_filter: str) -> _SessionFilters[S]:
         """Count a new subscription, unless a limit refuses it."""
         limits = self._limits
         placement = placement_of(_inner(topic_filter))
-        own = self._sessions.get(session) or _Own[S](limits)
+        own = self._sessions.get(session) or _SessionFilters[S](limits)
         fault = None
+        # All checks come before any change, or a refused subscription would leave half of itself behind.
         if self._subscriptions >= limits.subscriptions:
-            fault = f"{self._subscriptions} subscriptions here already"
+            fault = f"the limit of {limits.subscriptions} subscriptions is reached"
         elif len(own.filters) >= limits.subscriptions_per_session:
-            fault = f"{len(own.filters)} subscriptions of this session already"
+            fault = f"the limit of {limits.subscriptions_per_session} subscriptions per session is reached"
         elif not (own.placements.allows(placement) and self._placements.allows(placement)):
-            fault = f"one more set of levels with a '+' ({len(own.placements)} here, {len(self._placements)} of all)"
+            fault = (
+                f"too many level sets with '+' ({len(own.placements)} of the session, {len(self._placements)} in all)"
+            )
         if fault:
             self._refusals += 1
             raise SubscriptionRefusedError(fault)
@@ -216,17 +219,17 @@ class Router(Generic[S]):
         return own
 
     def _add(self, topic_filter: str, receiver: Receiver[S]) -> bool:
-        """Put a subscription in or in place of the session's old one; whether it is the first to the filter."""
+        """Store a subscription in the tries; returns whether it is the first with its filter."""
         shared = parse_shared(topic_filter)
         if shared:
             name, inner = shared
             first = self._join(name, inner, receiver)
         else:
             inner = topic_filter
-            subscribers = self._plain.get(inner)
+            subscribers = self._unshared.get(inner)
             first = subscribers is None
             if subscribers is None:
-                self._plain.put(inner, {receiver.session: receiver})
+                self._unshared.put(inner, {receiver.session: receiver})
             else:
                 subscribers[receiver.session] = receiver
         self._cache.drop(inner)
@@ -237,6 +240,7 @@ class Router(Generic[S]):
         if groups is None:
             groups = {}
             self._shared.put(inner, groups)
+        # Groups of one filter differ by their share names (§4.8.2): each gets its own copy of a message.
         group = groups.get(name)
         first = group is None
         if group is None:
@@ -248,18 +252,18 @@ class Router(Generic[S]):
         return first
 
     def _remove(self, topic_filter: str, session: S) -> bool:
-        """Take a subscription out; whether it was the last to the filter."""
+        """Remove a subscription from the tries; returns whether it was the last with its filter."""
         shared = parse_shared(topic_filter)
         inner = shared[1] if shared else topic_filter
         if shared:
             last = self._leave(shared[0], inner, session)
         else:
-            subscribers = self._plain.get(inner)
-            assert subscribers is not None, "a session has a filter that the tree has not"
+            subscribers = self._unshared.get(inner)
+            assert subscribers is not None, "a session has a filter that is not in the trie"
             del subscribers[session]
             last = not subscribers
             if last:
-                self._plain.remove(inner)
+                self._unshared.remove(inner)
         self._subscriptions -= 1
         self._placements.remove(placement_of(inner))
         self._cache.drop(inner)
@@ -267,7 +271,7 @@ class Router(Generic[S]):
 
     def _leave(self, name: str, inner: str, session: S) -> bool:
         groups = self._shared.get(inner)
-        assert groups is not None, "a session has a shared filter that the tree has not"
+        assert groups is not None, "a session has a shared filter that is not in the trie"
         groups[name].leave(session)
         self._shared_subscriptions -= 1
         last = not len(groups[name])
@@ -282,7 +286,7 @@ class Router(Generic[S]):
         check_topic_name(topic)
         groups = tuple(group for by_name in self._shared.match(topic) for group in by_name.values())
         self.answers_made += 1
-        answer = Receivers(merged(self._plain.match(topic)), groups)
+        answer = Receivers(merged(self._unshared.match(topic)), groups)
         self._cache.put(topic, answer)
         return answer
 

@@ -1,7 +1,7 @@
-"""A map from topic names to values that can be asked by filter: a tree of levels beside a dict.
+"""A map from topic names to values that can be queried by filter: a trie of levels beside a dict.
 
-Owns the tree, and that no empty branch stays in it. Knows nothing of what the values are, and sets no bound: how many
-topics there may be is its owner's to say. Names and filters come in checked; a shared filter without `$share/name/`.
+Owns the trie, and that no empty branch stays in it. Knows nothing about the values, and sets no bound on the number of
+topics, which its owner does. Names and filters must be valid; a shared filter is passed without `$share/name/`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ V = TypeVar("V")
 
 ENTRY_BYTES: Final = 256
 FEW: Final = 100
-"""A dict that takes more than so much for each entry, and so many more, is mostly empty. It stays as large as it was
-unless it is filled anew."""
+"""A dict larger than ENTRY_BYTES for each of its entries and FEW more is mostly empty. Python never shrinks it, so it
+must be refilled."""
 
 
 class _TopicNode:
-    """One level of some topics; `topic` is the whole name if one ends here."""
+    """One level of some topics; `topic` is the whole name if a topic ends here."""
 
     __slots__ = ("children", "topic")
 
@@ -30,18 +30,18 @@ class _TopicNode:
         self.topic: str | None = None
 
 
-class TopicTree(Generic[V]):
+class TopicTrie(Generic[V]):
     """Topic names and their values.
 
-    What matches a filter comes in the order of the tree: a topic before those below it, branches in the order in which
-    they appeared. So it is the same after the same history, yet neither by name nor by time: MQTT has no order there.
+    Matches come in the order of the trie: a topic before the topics below it, branches in the order of their creation.
+    The order is reproducible, yet neither by name nor by time: MQTT defines none.
     """
 
     def __init__(self) -> None:
         self._values: dict[str, V] = {}
         self._root = _TopicNode()
         self.values: Mapping[str, V] = self._values
-        """A live view for reading by name, as fast as a dict: oldest first, replaced values in their old place."""
+        """A live view for lookups by name: oldest first, replaced values in their old place."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -53,7 +53,7 @@ class TopicTree(Generic[V]):
         self._values[topic] = value
 
     def remove(self, topic: str) -> V | None:
-        """Take a topic out and give its value; None if it was not there."""
+        """Remove a topic and return its value; None if it is absent."""
         if topic not in self._values:
             return None
         levels = topic.split("/")
@@ -71,31 +71,32 @@ class TopicTree(Generic[V]):
         return value
 
     def _slim(self) -> None:
-        """Keep no room for many that have gone. The dict stays the same one: others see it."""
+        """Free the memory of removed entries."""
+        # The dict object stays, since `values` is a view of it that others hold.
         if sys.getsizeof(self._values) > ENTRY_BYTES * (len(self._values) + FEW):
             left = self._values.copy()
             self._values.clear()
             self._values.update(left)
 
     def clear(self) -> None:
-        """Take out all."""
+        """Remove all topics."""
         self._values.clear()
         self._root = _TopicNode()
 
     def match(self, topic_filter: str) -> list[tuple[str, V]]:
-        """All topics that match, with their values: a list of its own, so that the tree may change meanwhile."""
+        """All topics that match, with their values, as a list: the caller may change the trie while it iterates."""
         if not has_wildcard(topic_filter):
             return [(topic_filter, self._values[topic_filter])] if topic_filter in self._values else []
         return [(topic, self._values[topic]) for topic in self.walk(topic_filter) if topic is not None]
 
-    def take(self, topic_filter: str) -> list[tuple[str, V]]:
-        """Take out all topics that match, with their values."""
+    def pop_matching(self, topic_filter: str) -> list[tuple[str, V]]:
+        """Remove all topics that match, and return them with their values."""
         taken = self.match(topic_filter)
         if 2 * len(taken) <= len(self):
             for topic, _ in taken:
                 self.remove(topic)
             return taken
-        # Less work than finding the way to each: to plant what stays anew.
+        # When most topics go, rebuilding the trie from the rest costs less than removing each path.
         for topic, _ in taken:
             del self._values[topic]
         self._slim()
@@ -114,14 +115,15 @@ class TopicTree(Generic[V]):
         node.topic = topic
 
     def walk(self, topic_filter: str) -> Iterator[str | None]:
-        """The topics that match, place by place; None for a place without one, so that who walks can stop in between.
+        """The topics that match, node by node; None for a node without a match, so that the caller can pause anywhere.
 
-        The tree may change between two steps. What is there from the first to the last is found, and nothing twice.
+        The trie may change between two steps. A topic that exists from the first to the last step is found, none twice.
         """
         if not has_wildcard(topic_filter):
             yield topic_filter if topic_filter in self._values else None
             return
         levels = topic_filter.split("/")
+        # A batch is a copy of a node's children, so the trie may change while the caller pauses.
         batches = [([self._root], 0)]
         while batches:
             nodes, place = batches[-1]
@@ -138,7 +140,7 @@ class TopicTree(Generic[V]):
             yield node.topic if level is None or level == "#" else None
 
     def _below(self, node: _TopicNode) -> list[_TopicNode]:
-        """The last first. A wildcard does not stand for what begins with `$` at the root [MQTT-4.7.2-1]."""
+        """The children of a node, last first. At the root, wildcards do not match levels with `$` [MQTT-4.7.2-1]."""
         if node is self._root:
             return [child for name, child in reversed(node.children.items()) if not name.startswith("$")]
         return list(reversed(node.children.values()))

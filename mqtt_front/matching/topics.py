@@ -1,7 +1,7 @@
 """Topic names and filters: what makes them valid and when they match (5.0 §4.7, §4.8.2).
 
-Owns the rules and nothing else: it knows no session, no subscription and no tree. `matches` is the plain reading of the
-specification by which the trees are tested.
+Owns the rules and nothing else: it knows no session, no subscription and no trie. `matches` follows the text of the
+specification, and is the reference in the tests of the tries.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
 
 MAX_SIZE_BYTES: Final = 65_535
-"""[MQTT-4.7.3-3]. The wire can hold no more; a name from elsewhere could."""
+"""[MQTT-4.7.3-3]. A packet cannot hold more; a name from another source could."""
 MAX_LEVELS: Final = 128
-"""The specification sets none. Deeper than any real topic, and shallow enough for every walk of a tree to be short."""
+"""The specification sets no maximum. Deeper than any real topic, and shallow enough to keep walks of a trie short."""
 
 SHARED: Final = "$share/"
 SYS: Final = "$SYS"
-"""It and what is below it tells about the server, which alone publishes there (§4.7.2)."""
+"""Root of the topics with information about the server, which alone publishes to them (§4.7.2)."""
 _SHOWN: Final = 80
-"""Characters of a wrong name in an error: it ends up in a log line."""
+"""Maximum characters of a wrong name in an error, which ends up in a log line."""
 _WIDEST_BYTES: Final = 4
-"""Of one character in UTF-8."""
+"""Maximum size of a character in UTF-8."""
 
 
 def check_topic_name(topic: str) -> None:
@@ -50,8 +50,7 @@ def check_filter(topic_filter: str) -> None:
 def parse_shared(topic_filter: str) -> tuple[str, str] | None:
     """The share name and the filter in `$share/name/filter`; None if the filter is not a shared one.
 
-    Raises PacketError (TOPIC_FILTER_INVALID) when the name is wrong or no filter follows. What that filter is like, it
-    does not look at.
+    Raises PacketError (TOPIC_FILTER_INVALID) when the name is invalid or no filter follows. Does not check that filter.
     """
     if not topic_filter.startswith(SHARED):
         return None
@@ -66,7 +65,7 @@ def parse_shared(topic_filter: str) -> tuple[str, str] | None:
 
 
 def has_wildcard(topic_filter: str) -> bool:
-    """Whether a valid filter can match more than the one topic of its name."""
+    """Whether a valid filter can match other topics than its own name."""
     return "+" in topic_filter or "#" in topic_filter
 
 
@@ -82,7 +81,7 @@ def matches(topic_filter: str, topic: str) -> bool:
     wanted = topic_filter.split("/")
     levels = topic.split("/")
     if wanted[-1] == "#":
-        # The level before it matches too: `sport/#` is also `sport` (§4.7.1.2).
+        # The parent level matches too: `sport/#` also matches `sport` (§4.7.1.2).
         wanted.pop()
         del levels[len(wanted) :]
     return len(wanted) == len(levels) and all(want in ("+", level) for want, level in zip(wanted, levels, strict=True))
@@ -94,12 +93,12 @@ def literal_prefix(topic_filter: str) -> str:
     Empty for `#` and `+/x`; also for `/+`, whose only literal level is an empty one.
     """
     levels = topic_filter.split("/")
-    literal = next((place for place, level in enumerate(levels) if level in ("+", "#")), len(levels))
+    literal = next((index for index, level in enumerate(levels) if level in ("+", "#")), len(levels))
     return "/".join(levels[:literal])
 
 
 def _fault(name: str) -> str | None:
-    """What is wrong with it, be it a topic name or a filter."""
+    """The fault of a topic name or filter; None if it is valid."""
     if not name:
         return "is empty"  # [MQTT-4.7.3-1]
     if "\0" in name:
@@ -112,15 +111,15 @@ def _fault(name: str) -> str | None:
 def _fault_of_size(name: str) -> str | None:
     if len(name) * _WIDEST_BYTES <= MAX_SIZE_BYTES:
         return None
-    # Surrogates are the codec's to refuse, and no reason to fail here.
+    # The codec refuses surrogates with an error of its own; encoding them strictly here would raise another.
     size_bytes = len(name) if name.isascii() else len(name.encode("utf-8", "surrogatepass"))
     return f"has {size_bytes} bytes, over {MAX_SIZE_BYTES}" if size_bytes > MAX_SIZE_BYTES else None
 
 
 def _fault_of_wildcards(inner: str) -> str | None:
     levels = inner.split("/")
-    for place, level in enumerate(levels, 1):
-        if level == "#" and place < len(levels):
+    for number, level in enumerate(levels, 1):
+        if level == "#" and number < len(levels):
             return "has a '#' that is not its last level"  # [MQTT-4.7.1-1]
         if level not in ("+", "#") and has_wildcard(level):
             return "has a wildcard that is not a whole level"  # [MQTT-4.7.1-1], [MQTT-4.7.1-2]

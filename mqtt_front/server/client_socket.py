@@ -1,4 +1,7 @@
-"""One client's socket: what comes in goes to its connection, and what has gathered goes out when told."""
+"""The socket of one client: feeds its bytes to the connection, and sends the connection's outbox.
+
+Owns when the socket is read, written and closed. Must not know packets.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import os
 from typing import TYPE_CHECKING, Final, cast
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.connection.connection import Connection, Phase
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.phase import Phase
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.server.server import MqttServer
@@ -17,17 +21,17 @@ NO_FILE: Final = -1
 
 
 class ClientSocket(asyncio.Protocol):
-    """Of one front, which it tells of what happened, and which calls `flush`."""
+    """Reports each event to its front by `send_soon`; the front calls `flush_at_once` and `flush`."""
 
-    __slots__ = ("_file", "_front", "_reading", "_turn", "connection", "transport")
+    __slots__ = ("_file", "_front", "_reading", "_sent_in", "connection", "transport")
 
     def __init__(self, front: MqttServer, anonymous: bool, bare: bool = False) -> None:
-        """`bare`: its socket takes bytes as they are, without TLS or WebSocket around them."""
+        """`bare`: the socket carries the bytes of MQTT themselves, without TLS or WebSocket around them."""
         self._front = front
         self._file = 0 if bare else NO_FILE
-        """The socket, where it can be written to past the transport."""
-        self._turn = -1
-        """In which something was sent at once."""
+        """The descriptor of the socket, if it may be written to past the transport; else NO_FILE."""
+        self._sent_in = -1
+        """The last iteration in which something was sent at once."""
         self._reading = True
         self.connection = Connection(front.broker, front, anonymous)
         self.transport: asyncio.Transport | None = None
@@ -36,16 +40,14 @@ class ClientSocket(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         front = self._front
         front.iteration.begin()
-        if len(front.clients) >= front.config.max_connections:
-            front.broker.counters.refused += 1
+        if not front.admit(self):
             self.transport.abort()
             return
         if self._file != NO_FILE:
             sock = self.transport.get_extra_info("socket")
             self._file = NO_FILE if sock is None else sock.fileno()
         self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
-        self.connection.opened_at = self.connection.heard_at = front.broker.clock.now
-        front.clients[self.connection] = self
+        self.connection.opened()
 
     def data_received(self, data: bytes) -> None:
         front = self._front
@@ -53,9 +55,9 @@ class ClientSocket(asyncio.Protocol):
         connection = self.connection
         connection.feed(data)
         if connection.pausing and self._reading:
-            # At once: a loop may read one socket many times before it comes to anything else.
-            self._see_whether_to_read()
-        front.turn(connection)
+            # Not at the end of the iteration: the loop may read one socket many times before anything else.
+            self._update_reading()
+        front.send_soon(connection.writer)
 
     def pause_writing(self) -> None:
         self.connection.block()
@@ -65,84 +67,84 @@ class ClientSocket(asyncio.Protocol):
         front.iteration.begin()
         connection.unblock()
         connection.go_on()
-        front.turn()
+        front.send_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:
         front = self._front
         front.iteration.begin()
         self.connection.lost()
-        self._see_whether_over()
-        front.turn()
+        self._forget_if_over()
+        front.send_soon()
 
-    def _see_whether_over(self) -> None:
-        """Once all that came has been worked off, nothing holds on to anything here."""
+    def _forget_if_over(self) -> None:
+        """Drop all references once the bytes that came before the end have been processed."""
+        # The descriptor's number belongs to the next socket that is opened.
         self._file = NO_FILE
         if self.connection.gone and self.connection.phase is Phase.CLOSED:
-            self._front.forget(self.connection)
+            self._front.forget(self.connection.writer)
             self.transport = None
 
-    def _see_whether_to_read(self) -> None:
+    def _update_reading(self) -> None:
         connection, transport = self.connection, self.transport
         if transport is not None and connection.pausing is self._reading:
             self._reading = not connection.pausing
             (transport.resume_reading if self._reading else transport.pause_reading)()
 
     def flush_at_once(self) -> bool:
-        """Send what has gathered, if nothing is against it: once a turn, or what follows would not share a write."""
+        """Send the outbox now; False if it must wait for `flush`.
+
+        Only once per iteration, or the packets that follow would not share a write.
+        """
         connection, transport = self.connection, self.transport
-        broker = self._front.broker
-        if transport is None or self._file == NO_FILE or self._turn == broker.turn:
+        writer, broker = connection.writer, self._front.broker
+        if transport is None or self._file == NO_FILE or self._sent_in == broker.turn:
             return False
-        if connection.closing or connection.gone or connection.starved or connection.pausing is self._reading:
+        if writer.closing or connection.gone or writer.starved or connection.pausing is self._reading:
             return False
+        # Bytes in the transport's buffer must leave first.
         if transport.is_closing() or transport.get_write_buffer_size():
             return False
-        self._turn = broker.turn
-        out = connection.out
-        data = out[0] if len(out) == 1 else b"".join(out)
+        self._sent_in = broker.turn
+        data = writer.gathered()
         try:
             sent = os.write(self._file, data)
-        except OSError:  # full, or gone: the transport finds out which
+        except OSError:  # The socket is full or closed; the transport handles either.
             return False
-        out.clear()
-        connection.dirty = False
+        writer.clear()
         broker.counters.bytes_sent += len(data)
         if sent < len(data):
             transport.write(data[sent:])
         return True
 
     def flush(self) -> bool:
-        """Send what has gathered; to be called at the end of an iteration. False: the client does not take it, and
-        `go_on` will cut it off.
-        """
+        """Send the outbox at the end of an iteration. False: the client does not read, and `resume` will cut it off."""
         connection, transport = self.connection, self.transport
-        connection.dirty = False
-        out = connection.out
+        data = connection.writer.gathered()
+        connection.writer.clear()
         if transport is None or connection.gone or transport.is_closing():
-            out.clear()
-            self._see_whether_over()
+            self._forget_if_over()
             return True
-        if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
+        if data:
             self._front.broker.counters.bytes_sent += len(data)
             transport.write(data)
-        if connection.closing:
+        if connection.writer.closing:
             self._front.end(transport)
         elif connection.pausing is self._reading:
-            self._see_whether_to_read()
+            self._update_reading()
         elif self._is_stuck(transport):
             return False
         return True
 
-    def go_on(self) -> None:
-        """After a flush that was not all: cut the client off if it does not read, or work off more of what it sent."""
+    def resume(self) -> None:
+        """After a flush: cut the client off if it does not read, or process more of its bytes."""
         connection, transport = self.connection, self.transport
         if transport is not None and not transport.is_closing() and self._is_stuck(transport):
-            connection.fail(Reason.QUOTA_EXCEEDED, "does not read what it is sent")
+            connection.fail(Reason.QUOTA_EXCEEDED, "the client does not read its socket")
             transport.abort()
-        if connection.starved:
+        if connection.writer.starved:
             connection.go_on()
 
     def _is_stuck(self, transport: asyncio.Transport) -> bool:
+        # Messages stop at `max_buffer_bytes`, as the transport then blocks the connection. Only answers, which cannot
+        # be dropped, exceed it: a client at twice the bound keeps asking without reading.
         return transport.get_write_buffer_size() > 2 * self._front.config.max_buffer_bytes

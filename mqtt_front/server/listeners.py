@@ -1,4 +1,7 @@
-"""A listener: where clients connect and how, and the server socket that accepts them."""
+"""Listeners: the address and transport on which clients connect, and the server socket that accepts them.
+
+Must not know what the clients send.
+"""
 
 from __future__ import annotations
 
@@ -14,39 +17,39 @@ from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.websocket import WebSocket
 
 LINGER_S: Final = 2.0
-"""How long a connection that is closed may take to send its last bytes."""
+"""Time in which a connection that is being closed may send its last bytes."""
 SHORTEST_HANDSHAKE_S: Final = 0.1
-"""No event loop takes 0, which `connect_timeout_s` may be."""
+"""No event loop accepts 0, which `connect_timeout_s` may be."""
 BACKLOG: Final = 1024
-"""Clients that may knock at one moment, as all of a site do after a restart."""
+"""Connections that may wait to be accepted: after a restart all clients of a site connect at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """One listener."""
+    """The settings of one listener."""
 
     host: str
     port: int
     tls: ssl.SSLContext | None = None
     anonymous: bool = True
-    """Whether clients without a password are let in."""
+    """Whether clients without a password are admitted."""
     websocket: bool = False
-    """Whether clients speak WebSocket, with MQTT inside; with `tls`, inside of that."""
+    """Whether MQTT is carried in WebSocket frames (with `tls`, inside TLS)."""
 
 
 async def accept_clients(
     listen: Listen,
     client: Callable[[], asyncio.Protocol],
-    faulty: Callable[[str], None],
+    on_breach: Callable[[str], None],
     handshake_timeout_s: float,
 ) -> asyncio.Server:
-    """Make a `client` for each connection from now on; `faulty` is told of who breaks the rules of WebSocket.
+    """Make a `client` for each connection from now on; `on_breach` is called with each violation of WebSocket's rules.
 
     Raises FrontError with one clear line.
     """
 
     def accept() -> asyncio.Protocol:
-        return WebSocket(client(), faulty) if listen.websocket else client()
+        return WebSocket(client(), on_breach) if listen.websocket else client()
 
     try:
         return await asyncio.get_running_loop().create_server(
@@ -59,20 +62,20 @@ async def accept_clients(
             ssl_shutdown_timeout=LINGER_S if listen.tls else None,
         )
     except (OSError, OverflowError, UnicodeError) as error:
-        raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {_reason(error)}") from None
+        raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {bind_error_text(error)}") from None
 
 
-def _reason(error: OSError | OverflowError | UnicodeError) -> str:
-    """Without the address, which the texts of some errors say once more."""
+def bind_error_text(error: OSError | OverflowError | UnicodeError) -> str:
+    """Why an address cannot be bound, without the address, which the caller's error names and some texts repeat."""
     if isinstance(error, UnicodeError):
-        return "this cannot be the name of a host"
-    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
+        return "not a valid host name"
+    if isinstance(error, socket.gaierror):  # its numbers are not errno values
         return error.strerror or "no such host"
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else str(error)
 
 
 def address_of(server: asyncio.Server) -> tuple[str, int]:
-    """Where it really listens: the port is never 0."""
+    """The bound address, whose port is never 0."""
     host, port = server.sockets[0].getsockname()[:2]
     return str(host), int(port)

@@ -1,8 +1,8 @@
-"""The shell of the front: its listeners and clients, its clock, and the turn of the event loop.
+"""The shell of the front: its listeners, its clients, and what it does in an iteration of the event loop.
 
-Whatever arrives in one turn is worked off by plain calls. What is to be sent gathers in the outboxes and goes out at
-the end of the turn, after the journal has committed; what waits for a few clients, with nothing to commit, at once.
-Messages go before acknowledgements.
+Each event of an iteration is processed by plain calls. Packets gather in the outboxes and are sent at the end of the
+iteration, after the journal has committed; packets for a few clients, with nothing to commit, are sent at once.
+Messages go before acknowledgements. Must not know topics, or the bytes of packets.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ from typing import Final, cast
 import structlog
 
 from ringmq.mqtt_front.access.access import Access, Decision
-from ringmq.mqtt_front.access.shell.password_pool import Verifying
+from ringmq.mqtt_front.access.shell.password_pool import PasswordPool
 from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.decode import forget_topics
 from ringmq.mqtt_front.codec.packets import Connect
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.connection import Connection, Phase
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.phase import Phase
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
@@ -39,11 +41,11 @@ from ringmq.mqtt_front.sys_topics import SysTopics
 log = structlog.get_logger("front")
 
 FEW: Final = 2
-"""With so many clients in question something is sent at once: who published and who subscribed to it, one to one."""
+"""Up to this number of clients are sent to at once: a publisher and its only subscriber."""
 SWEEP_S: Final = 1.0
-"""How often keep-alives and slow CONNECTs are looked after."""
+"""Interval of the checks for expired keep-alives and slow CONNECTs."""
 REFRESH_S: Final = 60.0
-"""How often the quick ways are made anew: 16,384 topics take a tenth of a second together, each when it is used."""
+"""Interval at which caches by topic are dropped. Refilling 16,384 topics takes 0.1 s in all, spread over their use."""
 
 
 class MqttServer:
@@ -55,52 +57,57 @@ class MqttServer:
         config: FrontConfig | None = None,
         access: Access | None = None,
         cluster: Cluster | None = None,
+        on_fault: Callable[[], object] | None = None,
     ) -> None:
+        """`on_fault` is called when the journal has failed and all clients were cut off; `fault` has the reason."""
         self.iteration = iteration
         self.config = config or FrontConfig()
         self.access = access or Access()
         self.broker = Broker(self.config, cluster, clock=iteration)
-        self.clients: dict[Connection, ClientSocket] = {}
+        self.clients: dict[Writer, ClientSocket] = {}
         self._loop = asyncio.get_running_loop()
         now = iteration.begin()
         self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, now)
         self._sys_topics.refresh(self.broker)
         self._refresh_at = now + REFRESH_S
         self._servers: list[asyncio.Server] = []
-        self._verifying = Verifying(self.access)
+        self._passwords = PasswordPool(self.access)
         self._flushing = self._committing = False
         self._unfinished: list[ClientSocket] = []
-        """Clients that had more to do than one iteration has room for, or do not take what they are sent."""
+        """Clients that exceeded their work budget of an iteration, or do not read their socket."""
         self._answered: list[SessionConnection] = []
-        """Who spoke in this turn and is answered at its end. They are on no list of the broker's."""
+        """Clients that spoke in this iteration and are answered at its end. They are not in `broker.dirty`."""
         self._client_of = cast("Callable[[SessionConnection], ClientSocket | None]", self.clients.get)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         self._stopped = False
         self.fault: str | None = None
-        """Why the front cannot go on: its journal is not taken any more, and all clients were cut off."""
-        self.on_fault: Callable[[], None] | None = None
+        """Why the front has stopped working: the journal failed, and all clients were cut off."""
+        self._on_fault = on_fault
         self._empty = asyncio.Event()
 
     def restore(self, store: Store) -> None:
-        """Go on where the front before this one was, and keep what happens from now on. Before `listen`, once.
+        """Load the state of the previous process and journal all changes from now on. Call it once, before `listen`.
 
-        The store is closed by `stop`. Raises FrontError for what cannot be read.
+        The store is closed by `stop`. Raises FrontError for a store that cannot be read.
         """
         restore(self.broker, store, self.access)
 
     async def listen(self, listen: Listen) -> tuple[str, int]:
-        """Begin to accept clients; the address says which port it is. Raises FrontError with one clear line."""
+        """Begin to accept clients; returns the bound address. Raises FrontError with one clear line."""
         bare = listen.tls is None and not listen.websocket
         server = await accept_clients(
-            listen, partial(ClientSocket, self, listen.anonymous, bare), self._faulty, self.config.connect_timeout_s
+            listen,
+            partial(ClientSocket, self, listen.anonymous, bare),
+            self._count_breach,
+            self.config.connect_timeout_s,
         )
         self._servers.append(server)
         return address_of(server)
 
     async def stop(self) -> None:
-        """Tell the clients, send what there is, close everything. Idempotent."""
+        """Disconnect the clients, send all outboxes, close everything. Idempotent."""
         if self._stopped:
             return
         self._stopped = True
@@ -108,8 +115,8 @@ class MqttServer:
         for server in self._servers:
             server.close()
         self.iteration.begin()
-        for connection in list(self.clients):
-            connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server stops")
+        for client in list(self.clients.values()):
+            client.connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server is shutting down")
         self._flush()
         if self.clients:
             self._empty.clear()
@@ -118,44 +125,54 @@ class MqttServer:
         for client in list(self.clients.values()):
             if client.transport is not None:
                 client.transport.abort()
-        self._verifying.stop()
+        self._passwords.stop()
+        # The sessions of clients that exceeded their budget still change, and every change must be committed.
         while self.fault is None and (self.broker.dirty or self.broker.journal.pending):
             self._flush()
-            self._go_on()
+            self._resume_unfinished()
         self.broker.journal.close()
         self.broker.journal = NO_JOURNAL
 
-    def _faulty(self, why: str) -> None:
+    def _count_breach(self, why: str) -> None:
         self.broker.counters.protocol_errors += 1
-        log.debug("a client broke the rules of WebSocket", why=why)
+        # Debug only: any stranger can cause it, and must not be able to fill the disk with log lines.
+        log.debug("a client violated the WebSocket protocol", why=why)
 
-    def forget(self, connection: Connection) -> None:
-        """Its socket is closed."""
-        self.clients.pop(connection, None)
+    def admit(self, client: ClientSocket) -> bool:
+        """Register a socket that was accepted. False at `max_connections`: abort it."""
+        if len(self.clients) >= self.config.max_connections:
+            self.broker.counters.refused += 1
+            return False
+        self.clients[client.connection.writer] = client
+        return True
+
+    def forget(self, writer: Writer) -> None:
+        """Drop a connection whose socket is closed."""
+        self.clients.pop(writer, None)
         if not self.clients:
             self._empty.set()
 
-    # The turn
+    # Sending
 
-    def turn(self, speaker: SessionConnection | None = None, gathered: bool = False) -> None:
-        """Something may be waiting in outboxes: send it at the end of this turn of the loop, once.
+    def send_soon(self, speaker: SessionConnection | None = None, gathered: bool = False) -> None:
+        """Send the outboxes, at the latest at the end of this iteration. Call it after each event.
 
-        What waits for a few clients is sent to them at once, unless that has been done in this turn, since it would
-        gather nothing: the others in the turn would only wait for each other. The `speaker` waits if others are sent
-        something: it gets an acknowledgement, behind which no message of this turn has to wait. With `gathered` all is
-        sent at once, as what came together was given out together.
+        Up to `FEW` clients are sent to at once, each once per iteration, since waiting would gather nothing more for
+        them. If others are sent to, the `speaker` waits for the end: it only gets an acknowledgement, and no message of
+        this iteration should wait behind that. With `gathered`, all clients are sent to at once: the caller has already
+        delivered everything that came together.
         """
         broker = self.broker
         dirty = broker.dirty
         if dirty and (gathered or len(dirty) <= FEW) and not broker.journal.pending:
             broker.dirty = left = []
-            for line in dirty:
-                if line is speaker and len(dirty) > 1:
-                    self._answered.append(line)
+            for connection in dirty:
+                if connection is speaker and len(dirty) > 1:
+                    self._answered.append(connection)
                 else:
-                    client = self._client_of(line)
+                    client = self._client_of(connection)
                     if client is None or not client.flush_at_once():
-                        left.append(line)
+                        left.append(connection)
         if broker.journal.pending and not self._committing:
             self._committing = True
             self.iteration.commits.append(self._commit)
@@ -168,32 +185,34 @@ class MqttServer:
         broker = self.broker
         broker.encoded = None
         broker.turn += 1
+        # `stop` calls this outside the end of an iteration, which would have committed already.
         if broker.journal.pending:
             self._commit()
+        # A client must not learn of a change that the disk does not have [MQTT-4.3.2-4], [MQTT-4.3.3-8].
         if self.fault is not None:
             return
         dirty = self._answered + broker.dirty
         self._answered, broker.dirty = [], []
         continued = bool(self._unfinished)
-        for line in dirty:
-            client = self._client_of(line)
+        for connection in dirty:
+            client = self._client_of(connection)
             if client is None:
-                line.out.clear()
-            elif not client.flush() or client.connection.starved:
+                connection.discard()
+            elif not client.flush() or client.connection.writer.starved:
                 self._unfinished.append(client)
         if self._unfinished and not continued:
-            self.iteration.continuations.append(self._go_on)
+            self.iteration.continuations.append(self._resume_unfinished)
 
-    def _go_on(self) -> None:
-        """Clients for which an iteration had no room go on in the next, so that others come in between."""
+    def _resume_unfinished(self) -> None:
+        """Resume the clients that exceeded their budget, an iteration later, so that others are served in between."""
         self.iteration.begin()
         unfinished, self._unfinished = self._unfinished, []
         for client in unfinished:
-            client.go_on()
-        self.turn()
+            client.resume()
+        self.send_soon()
 
     def _commit(self) -> None:
-        """Put on the disk what clients are told next. If it takes no more, nobody is told anything any more."""
+        """Commit the changes that are acknowledged next. If the disk fails, no client is sent anything any more."""
         self._committing = False
         if self.fault is None:
             try:
@@ -203,11 +222,11 @@ class MqttServer:
                 for client in self.clients.values():
                     if client.transport is not None:
                         client.transport.abort()
-                if self.on_fault is not None:
-                    self.on_fault()
+                if self._on_fault is not None:
+                    self._on_fault()
 
     def end(self, transport: asyncio.Transport) -> None:
-        """Close a socket once its bytes are sent; one that does not take them is cut off."""
+        """Close a socket once its bytes are sent; abort it if the client does not read them in time."""
         if transport.get_write_buffer_size():
             self._loop.call_later(LINGER_S, transport.abort)
         transport.close()
@@ -217,15 +236,18 @@ class MqttServer:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.iteration.begin()
         broker, counters = self.broker, self.broker.counters
-        for connection in list(self.clients):
+        for client in list(self.clients.values()):
+            connection = client.connection
             if connection.phase is Phase.OPEN:
-                if connection.pausing:  # It is not listened to, so that it may be silent.
-                    connection.heard_at = now
-                elif connection.keep_alive_s and now - connection.heard_at > 1.5 * connection.keep_alive_s:
+                if connection.pausing:  # Its bytes are not read at the moment, so its silence proves nothing.
+                    connection.reader.hear()
+                # [MQTT-3.1.2-22]; 3.1.1 [MQTT-3.1.2-24]. A keep-alive of 0 turns the check off (§3.1.2.10).
+                elif connection.keep_alive_s and now - connection.reader.heard_at > 1.5 * connection.keep_alive_s:
                     counters.keep_alive_timeouts += 1
-                    connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing was heard for one and a half keep-alives")
+                    connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing received for 1.5 times the keep-alive")
+            # §3.1.4: the server should close a connection on which no CONNECT arrives within a reasonable time.
             elif now - connection.opened_at > self.config.connect_timeout_s:
-                connection.fail(Reason.MAXIMUM_CONNECT_TIME, "no CONNECT in time")
+                connection.fail(Reason.MAXIMUM_CONNECT_TIME, "no CONNECT received in time")
         if broker.deadline() <= now:
             broker.tick()
         self._sys_topics.refresh(broker)
@@ -233,32 +255,32 @@ class MqttServer:
             self._refresh_at = now + REFRESH_S
             broker.refresh()
             forget_topics()
-        self.turn()
+        self.send_soon()
 
     # Who may connect
 
     def renew_rights(self) -> int:
-        """The rules of `access` have changed: apply them to those who are connected; how many had to go."""
+        """Apply changed rules of `access` to all clients and sessions; returns the number of disconnected clients."""
         gone = 0
         broker = self.broker
         self.iteration.begin()
-        for connection in list(self.clients):
+        for client in list(self.clients.values()):
+            connection = client.connection
             if connection.decision is None or connection.session is None:
                 continue
             decision = connection.decision = self.access.renew(connection.decision)
             if decision.reason is not Reason.SUCCESS:
-                connection.session.rights = decision.rights  # none, so that its will is not published
-                connection.fail(decision.reason, "the rules have changed")
+                connection.session.rights = decision.rights  # It has none now, so its will is not published.
+                connection.fail(decision.reason, "the access rules have changed")
                 gone += 1
                 continue
-            connection.rights = decision.rights
             broker.restrict(connection.session, decision.rights)
         for session in list(broker.sessions.values()):
             if session.line is None:
                 session.rights = self.access.rights_of(session.user, session.client_id)
                 if not self.access.knows(session.user):
                     broker.end(session)
-        self.turn()
+        self.send_soon()
         return gone
 
     def new_client_id(self) -> str:
@@ -271,11 +293,11 @@ class MqttServer:
         if decision is not None:
             self._admit(connection, decision)
             return
-        if self._verifying.full:
-            connection.fail(Reason.SERVER_BUSY, "too many passwords wait to be verified")
+        if self._passwords.full:
+            connection.fail(Reason.SERVER_BUSY, "too many passwords are waiting for verification")
             return
         wanted = partial(_is_undecided, connection)
-        self._verifying.begin(arguments, wanted, partial(self._decided, connection))
+        self._passwords.verify(arguments, wanted, partial(self._decided, connection))
 
     def _decided(self, connection: Connection, done: asyncio.Future[Decision | None]) -> None:
         self.iteration.begin()
@@ -283,16 +305,17 @@ class MqttServer:
             return
         error = done.exception()
         if error is not None:
-            log.error("a password could not be verified", error=str(error))
+            log.error("cannot verify a password", error=str(error))
             connection.fail(Reason.UNSPECIFIED_ERROR, "the server cannot verify passwords")
         else:
             decision = done.result()
             if decision is not None:
+                # The files may have been read again while the thread computed.
                 self._admit(connection, self.access.renew(decision))
-        self.turn()
+        self.send_soon()
 
     def _admit(self, connection: Connection, decision: Decision) -> None:
-        """A session of a user is his: who only knows its id does not get it, and does not end it either."""
+        """Accept or refuse the client. Another user's session is neither resumed nor ended by its client id alone."""
         session = self.broker.sessions.get(connection.client_id)
         if session is not None and session.user not in (None, decision.user_name):
             decision = decision.refused()
@@ -300,5 +323,5 @@ class MqttServer:
 
 
 def _is_undecided(connection: Connection) -> bool:
-    """Whether the client has not gone meanwhile."""
+    """Whether the client still waits for the decision."""
     return connection.phase is Phase.DECIDING

@@ -1,6 +1,6 @@
-"""TLS for a listener: the context made of certificate files, and one clear line when they will not do.
+"""TLS for a listener: makes the context from certificate files, and explains in one line why they cannot be used.
 
-Reads the files when it is called. Knows no socket, and not what a client's certificate means to MQTT.
+Reads the files when it is called. Knows no socket, and gives a client's certificate no meaning in MQTT.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ringmq.mqtt_front.errors import FrontError
 CERTIFICATE: Final = "-----BEGIN CERTIFICATE-----"
 KEY: Final = "PRIVATE KEY-----"
 LONGEST: Final = 1 << 20
-"""Bytes of a file; the certificates of all public CAs together take a quarter of that."""
+"""Maximum size of a file in bytes; the certificates of all public CAs together take a quarter of that."""
 _FAULTS: Final = {
     "KEY_VALUES_MISMATCH": "the key does not belong to the certificate",
     "KEY_TYPE_MISMATCH": "the key does not belong to the certificate",
@@ -32,16 +32,17 @@ class TlsError(FrontError):
 def server_context(
     certificate: Path, key: Path, client_ca: Path | None = None, *, demand_certificate: bool = True
 ) -> ssl.SSLContext:
-    """What a listener needs to speak TLS, 1.2 or newer. Raises TlsError.
+    """The context of a listener, for TLS 1.2 or newer. Raises TlsError.
 
     `certificate` holds the chain, the server's own first; it and `key` are in PEM, and may be one file. With
-    `client_ca`, clients prove themselves by certificates of that CA: all of them, or with `demand_certificate=False`
-    those that have one.
+    `client_ca`, clients must present a certificate of that CA; with `demand_certificate=False` they may omit it.
     """
     _expect(certificate, CERTIFICATE, "certificate")
     _expect(key, KEY, "private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # RFC 8996 deprecates TLS 1.0 and 1.1.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A client could make the server repeat its costly half of the handshake over and over (TLS 1.3 has none of it).
     context.options |= ssl.OP_NO_RENEGOTIATION
     _load(context, certificate, key)
     if client_ca is not None:
@@ -61,16 +62,16 @@ def _expect(file: Path, mark: str, what: str) -> None:
     except OSError as error:
         raise TlsError(f"cannot read {file}: {error.strerror}") from None
     if len(text) > LONGEST:
-        raise TlsError(f"{file}: longer than {LONGEST >> 20} MiB, so it is no {what}")
+        raise TlsError(f"{file}: longer than {LONGEST >> 20} MiB, so it cannot be a {what}")
     if mark.encode() not in text:
-        raise TlsError(f"{file}: there is no {what} in it, in PEM")
+        raise TlsError(f"{file}: no {what} in PEM format found")
 
 
 def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
     asked = False
 
     def password() -> bytes:
-        """Otherwise OpenSSL would ask for it on the terminal."""
+        """Prevents OpenSSL from asking for the password on the terminal."""
         nonlocal asked
         asked = True
         return b""
@@ -79,7 +80,7 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         context.load_cert_chain(certificate, key, password)
     except (ssl.SSLError, ValueError) as error:
         if asked:
-            raise TlsError(f"{key}: the key is encrypted; a peer has nobody to ask for its password") from None
+            raise TlsError(f"{key}: the key is encrypted; a peer cannot ask for its password") from None
         fault = _reason(error, "the certificate or the key cannot be read")
         raise TlsError(f"{certificate}, {key}: {fault}") from None
 

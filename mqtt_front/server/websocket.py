@@ -1,7 +1,7 @@
-"""WebSocket between a client's socket and its protocol: to the socket a protocol, to the protocol a transport.
+"""WebSocket between a client's socket and its protocol: a protocol to the socket, a transport to the protocol.
 
-Owns the opening, the closing and the answers to pings; MQTT passes through it unseen. In lines of our own, since a
-server without extensions whose messages are a byte stream needs some 250, and every peer's install is spared a package.
+Owns the opening, the closing and the answers to pings; MQTT passes through it unread. Written here, since a server
+without extensions whose messages are a byte stream needs some 250 lines, and each install saves a package.
 """
 
 from __future__ import annotations
@@ -24,42 +24,43 @@ from ringmq.mqtt_front.server.websocket_frames import (
 from ringmq.mqtt_front.server.websocket_upgrade import Upgrade, UpgradeError
 
 CLOSE_S: Final = 2.0
-"""How long a client may take to answer that the connection is closed."""
+"""Time in which a client must answer a close frame."""
 
 
 class State(Enum):
-    """How far the connection is."""
+    """The state of a connection."""
 
     OPENING = auto()
-    """The request has not come."""
+    """The request is not complete."""
     OPEN = auto()
     CLOSING = auto()
-    """The server has closed; the client's answer has not come."""
+    """The server has sent a close frame, and the client has not answered it."""
     CLOSED = auto()
 
 
 class WebSocket(asyncio.Protocol, asyncio.Transport):
-    """Give it a socket's events. `client` is told of the connection at once, so that its deadline holds for the opening
-    too, and of the bytes inside the frames. Each `write` of the client's becomes one binary frame.
+    """Give it the events of a socket; `client` gets the payloads. Each `write` of the client becomes one binary frame.
+
+    The client's `connection_made` is called at once, so that its deadline includes the opening handshake.
     """
 
-    def __init__(self, client: asyncio.Protocol, faulty: Callable[[str], None]) -> None:
-        """`faulty` is called once at most, with what the client did wrong; the connection is then closed."""
+    def __init__(self, client: asyncio.Protocol, on_breach: Callable[[str], None]) -> None:
+        """`on_breach` is called at most once, with the client's violation; the connection is then closed."""
         super().__init__()
         self._client = client
-        self._faulty = faulty
+        self._on_breach = on_breach
         self._state = State.OPENING
         self._upgrade = Upgrade()
         self._reader = FrameReader()
         self._blocked = False
         self._reads = True
-        """Whether the client's protocol wants more."""
+        """Whether the client's protocol wants more bytes."""
         self._waiting = False
-        """The rest of what has come is for a later turn of the loop."""
+        """Whether the rest of the frames is scheduled for a later iteration."""
         self._lost = False
-        """The socket is closed; the client is told when it has all that came before."""
+        """Whether the socket is closed; the client's `connection_lost` follows its last bytes."""
         self._pong: bytes | None = None
-        """The last ping that is not answered: a client that does not read is owed no more (RFC 6455 §5.5.3)."""
+        """The last unanswered ping: earlier ones need no pong (RFC 6455 §5.5.3), so pings cost a bounded memory."""
         self._closer: asyncio.TimerHandle | None = None
         self._socket: asyncio.Transport
 
@@ -76,14 +77,14 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
             self._read(data)
 
     def _open(self, data: bytes) -> bytes:
-        """Answer the request once it is there; gives what follows it."""
+        """Answer the request once it is complete; returns the bytes after it."""
         try:
             opened = self._upgrade.feed(data)
         except UpgradeError as error:
             self._state = State.CLOSED
             self._socket.write(error.response)
             self._socket.close()
-            self._faulty(str(error))
+            self._on_breach(str(error))
             return b""
         if opened is None:
             return b""
@@ -110,19 +111,19 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         if ended:
             self._end(code)
         elif self._reader.full:
-            self._go_on_later()
+            self._read_later()
         if fault:
-            self._faulty(fault)
+            self._on_breach(fault)
 
-    def _go_on_later(self) -> None:
-        """There are more frames than are for one turn of the loop: no more is read until they are worked off."""
+    def _read_later(self) -> None:
+        """Process the rest of the frames in a later iteration, and read nothing from the socket until then."""
         if not self._lost and not self.is_closing():
             self._socket.pause_reading()
         if not self._waiting and (self._reads or self._lost):
             self._waiting = True
-            asyncio.get_running_loop().call_soon(self._go_on)
+            asyncio.get_running_loop().call_soon(self._read_rest)
 
-    def _go_on(self) -> None:
+    def _read_rest(self) -> None:
         self._waiting = False
         if self._state in (State.OPEN, State.CLOSING):
             self._read(b"")
@@ -134,12 +135,13 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
             self._socket.resume_reading()
 
     def _answer_ping(self) -> None:
+        # While the client does not read, pongs would pile up in the transport's buffer.
         if self._pong is not None and self._state is State.OPEN and not self._blocked and not self._lost:
             self._socket.write(pong_frame(self._pong))
             self._pong = None
 
     def _end(self, code: int | None) -> None:
-        """The client has closed, or broken the protocol; the server closes the socket first (RFC 6455 §7.1.1)."""
+        """Close after a close frame or a violation; the server closes the socket first (RFC 6455 §7.1.1)."""
         if self._state is State.OPEN and not self._lost:
             self._socket.write(close_frame(code))
         self._state = State.CLOSED
@@ -157,7 +159,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost = True
         if self._reader.full and self._state is State.OPEN:
-            self._go_on_later()  # What came before counts.
+            self._read_later()  # Frames that came before the end still count, a DISCONNECT among them.
         else:
             self._over(exc)
 
@@ -174,7 +176,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
             self._socket.write(frame_head(Opcode.BINARY, len(data)) + data)
 
     def close(self) -> None:
-        """Say so, and close the socket when the client has answered, or not answered in time."""
+        """Send a close frame, and close the socket when the client has answered it, or after CLOSE_S."""
         if self._state is State.OPENING:
             self._state = State.CLOSED
             self._socket.close()
@@ -182,7 +184,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
             self._state = State.CLOSING
             self._socket.write(close_frame(CloseCode.NORMAL))
             self._closer = asyncio.get_running_loop().call_later(CLOSE_S, self._socket.abort)
-            # Its answer is to be seen, also if nothing more was to be read from it.
+            # The client's protocol may have paused reading, and the answer must be read.
             self.resume_reading()
 
     def abort(self) -> None:
@@ -199,7 +201,7 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
     def resume_reading(self) -> None:
         self._reads = True
         if self._reader.full:
-            self._go_on_later()
+            self._read_later()
         else:
             self._socket.resume_reading()
 
@@ -210,5 +212,5 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         return self._socket.get_write_buffer_size()
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """All that the socket's transport knows, but for the socket: nobody is to write past the frames."""
+        """Everything that the socket's transport knows except the socket, or the client would write past the frames."""
         return default if name == "socket" else self._socket.get_extra_info(name, default)

@@ -1,8 +1,7 @@
 """The frames of WebSocket (RFC 6455 §5), as a server reads and writes them.
 
-Owns masks, lengths, fragments and control frames. What comes in is taken as a stream of bytes, since MQTT packets need
-not begin or end with frames [MQTT-6.0.0-2]: payloads are given on as they arrive, so a frame of any length takes no
-memory. Knows no MQTT and no socket.
+Owns masks, lengths, fragments and control frames. Payloads are passed on as they arrive, since MQTT packets need not
+begin or end with frames [MQTT-6.0.0-2]: a frame of any length takes no memory. Knows no MQTT and no socket.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from typing import Final, NamedTuple
 from ringmq.mqtt_front.errors import FrontError
 
 MAX_CONTROL_BYTES: Final = 125
-"""Of the payload of a control frame (RFC 6455 §5.5)."""
+"""Maximum payload of a control frame (RFC 6455 §5.5)."""
 
 FRAMES_A_CALL: Final = 300
-"""Less than a millisecond, so that a client that sends nothing but tiny ones does not stop all others."""
+"""Frames parsed in one call, in less than 1 ms, so that a client that sends tiny frames does not stall the others."""
 _FIN: Final = 0x80
 _RESERVED: Final = 0x70
 _MASKED: Final = 0x80
@@ -37,7 +36,7 @@ class Opcode(IntEnum):
 
 
 class CloseCode(IntEnum):
-    """Why a connection is closed (RFC 6455 §7.4.1): those that this server says."""
+    """The reasons for closing that this server sends (RFC 6455 §7.4.1)."""
 
     NORMAL = 1000
     PROTOCOL_ERROR = 1002
@@ -46,7 +45,7 @@ class CloseCode(IntEnum):
 
 
 class FrameError(FrontError):
-    """The client broke the protocol: its connection is to be closed with this code."""
+    """The client violated the protocol: close its connection with `code`."""
 
     def __init__(self, code: CloseCode, text: str) -> None:
         super().__init__(text)
@@ -54,19 +53,19 @@ class FrameError(FrontError):
 
 
 class Ping(NamedTuple):
-    """To be answered by a pong with the same payload."""
+    """Answer it with a pong of the same payload."""
 
     payload: bytes
 
 
 class Close(NamedTuple):
-    """To be answered by the same, if the server has not sent one. Nothing that comes after it counts."""
+    """Answer it with a close frame, unless the server has sent one. Later frames are ignored (RFC 6455 §5.5.1)."""
 
     code: int | None
 
 
 class _Head(NamedTuple):
-    """The beginning of a frame: where its payload begins and how long it is."""
+    """The head of a frame: its first byte, and the place, length and mask of its payload."""
 
     first: int
     start: int
@@ -75,17 +74,16 @@ class _Head(NamedTuple):
 
 
 class FrameReader:
-    """One per connection: feed it what arrives, take what it means: bytes of MQTT, pings, and the end.
+    """One per connection: feed it the bytes of a socket; it yields bytes of MQTT, pings, and the close frame.
 
-    It holds at most the head of a frame, or a control frame, that is not all there; and while it is `full`, what came
-    after the frames of one call.
+    It holds at most an incomplete head or control frame, and while it is `full` the bytes after the frames of one call.
     """
 
     __slots__ = ("_closed", "_in_message", "_left", "_mask", "_partial", "full")
 
     def __init__(self) -> None:
         self.full = False
-        """There may be more frames than one call reads: call it again."""
+        """Whether frames may be left over: call `feed(b"")`."""
         self._partial = b""
         self._left = 0
         self._mask = b""
@@ -93,8 +91,9 @@ class FrameReader:
         self._closed = False
 
     def feed(self, data: bytes) -> Iterator[bytes | Ping | Close]:
-        """What `data` brings, in its order; take it all before the next call. Raises FrameError after what was right
-        before the fault; then the reader is of no more use.
+        """Yields the contents of `data` in order; exhaust the iterator before the next call.
+
+        Raises FrameError after the contents before the fault; do not use the reader after that.
         """
         if self._partial:
             data, self._partial = self._partial + data, b""
@@ -111,6 +110,7 @@ class FrameReader:
                 yield self._unmasked(piece)
                 continue
             head = read_head(data, at)
+            # A control frame is read as a whole, since its payload of 125 bytes at most is answered as a whole.
             if head is None or (head.first & 8 and head.start + head.length > size):
                 self._partial = data[at:]
                 return
@@ -123,17 +123,20 @@ class FrameReader:
                 self._begin(head)
 
     def _unmasked(self, piece: bytes) -> bytes:
-        mask, turn = self._mask, len(piece) % _MASK_BYTES
+        mask, used = self._mask, len(piece) % _MASK_BYTES
         self._left -= len(piece)
-        self._mask = mask[turn:] + mask[:turn]
+        # The mask goes on where this piece ended, as the next piece of the frame comes with another chunk.
+        self._mask = mask[used:] + mask[:used]
         return unmask(piece, mask)
 
     def _begin(self, head: _Head) -> None:
-        """A data frame. It may be part of a message, whose parts have nothing but other control frames between them."""
+        """Begin a data frame. Only control frames may stand between the fragments of a message (RFC 6455 §5.4)."""
         continues = head.first & 0xF == Opcode.CONTINUATION
         if continues is not self._in_message:
-            text = "goes on with a message that never began" if continues else "begins a message inside another one"
-            raise FrameError(CloseCode.PROTOCOL_ERROR, f"a frame {text}")
+            text = (
+                "a continuation frame without a message" if continues else "a new message inside a fragmented message"
+            )
+            raise FrameError(CloseCode.PROTOCOL_ERROR, text)
         self._in_message = not head.first & _FIN
         self._left, self._mask = head.length, head.mask
 
@@ -147,7 +150,7 @@ class FrameReader:
 
 
 def read_head(data: bytes, at: int) -> _Head | None:
-    """The head of the frame that begins at `at`; None if it is not all there. Raises FrameError."""
+    """The head of the frame that begins at `at`; None if it is incomplete. Raises FrameError."""
     size = len(data)
     if at + 2 > size:
         return None
@@ -160,53 +163,58 @@ def read_head(data: bytes, at: int) -> _Head | None:
             return None
         length = int.from_bytes(data[start : start + width], "big")
         start += width
+        # RFC 6455 §5.2: the minimal number of bytes must be used, and the highest bit of the longest form must be 0.
         if length < (_LENGTH_16 if width == 2 else 1 << 16) or length >> 63:
-            raise FrameError(CloseCode.PROTOCOL_ERROR, "a length is not in its shortest form, or too long")
+            raise FrameError(CloseCode.PROTOCOL_ERROR, "a frame length is not in its shortest form, or exceeds 63 bits")
     end = start + _MASK_BYTES
     return _Head(first, end, length, data[start:end]) if end <= size else None
 
 
 def _check(first: int, second: int) -> None:
-    """Of what may not be, as much as the first two bytes show."""
+    """Refuse what the first two bytes of a frame show to be wrong."""
     opcode = first & 0xF
     if first & _RESERVED:
-        raise FrameError(CloseCode.PROTOCOL_ERROR, "a reserved bit is set, and no extension was agreed on")
+        raise FrameError(CloseCode.PROTOCOL_ERROR, "a reserved bit is set without an extension")
     if opcode not in _OPCODES:
-        raise FrameError(CloseCode.PROTOCOL_ERROR, f"opcode {opcode} is unknown")
+        raise FrameError(CloseCode.PROTOCOL_ERROR, f"unknown opcode {opcode}")
+    # RFC 6455 §5.1: all frames of a client are masked, so that no proxy can be made to read them as HTTP (§10.3).
     if not second & _MASKED:
-        raise FrameError(CloseCode.PROTOCOL_ERROR, "a frame is not masked")
+        raise FrameError(CloseCode.PROTOCOL_ERROR, "a frame of a client must be masked")
     if opcode & 8 and (not first & _FIN or second & 0x7F > MAX_CONTROL_BYTES):
-        raise FrameError(CloseCode.PROTOCOL_ERROR, "a control frame is in parts, or too long")
+        raise FrameError(
+            CloseCode.PROTOCOL_ERROR, f"a control frame must be unfragmented and have at most {MAX_CONTROL_BYTES} bytes"
+        )
     if opcode == Opcode.TEXT:  # [MQTT-6.0.0-1]
-        raise FrameError(CloseCode.UNSUPPORTED_DATA, "MQTT travels in binary frames")
+        raise FrameError(CloseCode.UNSUPPORTED_DATA, "MQTT must be sent in binary frames, got a text frame")
 
 
 _OPCODES: Final = frozenset(Opcode)
 
 
 def unmask(payload: bytes, mask: bytes) -> bytes:
-    """Also masks, as that is the same (RFC 6455 §5.3)."""
+    """Masking and unmasking are the same operation (RFC 6455 §5.3)."""
+    # One XOR of two large integers is far faster than a loop over the bytes.
     size = len(payload)
     key = int.from_bytes((mask * (size // _MASK_BYTES + 1))[:size], "little")
     return (int.from_bytes(payload, "little") ^ key).to_bytes(size, "little")
 
 
 def _close_code(payload: bytes) -> int | None:
-    """Raises FrameError for what a client may not say (RFC 6455 §7.4)."""
+    """The code in a close frame. Raises FrameError for codes that must not be sent (RFC 6455 §7.4)."""
     if not payload:
         return None
     code = int.from_bytes(payload[:2], "big")
     if len(payload) < 2 or not (1000 <= code <= 1014 or 3000 <= code <= 4999) or code in (1004, 1005, 1006):
-        raise FrameError(CloseCode.PROTOCOL_ERROR, "a close frame has a wrong code")
+        raise FrameError(CloseCode.PROTOCOL_ERROR, "invalid code in a close frame")
     try:
         payload[2:].decode()
     except UnicodeDecodeError:
-        raise FrameError(CloseCode.INVALID_DATA, "a close frame has a reason that is not UTF-8") from None
+        raise FrameError(CloseCode.INVALID_DATA, "the reason in a close frame is not UTF-8") from None
     return code
 
 
 def frame_head(opcode: Opcode, size: int) -> bytes:
-    """What goes before a payload of that size, which the server does not mask: one frame, one message."""
+    """The head of an unfragmented message with a payload of `size` bytes; a server does not mask (RFC 6455 §5.1)."""
     first = _FIN | opcode
     if size < _LENGTH_16:
         return bytes((first, size))

@@ -1,8 +1,8 @@
-"""The opening of a WebSocket connection (RFC 6455 §4.2): the client's HTTP request, and the server's answer.
+"""The WebSocket opening handshake (RFC 6455 §4.2): checks the client's HTTP request and makes the server's answer.
 
-Knows no frames and no socket. Any path will do. Extensions are not taken up. `Origin` is not looked at, as the CONNECT
-that follows says who may do what, and no cookie does: so a page from anywhere, in a browser that reaches this listener,
-may do what an anonymous client may.
+Knows no frames and no socket. Any path is accepted, and no extension. `Origin` is ignored, since the CONNECT that
+follows proves the client's rights, and no cookie does: a page from anywhere, in a browser that reaches this listener,
+has the rights of an anonymous client.
 """
 
 from __future__ import annotations
@@ -14,93 +14,104 @@ from http import HTTPStatus
 from typing import Final
 
 from ringmq.mqtt_front.errors import FrontError
+from ringmq.mqtt_front.server.http_request import (
+    HEAD_END,
+    HeadReader,
+    HeadTooLongError,
+    HttpRequest,
+    HttpRequestError,
+    parse_request,
+)
 
 SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
-"""The one that the specification names [MQTT-6.0.0-4], and what clients of MQTT 3.1 said before it did."""
+"""The name of the specification [MQTT-6.0.0-4], and the name that clients of MQTT 3.1 used before it."""
 MAX_REQUEST_BYTES: Final = 16_384
 """Browsers send their cookies along, each up to 4 kB; other clients need some 300 bytes."""
 MAX_HEADERS: Final = 100
 """Several times what any browser sends."""
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_END: Final = b"\r\n\r\n"
-_TOKEN_CHARS: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
 _KEY_BYTES: Final = 16
+_UPGRADE_HEADERS: Final = "Upgrade: websocket\r\nSec-WebSocket-Version: 13"
+"""A 426 names the protocol (RFC 9110 §15.5.22), and the version that the server speaks (RFC 6455 §4.2.2)."""
 
 Headers = dict[str, str]
 
 
 class UpgradeError(FrontError):
-    """The request is refused: send `response`, and close."""
+    """The request is refused: send `response`, then close."""
 
     def __init__(self, status: HTTPStatus, text: str, header: str = "") -> None:
         super().__init__(text)
         body = f"{text}\n".encode()
         lines = [f"HTTP/1.1 {status.value} {status.phrase}", "Connection: close", "Content-Type: text/plain"]
         lines += [f"Content-Length: {len(body)}", *([header] if header else [])]
-        self.response = "\r\n".join(lines).encode() + _END + body
+        self.response = "\r\n".join(lines).encode() + HEAD_END + body
 
 
 class Upgrade:
-    """Feed it bytes until it gives an answer; not again after that or an error."""
+    """One per connection: feed it bytes until it returns an answer; do not feed it after that or after an error."""
 
-    __slots__ = ("_buffer",)
+    __slots__ = ("_reader",)
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._reader = HeadReader(MAX_REQUEST_BYTES)
 
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """The answer to send, and the bytes after the request, which are frames; None if the request is not all there.
+        """The answer to send, and the bytes after the request, which are frames; None while the request is incomplete.
 
         Raises UpgradeError.
         """
-        buffer = self._buffer
-        searched = max(0, len(buffer) - len(_END) + 1)
-        buffer += data
-        end = buffer.find(_END, searched)
-        if max(end, 0) > MAX_REQUEST_BYTES or (end < 0 and len(buffer) > MAX_REQUEST_BYTES):
-            raise UpgradeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {MAX_REQUEST_BYTES} bytes")
-        if end < 0:
+        try:
+            read = self._reader.feed(data)
+        except HeadTooLongError as error:
+            raise UpgradeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, str(error)) from None
+        if read is None:
             return None
-        return answer(buffer[:end].decode("latin-1")), bytes(buffer[end + len(_END) :])
+        head, rest = read
+        return answer(head), rest
 
 
-def answer(request: str) -> bytes:
-    """The answer to a request, which is given without the empty line at its end. Raises UpgradeError."""
-    first, *lines = request.split("\r\n")
-    method, _, rest = first.partition(" ")
-    target, _, version = rest.partition(" ")
-    if not target or not version.startswith("HTTP/") or " " in version:
-        raise _bad("this is no HTTP request")
-    if method != "GET":
-        raise UpgradeError(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket begins with GET", "Allow: GET")
-    if version != "HTTP/1.1":
-        raise UpgradeError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "a WebSocket begins with HTTP/1.1")
-    headers = _headers(lines)
+def answer(head: str) -> bytes:
+    """The answer to the head of a request, given without its empty line. Raises UpgradeError."""
+    try:
+        return _answer(parse_request(head))
+    except HttpRequestError as error:
+        raise _bad(str(error)) from None
+
+
+def _answer(request: HttpRequest) -> bytes:
+    if not request.target:
+        raise _bad("not an HTTP request")
+    if request.method != "GET":
+        raise UpgradeError(HTTPStatus.METHOD_NOT_ALLOWED, "a WebSocket handshake must use GET", "Allow: GET")
+    if request.version != "HTTP/1.1":
+        raise UpgradeError(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "a WebSocket handshake must use HTTP/1.1")
+    headers = _headers(request)
+    # RFC 6455 §4.2.1: both are lists without case, and browsers do send `Connection: keep-alive, Upgrade`.
     if "websocket" not in _list(headers, "upgrade") or "upgrade" not in _list(headers, "connection"):
-        needed = "Upgrade: websocket\r\nSec-WebSocket-Version: 13"
-        raise UpgradeError(HTTPStatus.UPGRADE_REQUIRED, "this is for MQTT clients, over WebSocket", needed)
+        text = "this address serves MQTT clients over WebSocket only"
+        raise UpgradeError(HTTPStatus.UPGRADE_REQUIRED, text, _UPGRADE_HEADERS)
     if headers.get("sec-websocket-version") != "13":
-        needed = "Upgrade: websocket\r\nSec-WebSocket-Version: 13"
-        raise UpgradeError(HTTPStatus.UPGRADE_REQUIRED, "the WebSocket version is to be 13", needed)
+        text = "unsupported WebSocket version, need 13"
+        raise UpgradeError(HTTPStatus.UPGRADE_REQUIRED, text, _UPGRADE_HEADERS)
     if not headers.get("host"):
-        raise _bad("there is no Host")
+        raise _bad("missing Host header")
+    # Its bytes would be read as frames: nothing else marks where a body ends and the first frame begins.
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise _bad("the request has a body")
+        raise _bad("a WebSocket handshake must not have a body")
     return _accept(_key(headers), _subprotocol(headers))
 
 
-def _headers(lines: list[str]) -> Headers:
-    """By names in lower case; the values of one that is repeated are joined by commas (RFC 9110 §5.3)."""
-    if len(lines) > MAX_HEADERS:
-        raise UpgradeError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"more than {MAX_HEADERS} headers")
-    headers: Headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        name, value = name.lower(), value.strip(" \t")
-        if not colon or not name or not _TOKEN_CHARS.issuperset(name) or any(char in value for char in "\r\n\0"):
-            raise _bad("a header cannot be read")
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+def _headers(request: HttpRequest) -> Headers:
+    """Values by names in lower case; values of a repeated header are joined by commas (RFC 9110 §5.3)."""
+    if len(request.header_lines) > MAX_HEADERS:
+        raise UpgradeError(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the request has more than {MAX_HEADERS} headers"
+        )
+    headers = {name: ", ".join(values) for name, values in request.headers().items()}
+    if any(char in value for value in headers.values() for char in "\r\n\0"):  # RFC 9110 §5.5
+        raise _bad("malformed header")
     return headers
 
 
@@ -116,7 +127,7 @@ def _key(headers: Headers) -> str:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != _KEY_BYTES:
-        raise _bad("Sec-WebSocket-Key is to be one, of 16 bytes in base64")
+        raise _bad(f"expected exactly one Sec-WebSocket-Key, {_KEY_BYTES} bytes in base64")
     return key
 
 
@@ -125,10 +136,11 @@ def _subprotocol(headers: Headers) -> str:
     for known in SUBPROTOCOLS:
         if known in offered:
             return known
-    raise _bad("the client is to offer the subprotocol mqtt")  # [MQTT-6.0.0-3]
+    raise _bad("the client must offer the subprotocol mqtt")  # [MQTT-6.0.0-3]
 
 
 def _accept(key: str, subprotocol: str) -> bytes:
+    # RFC 6455 §4.2.2 prescribes SHA-1. It only proves that the server speaks WebSocket, and protects nothing.
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
     lines = [
         "HTTP/1.1 101 Switching Protocols",
@@ -137,7 +149,7 @@ def _accept(key: str, subprotocol: str) -> bytes:
         f"Sec-WebSocket-Accept: {base64.b64encode(digest).decode()}",
         f"Sec-WebSocket-Protocol: {subprotocol}",
     ]
-    return "\r\n".join(lines).encode() + _END
+    return "\r\n".join(lines).encode() + HEAD_END
 
 
 def _bad(text: str) -> UpgradeError:

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Final
 
-from ringmq.mqtt_front.matching.topic_trie import TopicTree
+from ringmq.mqtt_front.matching.topic_trie import TopicTrie
 from ringmq.mqtt_front.message import Message
 
 MOST_STALE: Final = 1000
@@ -28,7 +28,7 @@ class Retained:
         self._bytes = 0
         self._due: list[tuple[float, str]] = []
         """A heap of when messages expire, also of some that have been replaced."""
-        self._tree: TopicTree[Message] = TopicTree()
+        self._tree: TopicTrie[Message] = TopicTrie()
 
     def __len__(self) -> int:
         return len(self._tree)

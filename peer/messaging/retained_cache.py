@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ringmq.mqtt_front.matching.topic_trie import TopicTree
+from ringmq.mqtt_front.matching.topic_trie import TopicTrie
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.coordinated.messages import Number, Record
@@ -33,7 +33,7 @@ class RetainedCache:
 
     def __init__(self, state: MessagingContext) -> None:
         self._state = state
-        self._numbers: TopicTree[Number] = TopicTree()
+        self._numbers: TopicTrie[Number] = TopicTrie()
         self._fetched: dict[str, Number] = {}
 
     def __len__(self) -> int:

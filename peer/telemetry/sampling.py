@@ -25,7 +25,7 @@ from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.replication.replica import Role
-from ringmq.peer.settings.load import PeerConfig
+from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
 """Of a sample, those with the most bytes: some 40 kB, so that it stays below a batch."""
@@ -40,11 +40,11 @@ class Sampling:
     """Once the node has started, `sample` it. `clients` is None of a peer that serves none."""
 
     def __init__(
-        self, config: PeerConfig, node: Node, ports: CoordinatedAdapter | ScribeAdapter, clients: MqttService | None
+        self, config: PeerConfig, node: Node, adapter: CoordinatedAdapter | ScribeAdapter, clients: MqttService | None
     ) -> None:
         self._config = config
         self._node = node
-        self._ports = ports
+        self._adapter = adapter
         self._clients = clients
         self._began_at = time.monotonic()
         self._places: tuple[int, int] = (0, 0)
@@ -56,7 +56,7 @@ class Sampling:
         me = node.ring.me
         bytes_in, bytes_out, links = node.traffic()
         front = self._front()
-        core = self._ports.core
+        core = self._adapter.core
         counters = core.counters
         topics, publishing = _topics_of(core, f"{LOG_TOPICS}/{me.id.hex()}")
         coordinated, copied = self._count_places(core)
@@ -111,8 +111,8 @@ class Sampling:
     def counters(self) -> dict[str, int]:
         """What is counted beside, by the names of a status; of the roles and the front with whose it is before it."""
         counted = {**self._node.ring.statistics().counters, **self._node.counters}
-        kind = "scribe" if isinstance(self._ports, ScribeAdapter) else "pubsub"
-        groups = {kind: self._ports.core.counters.as_dict() | {"unsendable": self._ports.unsendable}}
+        kind = "scribe" if isinstance(self._adapter, ScribeAdapter) else "pubsub"
+        groups = {kind: self._adapter.core.counters.as_dict() | {"unsendable": self._adapter.unsendable}}
         if self._clients is not None:
             groups["front"] = self._front()["counters"]
         return counted | {f"{kind}_{name}": value for kind, group in groups.items() for name, value in group.items()}

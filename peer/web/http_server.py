@@ -1,13 +1,12 @@
-"""A web server with one page, `/metrics`, for Prometheus: one request a connection, and a bound on everything.
+"""A web server with one page, `/metrics`, for Prometheus: one request per connection, and a bound on everything.
 
-Knows HTTP/1.1 (RFC 9112) as far as that takes, and not what the page says: a function makes it for each request.
+Owns the responses, the connections and their deadline. Does not know the contents of the page, which a function makes
+for each request, nor the syntax of requests, which `http_request` parses.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
@@ -16,44 +15,52 @@ from urllib.parse import urlsplit
 
 from ringmq.logger.errors import LoggerError
 from ringmq.logger.prometheus import CONTENT_TYPE
+from ringmq.mqtt_front.server.http_request import (
+    HEAD_END,
+    HeadReader,
+    HeadTooLongError,
+    HttpRequestError,
+    is_token,
+    parse_request,
+)
+from ringmq.mqtt_front.server.listeners import bind_error_text
 
 PATH: Final = "/metrics"
 MAX_REQUEST_BYTES: Final = 8192
 """Prometheus sends some 300; a browser with its cookies more."""
 MAX_CONNECTIONS: Final = 16
-"""Scrapers are few. One more is closed at once."""
+"""Scrapers are few. A further connection is closed at once."""
 DEADLINE_S: Final = 10.0
 """From the connection to its end: a scraper that is slower gives up by itself."""
 
 _METHODS: Final = ("GET", "HEAD")
 _VERSIONS: Final = ("HTTP/1.1", "HTTP/1.0")
-_END: Final = b"\r\n\r\n"
-_TOKEN_CHARS: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 Page = Callable[[], str]
 
 
-def answer(request: bytes, page: Page) -> bytes:
-    """What a request gets, which is given without the empty line at its end."""
-    first, *headers = request.decode("latin-1").split("\r\n")
-    method, _, rest = first.partition(" ")
-    target, _, version = rest.partition(" ")
-    if version not in _VERSIONS or not method or not _TOKEN_CHARS.issuperset(method):
-        return _refusal(HTTPStatus.BAD_REQUEST, "this is no request of HTTP/1.1")
-    names = [line.partition(":")[0].lower() for line in headers if ":" in line]
-    if len(names) < len(headers) or not all(name and _TOKEN_CHARS.issuperset(name) for name in names):
-        return _refusal(HTTPStatus.BAD_REQUEST, "a header cannot be read")
-    if version == "HTTP/1.1" and names.count("host") != 1:
-        return _refusal(HTTPStatus.BAD_REQUEST, "there is to be one Host")
+def answer(head: str, page: Page) -> bytes:
+    """The response to the head of a request, given without its empty line."""
     try:
-        path = urlsplit(target).path
+        request = parse_request(head)
+        if request.version not in _VERSIONS or not is_token(request.method):
+            raise HttpRequestError("not an HTTP/1.1 request")
+        headers = request.headers()
+    except HttpRequestError as error:
+        return _refusal(HTTPStatus.BAD_REQUEST, str(error))
+    # RFC 9112 §3.2: an HTTP/1.1 request without Host, or with several, must be answered with 400.
+    if request.version == "HTTP/1.1" and len(headers.get("host", ())) != 1:
+        return _refusal(HTTPStatus.BAD_REQUEST, "expected exactly one Host header")
+    try:
+        path = urlsplit(request.target).path
     except ValueError:
-        return _refusal(HTTPStatus.BAD_REQUEST, "the target cannot be read")
+        return _refusal(HTTPStatus.BAD_REQUEST, "malformed request target")
     if path != PATH:
-        return _refusal(HTTPStatus.NOT_FOUND, f"there is only {PATH}")
-    if method not in _METHODS:
-        return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, "this can only be read", f"Allow: {', '.join(_METHODS)}")
-    return _response(HTTPStatus.OK, CONTENT_TYPE, page().encode(), with_body=method == "GET")
+        return _refusal(HTTPStatus.NOT_FOUND, f"not found, the only page is {PATH}")
+    if request.method not in _METHODS:
+        text = f"{PATH} can only be read"
+        return _refusal(HTTPStatus.METHOD_NOT_ALLOWED, text, f"Allow: {', '.join(_METHODS)}")
+    return _response(HTTPStatus.OK, CONTENT_TYPE, page().encode(), with_body=request.method == "GET")
 
 
 def _refusal(status: HTTPStatus, text: str, header: str = "") -> bytes:
@@ -69,11 +76,11 @@ def _response(status: HTTPStatus, kind: str, body: bytes, header: str = "", with
         f"Content-Length: {len(body)}",
         *([header] if header else []),
     ]
-    return "\r\n".join(lines).encode() + _END + (body if with_body else b"")
+    return "\r\n".join(lines).encode() + HEAD_END + (body if with_body else b"")
 
 
 class MetricsServer:
-    """`listen`, then `close`. `page` makes the text; what it raises goes to the event loop's handler."""
+    """Call `listen`, then `close`. An exception of `page` ends the connection and goes to the event loop's handler."""
 
     def __init__(self, page: Page, max_connections: int = MAX_CONNECTIONS, deadline_s: float = DEADLINE_S) -> None:
         self.page = page
@@ -81,21 +88,21 @@ class MetricsServer:
         self.max_connections = max_connections
         self.connections: set[_Scraper] = set()
         self.refused = 0
-        """Connections beyond the bound."""
+        """Number of connections beyond the bound."""
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Returns where it really listens: the port is never 0. Raises LoggerError with one clear line."""
+        """Returns the bound address, whose port is never 0. Raises LoggerError with one clear line."""
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(lambda: _Scraper(self), host, port)
         except (OSError, OverflowError, UnicodeError) as error:
-            raise LoggerError(f"cannot serve metrics on {host}:{port}: {_reason(error)}") from None
+            raise LoggerError(f"cannot serve metrics on {host}:{port}: {bind_error_text(error)}") from None
         found_host, found_port = self._server.sockets[0].getsockname()[:2]
         return str(found_host), int(found_port)
 
     async def close(self) -> None:
-        """End all connections and give the port back."""
+        """End all connections and free the port."""
         if self._server is not None:
             self._server.close()
             for scraper in list(self.connections):
@@ -108,7 +115,7 @@ class _Scraper(asyncio.Protocol):
 
     def __init__(self, server: MetricsServer) -> None:
         self._server = server
-        self._buffer = bytearray()
+        self._reader = HeadReader(MAX_REQUEST_BYTES)
         self._answered = False
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -125,19 +132,19 @@ class _Scraper(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._answered:
             return
-        searched = max(0, len(self._buffer) - len(_END) + 1)
-        self._buffer += data
-        end = self._buffer.find(_END, searched)
-        if (len(self._buffer) if end < 0 else end) > MAX_REQUEST_BYTES:
-            self._answer(_refusal(HTTPStatus.BAD_REQUEST, f"more than {MAX_REQUEST_BYTES} bytes"))
-        elif end >= 0:
-            self._answer(answer(bytes(self._buffer[:end]), self._server.page))
+        try:
+            read = self._reader.feed(data)
+        except HeadTooLongError as error:
+            self._answer(_refusal(HTTPStatus.BAD_REQUEST, str(error)))
+            return
+        if read is not None:
+            self._answer(answer(read[0], self._server.page))
 
     def _answer(self, response: bytes) -> None:
-        """The other side closes first, or at the deadline: closing at once would lose the answer if more comes in."""
         assert self._transport is not None
         self._answered = True
-        self._buffer.clear()
+        # The scraper closes first, or the deadline does: a socket that is closed with unread bytes sends a reset, which
+        # can destroy the answer (RFC 9112 §9.6).
         self._transport.write(response)
         self._transport.write_eof()
 
@@ -149,13 +156,3 @@ class _Scraper(asyncio.Protocol):
     def end(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def _reason(error: OSError | OverflowError | UnicodeError) -> str:
-    """Without the address, which the texts of some errors say once more."""
-    if isinstance(error, UnicodeError):
-        return "this cannot be the name of a host"
-    if isinstance(error, socket.gaierror):  # its numbers are not those of the system
-        return error.strerror or "no such host"
-    number = getattr(error, "errno", None)
-    return os.strerror(number) if number and number > 0 else str(error)

@@ -1,4 +1,7 @@
-"""Passwords are verified in threads, as each takes tens of milliseconds of a core, and no more than can be in time."""
+"""Verifies passwords in threads, since each takes tens of milliseconds of a core, and bounds the queue for them.
+
+Must not know connections or packets: the caller passes what to verify and gets a decision.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from typing import Final
 from ringmq.mqtt_front.access.access import Access, Decision
 
 VERIFIERS: Final = 2
-"""Threads: more would take the core from the event loop."""
+"""Number of threads; more would take the core from the event loop."""
 MAX_WAITING: Final = 200
-"""Clients whose passwords wait: some seconds' worth. More would be given up for slowness before their turn comes."""
+"""Maximum number of queued passwords, some seconds of work. Clients beyond would reach their CONNECT timeout first."""
 
 Arguments = tuple[str | None, bytes | None, str, bool]
 
 
-class Verifying:
-    """The waiting line of one front."""
+class PasswordPool:
+    """The threads and the queue of one front."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -27,24 +30,26 @@ class Verifying:
 
     @property
     def full(self) -> bool:
-        """Whether one more would wait in vain."""
+        """Whether a further client must be refused."""
         return self._waiting >= MAX_WAITING
 
-    def begin(
+    def verify(
         self, arguments: Arguments, wanted: Callable[[], bool], then: Callable[[asyncio.Future[Decision | None]], None]
     ) -> None:
-        """Call `then` in the event loop with the decision. `wanted` is asked, in a thread, when its turn has come."""
+        """Call `then` in the event loop with the decision, or None if `wanted`, asked in a thread, said no by then."""
         if self._pool is None:
+            # Not at the start: a peer without a password file needs no threads.
             self._pool = ThreadPoolExecutor(VERIFIERS, thread_name_prefix="password")
         self._waiting += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, self._verified, arguments, wanted)
-        future.add_done_callback(self._one_less)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, self._authenticate, arguments, wanted)
+        future.add_done_callback(self._count_down)
         future.add_done_callback(then)
 
-    def _verified(self, arguments: Arguments, wanted: Callable[[], bool]) -> Decision | None:
+    def _authenticate(self, arguments: Arguments, wanted: Callable[[], bool]) -> Decision | None:
+        # Asked as late as possible: the client may have gone while it was queued, and scrypt is slow on purpose.
         return self._access.authenticate(*arguments) if wanted() else None
 
-    def _one_less(self, _: object) -> None:
+    def _count_down(self, _: object) -> None:
         self._waiting -= 1
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Final
 
-from ringmq.mqtt_front.matching.filter_trie import FilterTree
+from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import (
     Elsewhere,
@@ -80,7 +80,7 @@ class Subscriber:
         self._state = state
         self._retained_cache = retained_cache
         self._own: dict[str, LocalFilter] = {}
-        self._plain: FilterTree[LocalFilter] = FilterTree()
+        self._plain: FilterTrie[LocalFilter] = FilterTrie()
         self._count = 0
         self._asking = 0
         self._queue: dict[LocalFilter, None] = {}

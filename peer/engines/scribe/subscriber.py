@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum, auto
 
-from ringmq.mqtt_front.matching.filter_trie import FilterTree
+from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.peer.engines.coordinated.messages import Record
 from ringmq.peer.engines.scribe.context import TreeContext
 from ringmq.peer.engines.scribe.errors import SharedFilterError
@@ -50,7 +50,7 @@ class ScribeSubscriber:
         self._retained_cache = retained_cache
         self._own: dict[str, OwnFilter] = {}
         self._by_place: dict[str, dict[str, OwnFilter]] = {}
-        self._filters: FilterTree[OwnFilter] = FilterTree()
+        self._filters: FilterTrie[OwnFilter] = FilterTrie()
         trees.attached = self._attached
 
     def __len__(self) -> int:

@@ -93,8 +93,8 @@ class FrontClients:
         self._broker = front.broker
         self._bodies = Bodies(front.broker.clock)
         # Attributes, so that the front is called without a function in between: this happens at every read of a link.
-        self.leave: Callable[[], None] = front.turn
-        self.read_done: Callable[[], None] = partial(front.turn, gathered=True)
+        self.leave: Callable[[], None] = front.send_soon
+        self.read_done: Callable[[], None] = partial(front.send_soon, gathered=True)
 
     @property
     def unreadable(self) -> int:

@@ -310,7 +310,7 @@ async def test_stop_ends_who_waits_for_a_filter(bench: Bench, monkeypatch: pytes
 
 async def test_stop_without_a_start() -> None:
     front = AmqttServer()
-    front.turn()
+    front.send_soon()
     await front.stop()
 
 

@@ -55,7 +55,7 @@ def test_varints_at_the_edges_of_their_sizes(value: int, written: str) -> None:
 @pytest.mark.parametrize("raw", ["80 00", "81 00", "80 80 00", "ff 80 00", "80 80 80 00"])
 def test_a_varint_longer_than_needed_is_malformed(raw: str) -> None:
     """[MQTT-1.5.5-1], the reading half."""
-    with pytest.raises(MalformedPacketError, match="longer"):
+    with pytest.raises(MalformedPacketError, match="shortest form"):
         read_varint(bytes.fromhex(raw), 0)
 
 

@@ -161,7 +161,7 @@ def test_packets_that_were_not_taken_are_our_own_mistake() -> None:
     reader = PacketReader()
     for _ in reader.feed(written(0xC0, b"") * 2):
         break
-    with pytest.raises(FrontError, match="not all taken") as caught:
+    with pytest.raises(FrontError, match="not all read") as caught:
         list(reader.feed(b""))
     assert not isinstance(caught.value, PacketError)
 

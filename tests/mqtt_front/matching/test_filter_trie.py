@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.mqtt_front.matching.filter_trie import FilterTree, Placements, placement_of
+from ringmq.mqtt_front.matching.filter_trie import FilterTrie, Placements, placement_of
 from ringmq.mqtt_front.matching.topics import MAX_LEVELS, matches
 
 LEVEL = st.sampled_from(["", "a", "b", "$s"])
@@ -19,8 +19,8 @@ FILTERS = st.tuples(st.lists(st.one_of(LEVEL, st.just("+")), max_size=4), st.sam
 )
 
 
-def filled(*filters: str) -> FilterTree[str]:
-    tree: FilterTree[str] = FilterTree()
+def filled(*filters: str) -> FilterTrie[str]:
+    tree: FilterTrie[str] = FilterTrie()
     for topic_filter in filters:
         tree.put(topic_filter, topic_filter)
     return tree
@@ -66,7 +66,7 @@ STEPS = st.lists(FILTERS, min_size=1, max_size=8).flatmap(
 
 @given(STEPS, TOPICS)
 def test_as_a_scan_of_all_filters_would(steps: list[tuple[bool, str]], topic: str) -> None:
-    tree: FilterTree[str] = FilterTree()
+    tree: FilterTrie[str] = FilterTrie()
     model: set[str] = set()
     for add, topic_filter in steps:
         if add:
@@ -114,7 +114,7 @@ class CountingDict(dict[str, Any]):
         return super().get(key, default)
 
 
-def count_visits(tree: FilterTree[str], topic: str) -> int:
+def count_visits(tree: FilterTrie[str], topic: str) -> int:
     def watch(node: Any) -> None:
         for child in node.children.values():
             watch(child)

@@ -297,6 +297,6 @@ def test_as_a_scan_of_all_subscriptions_would(
         assert statistics.sessions == len({session for session, _ in model.all})
     for session in SESSIONS:
         router.forget(session)
-    assert router._plain._root.empty
+    assert router._unshared._root.empty
     assert router._shared._root.empty
     assert router.statistics().placements == router.statistics().filters == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.mqtt_front.matching.topic_trie import TopicTree
+from ringmq.mqtt_front.matching.topic_trie import TopicTrie
 from ringmq.mqtt_front.matching.topics import MAX_LEVELS, matches
 
 LEVEL = st.sampled_from(["", "a", "b", "c", "$s"])
@@ -21,14 +21,14 @@ FILTERS = st.one_of(
 )
 
 
-def filled(*topics: str) -> TopicTree[int]:
-    tree: TopicTree[int] = TopicTree()
+def filled(*topics: str) -> TopicTrie[int]:
+    tree: TopicTrie[int] = TopicTrie()
     for number, topic in enumerate(topics):
         tree.put(topic, number)
     return tree
 
 
-def nodes(tree: TopicTree[int]) -> int:
+def nodes(tree: TopicTrie[int]) -> int:
     waiting, seen = [tree._root], 0
     while waiting:
         node = waiting.pop()
@@ -58,7 +58,7 @@ def test_match_and_take(topic_filter: str, topics: list[str]) -> None:
     found = tree.match(topic_filter)
     assert sorted(topic for topic, _ in found) == sorted(topics)
     assert all(tree.values[topic] == value for topic, value in found)
-    assert tree.take(topic_filter) == found
+    assert tree.pop_matching(topic_filter) == found
     assert tree.match(topic_filter) == []
     assert len(tree) == 6 - len(topics)
 
@@ -112,7 +112,7 @@ def test_removing_what_is_not_there() -> None:
     tree = filled("a/b")
     assert tree.remove("a") is None
     assert tree.remove("a/b/c") is None
-    assert tree.take("a") == []
+    assert tree.pop_matching("a") == []
     assert tree.remove("a/b") == 0
 
 
@@ -121,7 +121,7 @@ def test_the_deepest_topic() -> None:
     wild = "/".join("+" * MAX_LEVELS)
     tree = filled(deep)
     assert tree.match(wild) == [(deep, 0)]
-    assert tree.take(wild) == [(deep, 0)]
+    assert tree.pop_matching(wild) == [(deep, 0)]
     assert nodes(tree) == 1
 
 
@@ -134,7 +134,7 @@ STEPS = st.lists(TOPICS, min_size=1, max_size=8).flatmap(
 
 @given(STEPS, FILTERS)
 def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked: str) -> None:
-    tree: TopicTree[int] = TopicTree()
+    tree: TopicTrie[int] = TopicTrie()
     model: dict[str, int] = {}
     for number, (step, topic, topic_filter) in enumerate(steps):
         if step == "put":
@@ -144,7 +144,7 @@ def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked:
             assert tree.remove(topic) == model.pop(topic, None)
         else:
             expected = {name: value for name, value in model.items() if matches(topic_filter, name)}
-            taken = tree.take(topic_filter)
+            taken = tree.pop_matching(topic_filter)
             assert dict(taken) == expected
             assert len(taken) == len(expected)
             model = {name: value for name, value in model.items() if name not in expected}
@@ -160,7 +160,7 @@ def test_what_has_gone_takes_no_room(way: str) -> None:
     tree = filled("b", *(f"a/{number}" for number in range(10_000)))
     seen, most = tree.values, sys.getsizeof(tree.values)
     if way == "take":
-        tree.take("a/+")
+        tree.pop_matching("a/+")
     else:
         for number in range(10_000):
             tree.remove(f"a/{number}")

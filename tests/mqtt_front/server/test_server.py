@@ -27,7 +27,7 @@ from ringmq.mqtt_front.codec.packets import (
     Will,
 )
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.connection.connection import Phase
+from ringmq.mqtt_front.connection.phase import Phase
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.listeners import Listen
 from tests.mqtt_front.front_bench import DEADLINE_S, Bench, Client, until
@@ -248,10 +248,10 @@ async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, sl
     bench.sweep(1000.0)  # It cannot be heard, so it has not fallen silent.
     for place in range(count):
         if place == len(slow_ports.dones):
-            front.turn()
+            front.send_soon()
             await until(lambda: len(slow_ports.dones) > place)  # noqa: B023  # it is over before the next
         slow_ports.settle(place)
-    front.turn()
+    front.send_soon()
     assert [(await publisher.next(Puback)).packet_id for _ in range(count)] == list(range(1, count + 1))
     await until(transport.is_reading)
 
@@ -437,12 +437,11 @@ async def test_who_does_not_read_delays_the_end_a_little_only(bench: Bench, monk
 async def test_a_client_that_leaves_is_closed_by_the_server(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect("c", properties={"session_expiry_s": 100})
-    line = front.broker.sessions["c"].line
+    (connection,) = [client.connection for client in front.clients.values()]
     client.send(Disconnect())
     assert await client.closed()
     await until(lambda: not front.clients)
-    assert line is not None
-    assert line.phase is Phase.CLOSED  # type: ignore[attr-defined]
+    assert connection.phase is Phase.CLOSED
 
 
 async def test_bursts_share_a_write(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

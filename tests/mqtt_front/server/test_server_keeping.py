@@ -41,16 +41,15 @@ class FullDisk(NoJournal):
 
 
 async def test_nothing_is_acknowledged_that_the_disk_did_not_take(bench: Bench) -> None:
-    front = await bench.start()
+    failed = asyncio.Event()
+    front = await bench.start(on_fault=failed.set)
     journal = front.broker.journal = FullDisk(turns=1)
-    told = asyncio.Event()
-    front.on_fault = told.set
     client = await bench.connect("c", properties={"session_expiry_s": 1000})
     other = await bench.connect("other")
     client.send(Publish("t", b"x", 1, retain=True, packet_id=1))
     assert await client.closed(), "without a PUBACK"
     assert await other.closed()
-    await asyncio.wait_for(told.wait(), DEADLINE_S)
+    await asyncio.wait_for(failed.wait(), DEADLINE_S)
     assert front.fault == "cannot write to clients.sqlite: database or disk is full"
     await front.stop()
     assert not journal.open

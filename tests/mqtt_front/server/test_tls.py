@@ -132,14 +132,14 @@ def test_a_file_that_is_not_there(files: Files, tmp_path: Path) -> None:
 
 
 def test_a_file_with_something_else(files: Files) -> None:
-    swapped = f"{files.key}: there is no certificate in it, in PEM"
+    swapped = f"{files.key}: no certificate in PEM format found"
     assert fault(files.key, files.certificate) == swapped
-    assert fault(files.certificate, files.certificate) == f"{files.certificate}: there is no private key in it, in PEM"
+    assert fault(files.certificate, files.certificate) == f"{files.certificate}: no private key in PEM format found"
     assert fault(files.certificate, files.key, files.key) == swapped
 
 
 def test_a_file_without_an_end(files: Files) -> None:
-    assert fault(Path("/dev/zero"), files.key) == "/dev/zero: longer than 1 MiB, so it is no certificate"
+    assert fault(Path("/dev/zero"), files.key) == "/dev/zero: longer than 1 MiB, so it cannot be a certificate"
 
 
 def test_a_key_of_another_certificate(files: Files) -> None:
@@ -160,7 +160,7 @@ def test_an_encrypted_key(files: Files) -> None:
     secret = plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     encrypted = files.write("encrypted.key", secret)
     text = fault(files.certificate, encrypted)
-    assert text == f"{encrypted}: the key is encrypted; a peer has nobody to ask for its password"
+    assert text == f"{encrypted}: the key is encrypted; a peer cannot ask for its password"
 
 
 def test_broken_files(files: Files) -> None:

@@ -130,7 +130,7 @@ def test_a_request_that_is_refused() -> None:
     assert side.socket.sent.startswith(b"HTTP/1.1 400 ")
     assert side.socket.closed
     assert side.client.received == []
-    assert side.faults == ["the client is to offer the subprotocol mqtt"]
+    assert side.faults == ["the client must offer the subprotocol mqtt"]
 
 
 def test_what_comes_at_once_goes_on_at_once() -> None:
@@ -430,7 +430,7 @@ async def test_a_request_that_does_not_come_in_time(front: MqttServer, dialled: 
 
 def _has_read(transport: asyncio.Transport | None) -> bool:
     assert isinstance(transport, WebSocket)
-    return len(transport._upgrade._buffer) == len(REQUEST) - 2
+    return len(transport._upgrade._reader._buffer) == len(REQUEST) - 2
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", REQUEST + frame(b"", Opcode.TEXT)])

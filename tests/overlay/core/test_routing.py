@@ -141,8 +141,8 @@ SMALL = FilledRing(2 * HALF + 3, seed=6, half=HALF)
 places = st.integers(0, NODES - 1)
 keys = st.one_of(
     st.integers(0, MASK),
-    st.builds(lambda place, off: (RING.points[place] + off) & MASK, places, st.integers(-2, 2)),
-    st.builds(lambda place: RING.points[place - 1] + RING.points[place] >> 1, places),
+    st.builds(lambda place, off: (RING.ids[place] + off) & MASK, places, st.integers(-2, 2)),
+    st.builds(lambda place: RING.ids[place - 1] + RING.ids[place] >> 1, places),
 ).map(Id)
 chances = st.randoms(use_true_random=False)
 
@@ -151,7 +151,7 @@ def some_dead(ring: FilledRing, random: Random, keep: int) -> frozenset[Id]:
     """Dead ones, in runs shorter than a side of the leaf set, so that nobody loses a whole side."""
     dead: list[Id] = []
     run = 0
-    for place, peer_id in enumerate(ring.points):
+    for place, peer_id in enumerate(ring.ids):
         run = run + 1 if place not in (0, keep) and run < HALF - 1 and random.random() < 0.5 else 0
         if run:
             dead.append(peer_id)
@@ -198,11 +198,11 @@ def test_every_way_ends_at_the_owner(start: int, key: Id, random: Random) -> Non
 @given(places, keys, chances)
 def test_every_way_ends_at_the_owner_with_poor_tables(start: int, key: Id, random: Random) -> None:
     dead = some_dead(RING, random, start)
-    here, way = start, [RING.points[start]]
+    here, way = start, [RING.ids[start]]
     while (peer := next_hop(*thinned(RING, here, random), key, dead)) is not None:
         assert peer.id not in way
         way.append(peer.id)
-        here = RING.place(peer.id)
+        here = RING.position(peer.id)
     assert way[-1] == RING.owner(key, dead)
 
 

@@ -10,7 +10,7 @@ import pytest
 from ringmq.mqtt_front.access.access import Access, Decision
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.access.shell import password_pool
-from ringmq.mqtt_front.access.shell.password_pool import Verifying
+from ringmq.mqtt_front.access.shell.password_pool import PasswordPool
 from ringmq.mqtt_front.codec.reasons import Reason
 
 
@@ -31,15 +31,15 @@ class SlowAccess(Access):
 
 
 class Line:
-    """Those who wait."""
+    """A pool, and the queue of its answers."""
 
     def __init__(self) -> None:
         self.access = SlowAccess()
-        self.verifying = Verifying(self.access)
+        self.pool = PasswordPool(self.access)
         self.answers: asyncio.Queue[asyncio.Future[Decision | None]] = asyncio.Queue()
 
     def begin(self, client_id: str, password: bytes | None = b"p", wanted: bool = True) -> None:
-        self.verifying.begin(("anna", password, client_id, False), lambda: wanted, self.answers.put_nowait)
+        self.pool.verify(("anna", password, client_id, False), lambda: wanted, self.answers.put_nowait)
 
     async def next(self) -> asyncio.Future[Decision | None]:
         return await asyncio.wait_for(self.answers.get(), 10)
@@ -53,7 +53,7 @@ async def test_the_decision_comes_later() -> None:
     decision = (await line.next()).result()
     assert decision is not None
     assert decision.client_id == "c"
-    line.verifying.stop()
+    line.pool.stop()
 
 
 async def test_nothing_is_verified_for_who_has_gone() -> None:
@@ -62,21 +62,21 @@ async def test_nothing_is_verified_for_who_has_gone() -> None:
     line.begin("c", wanted=False)
     assert (await line.next()).result() is None
     assert line.access.verified == []
-    line.verifying.stop()
+    line.pool.stop()
 
 
 async def test_the_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(password_pool, "MAX_WAITING", 3)
     line = Line()
     for number in range(3):
-        assert not line.verifying.full
+        assert not line.pool.full
         line.begin(str(number))
-    assert line.verifying.full
+    assert line.pool.full
     line.access.may.set()
     for _ in range(3):
         await line.next()
-    assert not line.verifying.full
-    line.verifying.stop()
+    assert not line.pool.full
+    line.pool.stop()
 
 
 async def test_what_goes_wrong_is_told_and_leaves_room() -> None:
@@ -84,15 +84,15 @@ async def test_what_goes_wrong_is_told_and_leaves_room() -> None:
     line.access.may.set()
     line.begin("c", password=None)
     assert isinstance((await line.next()).exception(), ValueError)
-    line.verifying.stop()
+    line.pool.stop()
 
 
 async def test_a_stop_lets_those_who_wait_go() -> None:
     line = Line()
     for number in range(5):
         line.begin(str(number))
-    line.verifying.stop()
+    line.pool.stop()
     line.access.may.set()
     ends = [await line.next() for _ in range(5)]
     assert sum(end.cancelled() for end in ends) >= 3
-    Verifying(line.access).stop()
+    PasswordPool(line.access).stop()
