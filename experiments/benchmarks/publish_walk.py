@@ -36,9 +36,9 @@ from ringmq.overlay.config import Address, OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 
 GOAL_SHARE: Final = 0.15
 """The goal for bookkeeping among the calls. It is shown, not enforced yet."""
@@ -77,7 +77,7 @@ BOOKKEEPING: Final = (
             "Iteration._end", "Iteration._run", "EngineAdapter._leave", "EngineAdapter.read_done", "AmqttClients.leave",
             "MqttServer.send_soon", "MqttServer._flush", "MqttServer._commit",
             "NoJournal.commit", "EngineAdapter._commit", "CoordinatedAdapter._commit", "MessagingContext.keep_promises",
-            "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
+            "Node.read_done", "Node.flush_outbox", "Node._drain", "Ring.take_outbox",
         ),
     ),
     Group(

@@ -81,7 +81,7 @@ class SimulatedClients:
 
     def deliver(self, publication: Publication) -> int:
         number = int(publication.body)
-        count = self._deliver_unshared(publication.topic, number, publication.retain) if publication.plain else 0
+        count = self._deliver_unshared(publication.topic, number, publication.retain) if publication.unshared else 0
         for name in publication.shared:
             subscription = self.filters.get(name)
             if subscription is not None:
@@ -89,7 +89,7 @@ class SimulatedClients:
                 count += 1
         return count
 
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
         return None
 
     def retained(self, topic: str, body: bytes) -> None:

@@ -13,7 +13,8 @@ from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.publication import PUBLICATION, Publication
+from ringmq.peer.messaging.fast_path import PUBLICATION
+from ringmq.peer.messaging.publication import Publication
 
 AT_ONCE: Final = 250
 """Peers that subscribe at the same moment. For each new subscription a coordinator scans all waiting ones."""

@@ -20,7 +20,7 @@ from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import LocalClients, Overlay
+from ringmq.peer.messaging.engine import LocalClients, Overlay
 
 
 class PubSubRing(SimulatedRing):
@@ -90,17 +90,13 @@ class PubSubNode(Node):
         self.receive(origin, payload)
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
-        core = self.core
-        if not isinstance(core, ScribeEngine):
-            return True
-        return core.forward(key, payload, next_hop)
+        return self.core.forward(key, payload, next_hop)
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.core.receive(sender, payload)
 
     def link_lost(self, peer: Peer) -> None:
-        if isinstance(self.core, ScribeEngine):
-            self.core.lost(peer)
+        self.core.link_lost(peer)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self.core.owners_changed(key, owners)

@@ -1,4 +1,4 @@
-"""The shell of the front: its listeners, its clients, and what it does in an iteration of the event loop.
+"""The shell of the front: its listeners, its clients, and their handling in an iteration of the event loop.
 
 Each event of an iteration is processed by plain calls. Packets gather in the outboxes and are sent at the end of the
 iteration, after the journal has committed; packets for a few clients, with nothing to commit, are sent at once.

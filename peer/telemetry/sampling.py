@@ -1,6 +1,6 @@
-"""The samples of one peer: what the node, the roles and the front tell, brought together as one record.
+"""Samples of one peer: combines the figures of the node, the pub/sub engine and the front into one record.
 
-Reads them and changes nothing. What costs with the number of places is not counted each time.
+Only reads. Counts whose cost grows with the number of places are cached.
 """
 
 from __future__ import annotations
@@ -19,28 +19,25 @@ from ringmq.dispatching.plan import UNBOUNDED
 from ringmq.logger.records import LOG_TOPICS, LinkTraffic, Sample, Traffic
 from ringmq.overlay.config import show
 from ringmq.overlay.node import Node
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
-from ringmq.peer.engines.scribe.engine import ScribeEngine
-from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
+from ringmq.peer.messaging.engine import Engine
+from ringmq.peer.messaging.shell.adapter import EngineAdapter
 from ringmq.peer.mqtt_service import MqttService
-from ringmq.peer.replication.replica import Role
 from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
-"""Of a sample, those with the most bytes: some 40 kB, so that it stays below a batch."""
+"""Maximum links in a sample (those with the most bytes): some 40 kB, so that a sample fits into a batch."""
 PLACE_S: Final = 1e-5
-"""Places are counted anew after so long for each of them: that takes a hundredth of the time, whatever their number."""
+"""Seconds per place between two counts of all places: counting then takes 1 % of the time, whatever their number."""
 MAX_COUNT: Final = (1 << 63) - 1
-"""That a record has room for. Other peers have a say in some."""
+"""Largest count in a record. Other peers can influence some counts, so they are capped."""
 _STATM: Final = Path("/proc/self/statm")
 
 
 class Sampling:
-    """Once the node has started, `sample` it. `clients` is None of a peer that serves none."""
+    """Takes samples once the node has started. `clients` is None on a peer that serves no clients."""
 
     def __init__(
-        self, config: PeerConfig, node: Node, adapter: CoordinatedAdapter | ScribeAdapter, clients: MqttService | None
+        self, config: PeerConfig, node: Node, adapter: EngineAdapter[Any], clients: MqttService | None
     ) -> None:
         self._config = config
         self._node = node
@@ -51,15 +48,15 @@ class Sampling:
         self._count_at = self._began_at
 
     def sample(self, run: str, at: float) -> Sample:
-        """As things are now; `at` in seconds since 1970."""
+        """Take a sample of the current state; `at` is in seconds since 1970."""
         node, roles = self._node, self._config.roles
         me = node.ring.me
         bytes_in, bytes_out, links = node.traffic()
         front = self._front()
-        core = self._adapter.core
-        counters = core.counters
-        topics, publishing = _topics_of(core, f"{LOG_TOPICS}/{me.id.hex()}")
-        coordinated, copied = self._count_places(core)
+        engine: Engine = self._adapter.core
+        counters = engine.counters
+        load = engine.load(f"{LOG_TOPICS}/{me.id.hex()}")
+        coordinated, copied = self._count_places(engine)
         counted = front["counters"]
         return Sample(
             run=run,
@@ -77,7 +74,7 @@ class Sampling:
             memory_bytes=memory_bytes(),
             clients=front["clients"],
             subscriptions=front["subscriptions"],
-            topics=topics,
+            topics=load.topics,
             mqtt=Traffic(
                 bytes_in=counted["bytes_received"],
                 bytes_out=counted["bytes_sent"],
@@ -102,17 +99,17 @@ class Sampling:
             links=links_of(links),
             coordinated=coordinated,
             copied=copied,
-            filters=len(core.subscriber),
-            publishing=publishing,
-            waiting_bytes=core.waiting_bytes,
-            unacknowledged=_outlets_of(core),
+            filters=load.filters,
+            publishing=load.publishing,
+            waiting_bytes=load.waiting_bytes,
+            unacknowledged=load.unacknowledged,
         )
 
     def counters(self) -> dict[str, int]:
-        """What is counted beside, by the names of a status; of the roles and the front with whose it is before it."""
+        """Counters by their names in a status. Names of the engine and the front get a prefix."""
         counted = {**self._node.ring.statistics().counters, **self._node.counters}
-        kind = "scribe" if isinstance(self._adapter, ScribeAdapter) else "pubsub"
-        groups = {kind: self._adapter.core.counters.as_dict() | {"unsendable": self._adapter.unsendable}}
+        engine: Engine = self._adapter.core
+        groups = {engine.kind: engine.counters.as_dict() | {"unsendable": self._adapter.unsendable}}
         if self._clients is not None:
             groups["front"] = self._front()["counters"]
         return counted | {f"{kind}_{name}": value for kind, group in groups.items() for name, value in group.items()}
@@ -120,37 +117,20 @@ class Sampling:
     def _front(self) -> dict[str, Any]:
         if self._clients is None:
             return {"listeners": {}, "clients": 0, "subscriptions": 0, "counters": Counter[str]()}
-        told = self._clients.status()
-        return {"listeners": told["listeners"], **told["front"]}
+        status = self._clients.status()
+        return {"listeners": status["listeners"], **status["front"]}
 
-    def _count_places(self, core: CoordinatedEngine | ScribeEngine) -> tuple[int, int]:
-        """Coordinated here, and copied."""
+    def _count_places(self, engine: Engine) -> tuple[int, int]:
+        """Places coordinated here, and copied. Counting visits all of them, so it happens rarely if they are many."""
         now = time.monotonic()
         if now >= self._count_at:
-            if isinstance(core, CoordinatedEngine):
-                roles = Counter([replica.role for replica in core.replicas])
-                self._places = roles[Role.COORDINATOR], roles[Role.HOLDER]
-            else:
-                roots = sum([seat.root for seat in core.roots])
-                self._places = roots, len(core.roots) - roots
+            self._places = engine.partitions()
             self._count_at = now + PLACE_S * sum(self._places)
         return self._places
 
 
-def _topics_of(core: CoordinatedEngine | ScribeEngine, own: str) -> tuple[int, int]:
-    """Topics that clients here publish to, and those that the peer itself publishes to as well."""
-    if isinstance(core, CoordinatedEngine):
-        return len(core.publisher) - (own in core.publisher), len(core.publisher)
-    topics = core.publisher.topics
-    return len(topics) - (own in topics), len(topics)
-
-
-def _outlets_of(core: CoordinatedEngine | ScribeEngine) -> int:
-    return core.send_windows.waiting if isinstance(core, CoordinatedEngine) else core.carrier.send_windows.waiting
-
-
 def links_of(links: list[dict[str, Any]]) -> list[LinkTraffic]:
-    """As a node tells of them, those of known peers."""
+    """Traffic of the links to known peers, from the node's list of links."""
     known = [link for link in links if "id" in link]
     if len(known) > MAX_LINKS:
         known = heapq.nlargest(MAX_LINKS, known, _crossed)
@@ -171,9 +151,9 @@ def _crossed(link: Mapping[str, Any]) -> int:
 
 
 def memory_bytes() -> int:
-    """Resident; where the system does not tell that, the most that it was."""
+    """Resident memory of this process; its peak where the system does not report the current value."""
     try:
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
+        return most if sys.platform == "darwin" else most * 1024  # ru_maxrss: bytes on macOS, kB on Linux

@@ -21,9 +21,8 @@ from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.overlay.links.frames import HEADER_BYTES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.config import WAN as TREES
-from ringmq.peer.messaging.body import PLAIN_HEAD
 from ringmq.peer.messaging.config import WAN as ROLES
-from ringmq.peer.messaging.publication import PUBLICATION
+from ringmq.peer.messaging.fast_path import FAST_HEAD, PUBLICATION
 
 PEER: Final = Peer(Id(0), "10.0.1.99", 4883, 0)
 """A peer with an address of the usual length among simulated peers."""
@@ -92,7 +91,7 @@ def by_cores(nodes: int, seed: int, load: MulticastLoad, links: LinkModel, choic
 def _publish(world: CountingWorld, publisher: int, load: MulticastLoad, topic: str, tally: NodeTally) -> None:
     """Publish twice and count the second message: for the first, the publisher has to ask for the subscribers."""
     members = world.members()
-    body = PLAIN_HEAD + bytes(load.payload_bytes)
+    body = FAST_HEAD + bytes(load.payload_bytes)
     receivers = len(load.subscribers) - (publisher in load.subscribers)
     world.publish_and_wait(members[publisher], topic, body, receivers)
     began_at = world.now

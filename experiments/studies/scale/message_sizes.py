@@ -14,7 +14,7 @@ from ringmq.dispatching.algorithms import Choice
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.links.frames import HEADER_BYTES
 from ringmq.peer.engines.scribe.codec import wrap
-from ringmq.peer.messaging.body import PLAIN_HEAD
+from ringmq.peer.messaging.fast_path import FAST_HEAD
 from ringmq.peer.messaging.publication import Leaf, Publication, Relay, Trace, encode
 
 SHORT_ARRAY: Final = 15
@@ -30,7 +30,7 @@ class Wire:
     def __init__(self, peer: Peer, topic: str, payload_bytes: int, choice: Choice, recorded: bool) -> None:
         """A recorded publication carries a trace."""
         trace = Trace(0) if recorded else None
-        body = PLAIN_HEAD + bytes(payload_bytes)
+        body = FAST_HEAD + bytes(payload_bytes)
         publication = Publication(peer.boot, 1, 0, topic, body, trace=trace)
         self.plain = _framed(publication)
         """Size of a copy that goes directly to a subscriber."""

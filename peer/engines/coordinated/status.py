@@ -1,4 +1,4 @@
-"""What the roles of a peer tell about themselves: a snapshot for `ringmq status`, bounded in size.
+"""The status of the coordinated engine: a snapshot for `ringmq status`, bounded in size.
 
 Reads the core and changes nothing. How it is shown to people is not its business.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import chain, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringmq.dispatching.algorithms import Choice
 from ringmq.dispatching.plan import UNBOUNDED
@@ -17,25 +17,28 @@ from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.coordinated.filter_stage import FINAL, FilterStage
 from ringmq.peer.engines.coordinated.messages import Epoch, Kind
-from ringmq.peer.engines.coordinated.subscriber import FilterStage, LocalFilter
+from ringmq.peer.engines.coordinated.subscriber import LocalFilter
 from ringmq.peer.engines.coordinated.subscriber_lists import Registration
+from ringmq.peer.engines.coordinated.topic import Topic
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import inner_of, key_of_place, places_of
-from ringmq.peer.messaging.pending import Topic
 from ringmq.peer.messaging.send_window import SendWindow
 from ringmq.peer.replication.replica import Replica, Role
 
+if TYPE_CHECKING:
+    from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+
 MAX_SHOWN: Final = 100
-"""Of places, topics, lists, filters and peers each; their number is always told. Less than half of what a status may
-have, which the links may need the other half of."""
+"""Entries shown for each of places, topics, lists, filters and peers; their total is always shown. They take less than
+half of the size of a status, as its links may need the other half."""
 MAX_NAME_CHARS: Final = 100
-"""Of a topic or filter, whose 65,535 bytes would fill a status."""
+"""Characters shown of a topic or filter, whose 65,535 bytes would fill a status."""
 
 
 def describe(core: CoordinatedEngine, now: float, counted: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """JSON-able. `counted` is what the shell counted beside the core."""
+    """A JSON-able snapshot. `counted` has further counters, of the shell."""
     return {
         "settings": _settings(core.config),
         "places": _places(core),
@@ -158,7 +161,7 @@ def _subscribing(core: CoordinatedEngine, now: float) -> dict[str, Any]:
     stages = Counter(own.stage for own in core.subscriber)
     return {
         "total": len(core.subscriber),
-        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage},
+        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage if stage not in FINAL},
         "filters": [_filter(own, now) for own in islice(core.subscriber, MAX_SHOWN)],
     }
 
@@ -184,7 +187,7 @@ def _queues(core: CoordinatedEngine) -> dict[str, Any]:
 def _queue(send_window: SendWindow) -> dict[str, Any]:
     return {
         **_peer(send_window.peer),
-        "on_their_way": len(send_window.flying),
+        "on_their_way": len(send_window.in_flight),
         "behind": len(send_window.waiting),
         "tries": send_window.tries,
     }

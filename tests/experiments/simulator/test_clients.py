@@ -22,7 +22,7 @@ def begin(*retained: bool) -> tuple[PubSubChecks, SimulatedClients]:
 
 
 def message(number: int, *, retain: bool = False, plain: bool = True, shared: tuple[str, ...] = ()) -> Publication:
-    return Publication(0, 1, 1, "a", str(number).encode(), retain, plain=plain, shared=shared)
+    return Publication(0, 1, 1, "a", str(number).encode(), retain, unshared=plain, shared=shared)
 
 
 def test_messages_go_to_matching_filters() -> None:

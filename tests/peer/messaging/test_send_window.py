@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +12,7 @@ from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication, decode, tail_of
-from ringmq.peer.messaging.send_window import Item, SendWindows
+from ringmq.peer.messaging.send_window import Item, SendWindows, nobody_else
 
 TO = Peer(Id(9), "h", 1, 1)
 
@@ -19,9 +20,9 @@ TO = Peer(Id(9), "h", 1, 1)
 class Way:
     """An outlet, and what it sent."""
 
-    def __init__(self, state: MessagingContext) -> None:
+    def __init__(self, state: MessagingContext, pass_on: Callable[[Peer, Item], bool] = nobody_else) -> None:
         self.state = state
-        self.send_windows = SendWindows(state)
+        self.send_windows = SendWindows(state, pass_on)
         self.held: list[int] = []
 
     def push(self, *bodies: int) -> None:
@@ -41,7 +42,7 @@ class Way:
         self.state.timers.run(self.state.clock.now)
 
 
-def test_numbers_and_acknowledgements(state: MessagingContext) -> None:
+def test_acknowledgement_ends_all_lower_numbers_and_moves_the_base(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     assert way.sent() == [(1, 1), (2, 1), (3, 1)]
@@ -57,7 +58,7 @@ def test_numbers_and_acknowledgements(state: MessagingContext) -> None:
     assert way.sent() == [(5, 5)], "the numbers go on"
 
 
-def test_what_is_missing_is_sent_again_and_no_more(state: MessagingContext) -> None:
+def test_retry_sends_missing_publications_alone(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     way.sent()
@@ -71,14 +72,14 @@ def test_what_is_missing_is_sent_again_and_no_more(state: MessagingContext) -> N
     assert way.sent() == []
 
 
-def test_the_acknowledgement_of_an_earlier_life_is_none(state: MessagingContext) -> None:
+def test_acknowledgement_of_an_earlier_boot_is_ignored(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10)
     way.send_windows.held(TO, Held(0, 1, ()))
     assert way.held == []
 
 
-def test_no_more_than_the_window_is_on_its_way(state: MessagingContext) -> None:
+def test_window_bounds_the_publications_in_flight(state: MessagingContext) -> None:
     state.config = replace(LAN, window=2)
     way = Way(state)
     way.push(10, 11, 12)
@@ -87,7 +88,7 @@ def test_no_more_than_the_window_is_on_its_way(state: MessagingContext) -> None:
     assert way.sent() == [(3, 2)]
 
 
-def test_who_is_given_up_is_not_waited_for(state: MessagingContext) -> None:
+def test_publications_to_a_given_up_peer_are_done(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11)
     way.send_windows.give_up(TO.id)
@@ -102,7 +103,7 @@ def test_who_is_given_up_is_not_waited_for(state: MessagingContext) -> None:
     assert len(way.send_windows) == 0
 
 
-def test_others_may_send_it(state: MessagingContext) -> None:
+def test_enlisted_publication_is_sent_by_a_tree(state: MessagingContext) -> None:
     way = Way(state)
     one = Publication(1, 1, 1, "t", b"1")
     leaf = way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
@@ -117,15 +118,14 @@ def test_others_may_send_it(state: MessagingContext) -> None:
     assert way.held == [1, 2]
 
 
-def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> None:
-    way = Way(state)
+def test_groups_of_a_given_up_peer_pass_to_other_peers(state: MessagingContext) -> None:
     asked: list[tuple[Peer, Item]] = []
 
     def passed_on(peer: Peer, item: Item) -> bool:
         asked.append((peer, item))
         return item.publication.body == b"1"
 
-    way.send_windows.passed_on = passed_on
+    way = Way(state, passed_on)
     for body in (b"1", b"2"):
         one = Publication(1, 1, 1, "t", body, shared=("$share/g/t",))
         way.send_windows.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
@@ -139,7 +139,7 @@ def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> 
     assert (state.counters.passed_on, state.counters.given_up, state.waiting_bytes) == (1, 2, 0)
 
 
-def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: MessagingContext) -> None:
+def test_publication_lost_in_a_crash_of_its_receiver_is_sent_again(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     way.sent()
@@ -150,7 +150,6 @@ def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: Mes
 
 
 def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: MessagingContext) -> None:
-    way = Way(state)
     asked: list[tuple[str, ...]] = []
     others = True
 
@@ -158,7 +157,7 @@ def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: Messagin
         asked.append(item.publication.shared)
         return others
 
-    way.send_windows.passed_on = passed_on
+    way = Way(state, passed_on)
     for number in (10, 11, 12):
         way.send_windows.push(
             TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.held.append, number)

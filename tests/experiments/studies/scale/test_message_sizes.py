@@ -10,11 +10,11 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.links.frames import Kind, frame
 from ringmq.peer.engines.scribe.codec import wrap
-from ringmq.peer.messaging.body import PLAIN_HEAD
-from ringmq.peer.messaging.publication import Leaf, Publication, Relay, Trace, encode, encode_plain
+from ringmq.peer.messaging.fast_path import FAST_HEAD, encode_fast
+from ringmq.peer.messaging.publication import Leaf, Publication, Relay, Trace, encode
 
 PEER = Peer(Id(5), "127.0.0.1", 20_000, 1 << 40)
-BODY = PLAIN_HEAD + bytes(100)
+BODY = FAST_HEAD + bytes(100)
 GUIDED = Choice("guided", 5)
 
 
@@ -23,7 +23,7 @@ def wire(*, recorded: bool = False) -> Wire:
 
 
 def test_size_of_a_direct_copy_equals_the_fast_path_message() -> None:
-    payload = encode_plain(1, PEER.boot, b"topic-1", BODY)
+    payload = encode_fast(1, PEER.boot, b"topic-1", BODY)
     assert wire().plain == len(frame(Kind.PARCEL, payload))
 
 

@@ -20,10 +20,10 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 
 PATIENCE_S = 20.0
 
@@ -126,13 +126,17 @@ class PeerHere:
         )
         self.store = None if folder is None else RetainedStore(folder / f"retained {number}")
         iteration = Iteration()
-        self.ports = CoordinatedAdapter(ROLES, iteration, store=self.store)
+        self.faults: list[str | None] = []
+        self.ports = CoordinatedAdapter(ROLES, iteration, store=self.store, on_fault=self._failed)
         self.front = MqttServer(iteration, cluster=self.ports)
         self.node = Node(config, self.ports, iteration)
         self.ports.attach(self.node, self.front)
         if folder is not None:
             self.front.restore(Store(folder / f"clients {number}", 0.0))
         self.mqtt_port = 0
+
+    def _failed(self) -> None:
+        self.faults.append(self.ports.fault)
 
     async def start(self) -> None:
         await self.node.start()
@@ -241,7 +245,7 @@ async def test_one_member_of_a_group_gets_each_message(
         await member.close()
 
 
-async def test_what_the_server_says_of_itself_stays(
+async def test_topics_of_the_server_stay_on_their_peer(
     ring: Callable[[int], Coroutine[Any, Any, list[PeerHere]]],
 ) -> None:
     (peer,) = await ring(1)
@@ -256,7 +260,7 @@ async def test_what_the_server_says_of_itself_stays(
     await client.close()
 
 
-async def test_what_is_kept_is_what_was_given_out(
+async def test_retained_and_delivered_message_are_one_object(
     ring: Callable[[int], Coroutine[Any, Any, list[PeerHere]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peers = await ring(2)
@@ -305,15 +309,13 @@ async def test_nothing_is_acknowledged_that_the_disk_does_not_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with lasting(2, tmp_path) as peers:
-        faults: list[str | None] = []
-        for one in peers:
-            one.ports.on_fault = lambda one=one: faults.append(one.ports.fault)  # type: ignore[misc]
         assert peers[1].store is not None
         peers[1].store._database.execute("PRAGMA max_page_count = 1")
         speaker = await Client.to(peers[0].mqtt_port, "speaker")
         acknowledged = asyncio.create_task(speaker.publish("a", bytes(100_000), retain=True))
-        await until(lambda: faults)
-        assert faults == [f"cannot write to {tmp_path / 'retained 2'}: database or disk is full"]
+        await until(lambda: peers[1].faults)
+        assert peers[0].faults == []
+        assert peers[1].faults == [f"cannot write to {tmp_path / 'retained 2'}: database or disk is full"]
         heard: list[bytes] = []
         receive = peers[1].ports.core.receive
         monkeypatch.setattr(
@@ -359,7 +361,7 @@ async def test_time_never_goes_back_in_a_tick_that_is_early() -> None:
     ports.stop()
 
 
-async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) -> None:
+async def test_stop_commits_the_retained_messages(tmp_path: Path) -> None:
     async with lasting(1, tmp_path) as (peer,):
         peer.ports.published(Message("late", b"x", retain=True), 0, None)
         assert peer.store is not None
@@ -370,7 +372,7 @@ async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) ->
         store.close()
 
 
-async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do() -> None:
+async def test_overdue_timers_run_while_the_loop_is_busy() -> None:
     iteration, loop = Iteration(), asyncio.get_running_loop()
     ports = CoordinatedAdapter(ROLES, iteration)
     done: list[float] = []
