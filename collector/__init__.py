@@ -1,1 +1,1 @@
-"""Owns collection and reduction of what peers record; must not know the parts of a peer."""
+"""Owns the collection and reduction of the records of peers; must not know the parts of a peer."""

@@ -7,20 +7,20 @@ from typing import Final
 import click
 
 MAX_CHARS: Final = 400
-"""Of what somebody else says is wrong: the errors of Spark may hold whole plans."""
+"""The longest text of a foreign error: errors of Spark may contain whole query plans."""
 
 
 class CollectorError(click.ClickException):
-    """The root of everything `collector` raises on purpose; its text is one line for the user. Exit status 1."""
+    """Base class of all errors that `collector` raises on purpose. Its text is one line for the user. Exit status 1."""
 
 
 class SettingError(CollectorError):
-    """A setting is wrong: the user must change the command line. Exit status 2."""
+    """A wrong setting: the user must change the command line. Exit status 2."""
 
     exit_code = 2
 
 
 def short(text: str) -> str:
-    """The first line of what somebody else says."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason is known")
+    """The first line of a foreign error text, cut to MAX_CHARS."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "unknown reason")
     return line if len(line) <= MAX_CHARS else line[: MAX_CHARS - 1] + "…"

@@ -1,4 +1,4 @@
-"""Steps with whole folders, wherever they are: on this machine or on any file system that Hadoop knows."""
+"""Operations on whole folders, on this machine or on any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ringmq.collector.errors import CollectorError
 
 
 class Folders:
-    """Steps on the file system that each folder is on. What goes wrong there raises as everything of Spark."""
+    """Operations on the file system of each folder. Failures raise the errors of Spark."""
 
     def __init__(self, spark: SparkSession) -> None:
         context: Any = spark.sparkContext
-        # Python has no other way to the file systems of Hadoop.
+        # PySpark has no public access to the file systems of Hadoop.
         self._jvm = context._jvm  # noqa: SLF001
         self._settings = context._jsc.hadoopConfiguration()  # noqa: SLF001
 
     def make(self, folder: str) -> None:
-        """With those above it; one that is there is left as it is."""
+        """Create a folder and its missing parents."""
         path = self._path(folder)
         path.getFileSystem(self._settings).mkdirs(path)
 
@@ -28,14 +28,15 @@ class Folders:
         return bool(path.getFileSystem(self._settings).exists(path))
 
     def remove(self, folder: str) -> None:
-        """With all that is in it; nothing happens if there is none."""
+        """Delete a folder with its content, if it exists."""
         path = self._path(folder)
         path.getFileSystem(self._settings).delete(path, True)
 
     def replace(self, folder: str, by: str) -> None:
-        """Put `by`, which is beside it, in the place of a folder. Raises CollectorError if the file system refuses."""
+        """Replace a folder by `by`, a folder beside it. Raises CollectorError if the file system refuses."""
         self.remove(folder)
         source = self._path(by)
+        # Hadoop's `rename` returns False for some failures instead of raising.
         if not source.getFileSystem(self._settings).rename(source, self._path(folder)):
             raise CollectorError(f"data: cannot rename {by} to {folder}")
 

@@ -1,1 +1,1 @@
-"""Owns pure plans of who sends a message to whom; must not know topics, links or clocks."""
+"""Owns the pure plans by which peers pass a message on to its subscribers; must not know topics, links or clocks."""

@@ -1,7 +1,8 @@
-"""The dispatching algorithms by name, and which one a topic gets.
+"""The dispatching algorithms by name, and the choice of an algorithm for a topic.
 
-A new one is a file with the two functions of `Dispatching`, and a line in `ALGORITHMS`. Only those that plan from a
-list of subscribers belong here. Scribe does not: its tree lies in the peers on the way, so it is a role of theirs.
+A new algorithm is a module with the two functions of `Dispatching`, and a line in `ALGORITHMS`. Only
+algorithms that plan from a list of subscribers belong here. Scribe does not: its tree is state of the peers along the
+routes, so it is a role of the peers.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from ringmq.dispatching.plan import UNBOUNDED, Hop, S, T, require_fanout
 
 
 class Dispatching(Protocol):
-    """Both functions give the same answer to the same arguments, whoever asks."""
+    """Both functions are pure: at any peer, the same arguments give the same plan."""
 
-    def first_hops(self, origin: int, subscribers: Sequence[S], fanout: int, turn: int) -> tuple[Hop[S], ...]:
-        """What the publisher sends: to each hop's receiver, with the hop's part.
+    def first_hops(self, origin: int, subscribers: Sequence[S], fanout: int, tree_offset: int) -> tuple[Hop[S], ...]:
+        """The publisher's sends, each with its part.
 
-        The subscribers are sorted by id, none twice; the publisher may be among them and is never sent to. All others
-        are the receiver of one hop or in the part of one, and not both. `turn`, a point of the ring, may change who is
-        which.
+        The subscribers are sorted by id, without duplicates. The publisher may be among them; nothing is sent to it.
+        Every other subscriber is either the receiver of exactly one hop or in the part of exactly one hop.
+        `tree_offset`, an id, may change which of the two.
         """
         ...
 
     def next_hops(self, part: tuple[T, ...], fanout: int) -> tuple[Hop[T], ...]:
-        """What a subscriber sends that received this part. All of the part are in one hop."""
+        """The sends of a subscriber that received this part. Together they cover the whole part, each entry once."""
         ...
 
 
@@ -39,17 +40,18 @@ ALGORITHMS: Final[Mapping[str, Dispatching]] = {
 
 
 def algorithm(name: str) -> Dispatching:
-    """The algorithm of this name; raises DispatchingError when there is none."""
+    """The algorithm of this name. Raises DispatchingError for an unknown name."""
     try:
         return ALGORITHMS[name]
     except KeyError:
-        raise DispatchingError(f"no dispatching is called {name!r}; there are {', '.join(ALGORITHMS)}") from None
+        raise DispatchingError(f"unknown dispatching {name!r}, expected one of {', '.join(ALGORITHMS)}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How the messages of a topic are dispatched. The name may be one that the peers know and this folder does not."""
+    """The algorithm and fan-out for the messages of a topic."""
 
+    # Not checked against ALGORITHMS: the simulator compares them with Scribe, which plans nothing.
     name: str
     fanout: int = UNBOUNDED
     """The most sends of any peer for one message. Fewer sends make a deeper tree."""
@@ -62,5 +64,6 @@ P = TypeVar("P")
 
 
 def choose(rules: Iterable[tuple[P, Choice]], applies: Callable[[P], bool], otherwise: Choice) -> Choice:
-    """The choice of the first rule that applies. What a rule is (an MQTT filter, say) is the caller's business."""
+    """The choice of the first rule that applies, else `otherwise`."""
+    # A rule has any type, and the caller matches it: rules are MQTT filters, and this package does not know topics.
     return next((choice for rule, choice in rules if applies(rule)), otherwise)

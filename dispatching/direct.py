@@ -1,7 +1,7 @@
 """Direct Dispatching: the publisher sends to every subscriber itself (the MQTT2EdgePeer thesis, algorithm 2.1).
 
-One hop for all, at the price of n sends by one peer. Next to optimal as long as sending to all of them takes no longer
-than one way through the network. Fan-out and turn mean nothing here.
+Every subscriber is one hop away, and one peer makes all n sends. It is close to optimal while all n sends together take
+no longer than one crossing of the network. Fan-out and tree offset have no effect.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from ringmq.dispatching.plan import Hop, S, T
 
 
-def first_hops(origin: int, subscribers: Sequence[S], fanout: int, turn: int) -> tuple[Hop[S], ...]:
-    """One hop for each subscriber but the publisher itself, in their order."""
+def first_hops(origin: int, subscribers: Sequence[S], fanout: int, tree_offset: int) -> tuple[Hop[S], ...]:
+    """One hop for each subscriber except the publisher itself, in their order."""
     return tuple([Hop(subscriber, ()) for subscriber in subscribers if subscriber.id != origin])
 
 
 def next_hops(part: tuple[T, ...], fanout: int) -> tuple[Hop[T], ...]:
-    """One hop for each of a part. Publishers give out no parts, so there is rarely one."""
+    """One hop for each entry of a part."""
+    # `first_hops` makes no parts. A part arrives when a peer does not know the algorithm of a message and falls back to
+    # Direct: the subscribers of the part must get the message all the same.
     return tuple([Hop(entry, ()) for entry in part])

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class DispatchingError(Exception):
-    """The root of everything that planning raises on purpose."""
+    """Base class of all errors that planning raises on purpose."""

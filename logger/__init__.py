@@ -1,1 +1,1 @@
-"""Owns the form of what is recorded and logged; must not know the ring, MQTT or the parts of a peer."""
+"""Owns the form of records and log lines; must not know the ring, MQTT or the parts of a peer."""

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class LoggerError(Exception):
-    """The root of everything `logger` raises on purpose, but for ValueError at a wrong setting or record."""
+    """Base class of all errors that `logger` raises on purpose. Wrong settings and records raise ValueError instead."""

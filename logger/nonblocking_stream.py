@@ -1,6 +1,6 @@
-"""A stream for log lines that never waits: whoever reads them may stop reading, and the process goes on.
+"""A stream for log lines that never blocks: if the reader stops reading, the process continues.
 
-Owns what happens to lines that nobody takes: they are left out and counted.
+Owns the handling of lines that the reader does not take: they are dropped and counted.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import stat
 from typing import Final, TextIO
 
 ATOMIC_BYTES: Final = 4096
-"""A pipe that is writable has room for as many (PIPE_BUF); a longer line is cut."""
+"""A writable pipe has room for this many bytes (PIPE_BUF); a longer line is cut."""
 
 
-def waits(stream: TextIO) -> bool:
-    """Whether writing to it may have to wait for a reader: files never do, and a person may stop a terminal."""
+def may_block(stream: TextIO) -> bool:
+    """Whether a write to this stream can block until somebody reads: true for pipes and sockets."""
+    # Files never block. A terminal can, but then a person has stopped it on purpose, to read.
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):
@@ -23,31 +24,32 @@ def waits(stream: TextIO) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
-class Impatient:
-    """As much of a text stream as log lines need: one `write` per line, then `flush`."""
+class NonBlockingStream:
+    """The methods of a text stream that log lines need: `write`, then `flush`."""
 
     def __init__(self, stream: TextIO) -> None:
         self._file = stream.fileno()
         self._poll = select.poll()
         self._poll.register(self._file, select.POLLOUT)
-        self.left_out = 0
+        self.dropped = 0
 
     def write(self, text: str) -> int:
-        if self.left_out:
-            missing, self.left_out = self.left_out, 0
-            if not self._put(f"{missing} lines were left out: nobody read them\n"):
-                self.left_out = missing
-        if self.left_out or not self._put(text):
-            self.left_out += 1
+        if self.dropped:
+            # The notice goes first, at the position of the gap. Its success also shows that the reader reads again.
+            missing, self.dropped = self.dropped, 0
+            if not self._write_now(f"{missing} lines were dropped: nobody read them\n"):
+                self.dropped = missing
+        if self.dropped or not self._write_now(text):
+            self.dropped += 1
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: no text is buffered."""
 
     def isatty(self) -> bool:
         return False
 
-    def _put(self, text: str) -> bool:
+    def _write_now(self, text: str) -> bool:
         if not self._poll.poll(0):
             return False
         raw = text.encode("utf-8", "replace")
@@ -55,6 +57,6 @@ class Impatient:
             raw = raw[: ATOMIC_BYTES - 4] + "…\n".encode()
         try:
             os.write(self._file, raw)
-        except OSError:  # its reader has gone for good
+        except OSError:  # the reader has closed the pipe
             return False
         return True

@@ -1,7 +1,7 @@
-"""Records in files: one JSON object per line, appended, and put aside when a file has its size.
+"""Records in files: one JSON object per line, appended to a file that is rotated when it is full.
 
-Owns the file and its older parts. Nothing is held open between two batches, so whoever moves or deletes files in the
-meantime does no harm. What cannot be written is counted and given up: a peer does not wait for a disk.
+Owns the file and its older parts. No file stays open between two batches, so other programs may move or delete the
+files. Records that cannot be written are counted and dropped: a peer does not wait for a disk.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import structlog
 
 MAX_FILE_BYTES: Final = 64 << 20
 KEPT: Final = 8
-"""Older files beside the one that is written to. The oldest goes when there would be more."""
+"""Older parts beside the current file. The oldest part is deleted when there would be more."""
 QUIET_S: Final = 60.0
-"""At least, between two lines in the log that say that records cannot be written."""
+"""The least time between two warnings in the log that records cannot be written."""
 
 _log = structlog.get_logger()
 
 
 class FileSink:
-    """Appends batches to `path`. Older parts are `path.1`, the latest, up to `path.<kept>`, at least one."""
+    """Appends batches to `path`. Older parts are `path.1`, the latest, to `path.<kept>`; `kept` is at least 1."""
 
     def __init__(
         self,
@@ -40,29 +40,31 @@ class FileSink:
         self._kept = kept
         self._clock = clock
         self._warned_at: float | None = None
-        self._complained = False
+        self._failing = False
         self.lost = 0
         """Lines that could not be written."""
 
     def write(self, batch: bytes) -> None:
-        """Append lines, each with its end: all of them or, if the system refuses, none. Never raises OSError."""
+        """Append lines, each with its line feed: all of them, or none if the write fails. Never raises OSError."""
         try:
-            self._make_room(len(batch))
+            self._rotate_if_full(len(batch))
             self._append(batch)
         except OSError as error:
             self.lost += batch.count(b"\n")
-            self._complain(error.strerror or str(error))
+            self._report_failure(error.strerror or str(error))
         else:
-            self._relent()
+            self._report_recovery()
 
-    def _make_room(self, size: int) -> None:
+    def _rotate_if_full(self, size: int) -> None:
         try:
             found = self._path.stat()
         except FileNotFoundError:
             return
+        # A folder or FIFO at this path belongs to somebody else, and rotation would rename it.
         if not stat.S_ISREG(found.st_mode):
-            raise OSError("it is no regular file")
+            raise OSError("not a regular file")
         if found.st_size and found.st_size + size > self._max_bytes:
+            # The oldest part first, so that every rename finds its new name free or overwrites only the oldest.
             for number in range(self._kept, 0, -1):
                 with contextlib.suppress(FileNotFoundError):
                     self._part(number - 1).replace(self._part(number))
@@ -71,28 +73,29 @@ class FileSink:
         return self._path.with_name(f"{self._path.name}.{number}") if number else self._path
 
     def _append(self, batch: bytes) -> None:
+        # Unbuffered: a write error then shows up here, where the half-written batch can still be cut off.
         with self._path.open("ab+", buffering=0) as file:
             size = file.seek(0, os.SEEK_END)
             if size:
                 file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # a writer was killed within a line
+                if file.read(1) != b"\n":  # a writer was killed in the middle of a line
                     batch = b"\n" + batch
             rest = memoryview(batch)
             try:
                 while rest:
                     rest = rest[file.write(rest) :]
             except OSError:
-                with contextlib.suppress(OSError):  # else it is half a line for the next batch
+                with contextlib.suppress(OSError):  # if this fails too, the next batch ends the incomplete line
                     file.truncate(size)
                 raise
 
-    def _complain(self, why: str) -> None:
+    def _report_failure(self, reason: str) -> None:
         now = self._clock()
-        if not self._complained and (self._warned_at is None or now >= self._warned_at + QUIET_S):
-            self._warned_at, self._complained = now, True
-            _log.warning("records cannot be written", file=str(self._path), why=why)
+        if not self._failing and (self._warned_at is None or now >= self._warned_at + QUIET_S):
+            self._warned_at, self._failing = now, True
+            _log.warning("cannot write records", file=str(self._path), why=reason)
 
-    def _relent(self) -> None:
-        if self._complained:
-            self._complained = False
-            _log.info("records are written again", file=str(self._path), lost=self.lost)
+    def _report_recovery(self) -> None:
+        if self._failing:
+            self._failing = False
+            _log.info("writing records again", file=str(self._path), lost=self.lost)

@@ -1,4 +1,4 @@
-"""A sample as a log line for people: the few numbers that say how a peer does."""
+"""A sample as a log line for people: the few numbers that show the condition of a peer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _log = structlog.get_logger()
 
 
 def log_sample(sample: Sample, level: str) -> None:
-    """Say it at this level, a key of LEVELS. All but clients, links and memory is since the start."""
+    """Log the sample at this level, a key of LEVELS. All numbers except clients, links and memory count from the start
+    of the peer."""
     _log.log(
         LEVELS[level],
         "sample",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from functools import partial
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -22,7 +22,6 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from ringmq.mqtt_front.connection.budget import Work
 from ringmq.mqtt_front.connection.delivery_plans import Plans
-from ringmq.mqtt_front.connection.encoded import Encoded
 from ringmq.mqtt_front.counters import FrontCounters
 from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.mqtt_front.matching.receivers import Receiver, SharedGroup
@@ -32,6 +31,9 @@ from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.retained import Retained
 from ringmq.mqtt_front.sessions.session import Session, SessionConnection
+
+if TYPE_CHECKING:
+    from ringmq.mqtt_front.connection.writer import Encoded
 
 MOST_STALE: Final = 1000
 """Entries in the list of what is due that may be left over, beside two for each session."""

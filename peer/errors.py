@@ -1,4 +1,4 @@
-"""The errors of a peer's own set-up: one root, so that the command line can turn each into one line."""
+"""Errors of a peer's setup. They share one root, so the command line can turn each into one line."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from collections.abc import Iterator
 
 
 class PeerError(Exception):
-    """The root of everything `peer` raises on purpose; its text is one line for the user."""
+    """Root of the errors that `peer` raises on purpose. Its text is one line for the user."""
 
 
 class ConfigError(PeerError):
-    """Settings are wrong: the user must change the command line or the file. The text is the first of `lines`."""
+    """Wrong settings: the user must change the command line or the file. The text is the first of `lines`."""
 
     def __init__(self, *lines: str) -> None:
         super().__init__(lines[0])
         self.lines = lines
-        """What is wrong, one line for each."""
+        """One line for each fault."""
 
 
 class Faults:
-    """What is wrong with settings, gathered so that the user hears of all at once."""
+    """Faults of the settings, collected so that the user sees all of them at once."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
     @contextlib.contextmanager
     def gathered(self) -> Iterator[None]:
-        """A ConfigError from inside is kept, and what follows goes on."""
+        """Collect a ConfigError that is raised inside, and continue after the block."""
         try:
             yield
         except ConfigError as error:
             self.lines += error.lines
 
     def raise_any(self) -> None:
-        """Raises ConfigError with all of them, if there are any."""
+        """Raise ConfigError with all faults, if there are any."""
         if self.lines:
             raise ConfigError(*self.lines)
 
 
 class DataFolderError(PeerError):
-    """The data folder cannot be used; nothing was changed in it."""
+    """The data folder cannot be used. Nothing in it was changed."""

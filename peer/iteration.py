@@ -4,13 +4,14 @@ Whatever the loop calls (bytes of a socket, a timer, a future) begins with `begi
 that came in this iteration has been processed, it ends in this order:
 
     commit       every journal puts its changes on the disk
-    acknowledge  peers are sent what these commits made safe
-    flush        sockets of clients and links to peers get what has gathered
-    continue     what one iteration had no room for begins the next
+    acknowledge  peers get acknowledgements of the data that these commits made safe
+    flush        sockets of clients and links to peers get their collected bytes
+    continue     work beyond the limits of this iteration begins the next
 
-So nothing is said to anybody before it is safe. Each part adds its call to a list when it first has something for the
-end of this iteration, and adds it again in a later one: an iteration costs nothing for parts with nothing to do.
-What a call adds to a list after its turn waits for the end of the next iteration, which then comes at once.
+So nothing is sent before it is safe. Each part adds its call to a list when it first has work for the end of this
+iteration, and again in each later iteration with work: parts without work cost an iteration nothing. A call that is
+added to a list after the calls of that list were made waits for the end of the next iteration, which then follows at
+once.
 Knows neither journals nor sockets.
 """
 
@@ -29,7 +30,7 @@ FAILED: Final = "unhandled error at the end of an iteration"
 
 
 class Iteration:
-    """One per event loop. Create inside it, when it runs."""
+    """The iterations of one event loop. Create it inside the running loop."""
 
     __slots__ = (
         "_begun",
@@ -54,22 +55,22 @@ class Iteration:
         self.flushes: list[Call] = []
         self.continuations: list[Call] = []
         self.loop_timers: list[tuple[TimerQueue, Timer]] = []
-        """The timer queue of each core, and the alarm that is set for its first deadline."""
+        """The timer queue of each core, and the timer that is set for its first deadline."""
         self._begun = False
 
     def begin(self) -> float:
-        """Something has come in: take the time, once an iteration, and see to it that the iteration ends."""
+        """Set the time and schedule the end of the iteration, once per iteration. Every callback calls this first."""
         if not self._begun:
             self._begun = True
             now = self.time()
             if now > self.now:
                 self.now = now
-            # Callbacks of this iteration that are still to come run before it: both loops take this as the last.
+            # The remaining callbacks of this iteration run before `_end`: asyncio and uvloop both append to the queue.
             self._loop.call_soon(self._end)
         return self.now
 
     def advance(self, deadline: float) -> None:
-        """A timer came a little early: it is as late as its deadline says, here and for all that follows."""
+        """Move `now` to the deadline of a timer that fired a little early, for the rest of this iteration too."""
         if deadline > self.now:
             self.now = deadline
 
@@ -78,7 +79,7 @@ class Iteration:
             self._run(self.commits)
         if self.acknowledgements:
             self._run(self.acknowledgements)
-            if self.commits:  # An acknowledgement has changed a journal, and a client may be about to hear of it.
+            if self.commits:  # An acknowledgement changed a journal, and the flush may report that change.
                 self._run(self.commits)
         if self.flushes:
             self._run(self.flushes)
@@ -92,7 +93,7 @@ class Iteration:
             self._run(self.continuations)
 
     def _run(self, calls: list[Call]) -> None:
-        """Make these calls, but none that they add. A call that fails keeps no other from its turn."""
+        """Make these calls, but not the calls that they add. A call that fails does not prevent the others."""
         due = calls[:]
         calls.clear()
         for call in due:

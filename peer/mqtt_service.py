@@ -1,6 +1,6 @@
-"""The MQTT clients of this peer: reads the files that say who may do what, and runs the front with its listeners.
+"""MQTT service of a peer: reads the files about access and TLS, and runs the front with its listeners.
 
-Owns the front from its start to its end. What the front does with the clients is its own business.
+Owns the front from its start to its end. Knows nothing of how the front serves the clients.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from ringmq.peer.certificates import Certificates
 from ringmq.peer.cli.passwd import read_rules
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.settings.load import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
+from ringmq.peer.settings.model import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 
 log = structlog.get_logger()
 
 STORE: Final = "clients.sqlite"
-"""In the data folder: what the clients of this peer must find again."""
+"""File in the data folder with the sessions and retained messages of the front."""
 
 
 class ClientsError(PeerError):
@@ -40,14 +40,14 @@ class ClientsError(PeerError):
 
 
 class MqttService:
-    """Create inside a running event loop, `prepare`, `restore`, `listen`, and `stop` at the end, in any case."""
+    """Create inside a running event loop, then `prepare`, `restore`, `listen`; finally `stop`, in any case."""
 
     def __init__(
-        self, config: PeerConfig, ports: Cluster, iteration: Iteration, on_fault: Callable[[], None] | None = None
+        self, config: PeerConfig, cluster: Cluster, iteration: Iteration, on_fault: Callable[[], None] | None = None
     ) -> None:
-        """`on_fault` is called when clients cannot be served any more; `fault` then says why."""
+        """`on_fault` is called when clients cannot be served any more; `fault` then has the reason."""
         self._config = config
-        self._ports = ports
+        self._cluster = cluster
         self._iteration = iteration
         self._on_fault = on_fault
         self._access = Access(
@@ -58,7 +58,7 @@ class MqttService:
         self._addresses: dict[str, Address] = {}
 
     def prepare(self) -> MqttServer | AmqttServer:
-        """Read the files; serve nobody yet. Raises PeerError, one clear line."""
+        """Read the files and create the front. Raises PeerError with one line."""
         config = self._config
         try:
             self._access.reload(*self._texts())
@@ -67,15 +67,15 @@ class MqttService:
             if config.front == "amqtt":
                 self._front = self._amqtt_front()
             else:
-                self._front = MqttServer(self._iteration, config.limits, self._access, self._ports, self._on_fault)
+                self._front = MqttServer(self._iteration, config.limits, self._access, self._cluster, self._on_fault)
         except FrontError as error:
             raise ClientsError(str(error)) from error
         return self._front
 
     def restore(self) -> None:
-        """Take up what the data folder keeps. Raises PeerError, one clear line.
+        """Restore the sessions from the data folder. Raises PeerError with one line.
 
-        Of 100,000 sessions this takes seconds, in which the event loop stands still.
+        100,000 sessions take seconds, which block the event loop.
         """
         if self._config.data is not None and isinstance(self._front, MqttServer):
             try:
@@ -84,7 +84,7 @@ class MqttService:
                 raise ClientsError(str(error)) from error
 
     async def listen(self) -> dict[str, Address]:
-        """Serve clients from now on; returns where, by the listeners' names. Raises PeerError."""
+        """Start the listeners; returns their addresses by listener name. Raises PeerError."""
         front = self._front
         assert front is not None, "`prepare` comes first"
         listens = {name: self._listen(name, address) for name, address in self._config.listeners.items()}
@@ -95,7 +95,7 @@ class MqttService:
         return self._addresses
 
     def publish(self, message: Message, done: Done) -> None:
-        """The peer itself publishes. It needs no rights."""
+        """Publish a message of the peer itself, which needs no rights."""
         front = self._front
         assert front is not None, "`prepare` comes first"
         if isinstance(front, MqttServer):
@@ -103,31 +103,31 @@ class MqttService:
             front.broker.publish(message, done)
             front.send_soon()
         else:
-            self._ports.published(message, front.deliver(message), done)
+            self._cluster.published(message, front.deliver(message), done)
 
     def status(self) -> dict[str, Any]:
-        """JSON-able: where clients connect, once all listeners serve them, and what the front has and counts."""
+        """JSON-able: addresses of the listeners once all of them serve, sizes of the front, and its counters."""
         front = self._front
         assert front is not None, "`prepare` comes first"
-        told: dict[str, Any] = {"kind": self._config.front}
+        sizes: dict[str, Any] = {"kind": self._config.front}
         if isinstance(front, MqttServer):
             broker = front.broker
             routes = broker.router.statistics()
-            told |= {"clients": len(front.clients), "sessions": len(broker.sessions), "retained": len(broker.retained)}
-            told |= {"subscriptions": routes.subscriptions, "filters": routes.filters}
+            sizes |= {"clients": len(front.clients), "sessions": len(broker.sessions), "retained": len(broker.retained)}
+            sizes |= {"subscriptions": routes.subscriptions, "filters": routes.filters}
         else:
-            told |= {"clients": front.connected, "subscriptions": front.broker.subscribed}
+            sizes |= {"clients": front.connected, "subscriptions": front.broker.subscribed}
         listeners = {name: show(address) for name, address in self._addresses.items()}
-        return {"listeners": listeners, "front": told | {"counters": front.broker.counters.as_dict()}}
+        return {"listeners": listeners, "front": sizes | {"counters": front.broker.counters.as_dict()}}
 
     def _amqtt_front(self) -> AmqttServer:
         if self._config.data is not None:
-            log.warning("with the front amqtt nothing of the clients is kept in the data folder")
+            log.warning("the front amqtt saves no client state in the data folder")
         settings = self._config.amqtt_settings
         return AmqttServer(
             self._config.limits,
             self._access,
-            self._ports,
+            self._cluster,
             settings=_text(settings),
             settings_file=str(settings or "amqtt settings"),
         )
@@ -141,21 +141,21 @@ class MqttService:
 
     def _listen(self, name: str, address: Address) -> Listen:
         host, port = address
-        anonymous = self._lets_anybody_in(host)
+        anonymous = self._admits_anonymous(host)
         if not anonymous and self._config.passwords is None:
-            log.warning("nobody can come in: no passwords, no anonymous clients", listener=name)
+            log.warning("no client can connect: no passwords, no anonymous clients", listener=name)
         tls = None
         if name in TLS_LISTENERS:
-            assert self._certificates is not None, "a configuration that was loaded names the files"
+            assert self._certificates is not None, "`load` refuses a TLS listener without its files"
             tls = self._certificates
         return Listen(host=host, port=port, tls=tls, anonymous=anonymous, websocket=name in WEBSOCKET_LISTENERS)
 
-    def _lets_anybody_in(self, host: str) -> bool:
-        """By default only where nobody from outside can connect."""
+    def _admits_anonymous(self, host: str) -> bool:
+        # The default is safe without passwords: clients from other machines cannot connect to a loopback address.
         return is_loopback(host) if self._config.anonymous is None else self._config.anonymous
 
     def reload(self) -> None:
-        """Read the files again. If the rules are wrong, the old ones go on to hold, and so with the certificates."""
+        """Read the files again. If rules or certificates are wrong, the old ones stay in force."""
         if self._front is None:
             return
         self._reload_rules(self._front)
@@ -166,26 +166,26 @@ class MqttService:
         try:
             self._access.reload(*self._texts())
         except (FrontError, PeerError) as error:
-            log.error("the old passwords and rights go on to hold", why=str(error))
+            log.error("keeping the old passwords and rights", why=str(error))
             return
-        log.info("passwords and rights were read again", disconnected=front.renew_rights())
+        log.info("passwords and rights reloaded", disconnected=front.renew_rights())
 
     def _reload_certificates(self, certificates: Certificates) -> None:
         try:
             certificates.reload()
-        except (FrontError, OSError) as error:  # the second, if a file goes away between two looks at it
-            log.error("the old certificates go on to hold", why=str(error))
+        except (FrontError, OSError) as error:  # OSError if a file disappears between two reads of it
+            log.error("keeping the old certificates", why=str(error))
             return
-        log.info("certificates were read again")
+        log.info("certificates reloaded")
 
     async def stop(self) -> None:
-        """Idempotent."""
+        """Stop the front. Idempotent."""
         if self._front is not None:
             await self._front.stop()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only clients of this machine reach this host."""
+    """Whether only clients of this machine can reach this host."""
     if host == "localhost":
         return True
     try:

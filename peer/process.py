@@ -1,6 +1,6 @@
 """`ringmq peer`: one peer as a process, from its start to its last signal.
 
-Owns the event loop, the signals, the clock and the data folder. The ring's logic is the overlay's.
+Owns the event loop, the signals, the clock and the data folder. The logic of the ring belongs to the overlay.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.leaf_set import LeafSet
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
-from ringmq.peer.engines.coordinated.status import describe, describe_topic
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
@@ -38,11 +38,11 @@ from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
-from ringmq.peer.settings.load import DISPATCHES, FANOUT, FRONTS, PeerConfig, load
+from ringmq.peer.settings.load import load
+from ringmq.peer.settings.model import DISPATCHES, FANOUT, FRONTS, PeerConfig
 from ringmq.peer.telemetry.recording import Recording
 from ringmq.peer.telemetry.sampling import Sampling
 
@@ -52,27 +52,28 @@ except ImportError:
     from asyncio import new_event_loop  # type: ignore[assignment]
 
 RETAINED: Final = "retained.sqlite"
-"""In the data folder: the retained messages that this peer keeps for the ring."""
+"""File in the data folder with the retained messages that this peer stores for the ring."""
 STOP_S: Final = 3.0
-"""Saying good-bye takes some milliseconds; what takes longer is not worth waiting for."""
+"""Limit of a clean departure from the ring, which normally takes some milliseconds."""
 OWN_FILES: Final = 4096
-"""Above the links that the overlay allows and the attempts at others, with room for listeners and files. Clients come
-on top."""
+"""File descriptors besides the clients: more than all links and dials that the overlay allows, the listeners and the
+files."""
 FIRST_REMEMBER_S: Final = 0.25
 REMEMBER_S: Final = 60.0
-"""How often a peer looks whether it knows others than those it has noted for the next start. Often at first, for one
-that is killed young; each time it writes them down the pause doubles, up to the longer one, to spare the disk."""
+"""First and longest pause between two checks whether the known peers have changed since the last save. The first is
+short, so that a peer that is killed soon after its start finds its ring again. Each save doubles it to
+spare the disk."""
 
 log = structlog.get_logger()
 
 
 class PeerProcess:
-    """One run of one peer. `serve` returns when the process was told to stop."""
+    """One run of one peer. `serve` returns after `stop`, a signal, or a fault of a disk."""
 
     def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
         self.config = config
         self.folder = folder
-        self._ports: CoordinatedAdapter | ScribeAdapter | None = None
+        self._adapter: CoordinatedAdapter | ScribeAdapter | None = None
         self._node: Node | None = None
         self._clients: MqttService | None = None
         self._recording: Recording | None = None
@@ -93,78 +94,79 @@ class PeerProcess:
             await self._remember_until_stopped()
         finally:
             self._giving_back.stop()
+            # The last records are published to clients and to other peers, so recording stops before both.
             if self._recording is not None:
                 await self._recording.stop()
             if self._clients is not None:
                 await self._clients.stop()
-            if self._ports is not None:
-                self._ports.stop()
+            if self._adapter is not None:
+                self._adapter.stop()
             if self._node is not None:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._node.stop(), STOP_S)
         if self._clients is not None and self._clients.fault is not None:
             raise ClientsError(self._clients.fault)
-        if self._ports is not None and self._ports.fault is not None:
-            raise StoreError(self._ports.fault)
+        if self._adapter is not None and self._adapter.fault is not None:
+            raise StoreError(self._adapter.fault)
         log.info("stopped")
 
     async def _start(self) -> None:
-        """What takes long or may be wrong in a file comes first: a peer in the ring must answer in time, and stay."""
-        ports: CoordinatedAdapter | ScribeAdapter
+        """Create and connect all parts, and start them."""
+        # Files are read and sessions restored before the node starts: a peer in the ring must answer in time, and must
+        # not leave again because of a wrong file.
+        adapter: CoordinatedAdapter | ScribeAdapter
         iteration = Iteration()
         if self.config.dispatch == SCRIBE:
-            ports = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
+            adapter = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            ports = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store)
-        ports.on_fault = self._stop.set
-        self._ports = ports
+            adapter = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
+        self._adapter = adapter
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
-            ports.record(recording.recorder.chooses, recording.recorder)
-        self._node = node = Node(overlay, ports, iteration)
+            adapter.record(recording.recorder.chooses, recording.recorder)
+        self._node = node = Node(overlay, adapter, iteration)
         clients = None
         if self.config.listeners:
-            self._clients = clients = MqttService(self.config, ports, iteration, self._stop.set)
-            ports.attach(node, clients.prepare())
+            self._clients = clients = MqttService(self.config, adapter, iteration, self._stop.set)
+            adapter.attach(node, clients.prepare())
             clients.restore()
         else:
-            ports.attach(node)
-        node.more_status = partial(self._more_status, ports, node)
-        sampling = Sampling(self.config, node, ports, clients)
+            adapter.attach(node)
+        node.more_status = partial(self._more_status, adapter, node)
+        sampling = Sampling(self.config, node, adapter, clients)
         await node.start()
         await recording.listen(sampling.sample, sampling.counters)
-        ports.begin()
+        adapter.begin()
         recording.start(sampling.sample, self._publish)
         log.info("listening", id=node.ring.me.id.short(), overlay=show(node.address))
         if clients is not None:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
 
-    def _more_status(self, ports: CoordinatedAdapter | ScribeAdapter, node: Node, about: str) -> dict[str, Any]:
-        """What a status says beside the overlay; or what is known about a topic."""
+    def _more_status(self, adapter: CoordinatedAdapter | ScribeAdapter, node: Node, about: str) -> dict[str, Any]:
+        """The part of a status above the overlay; if `about` names a topic, the known places of that topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
             clients["recording"] = self._recording.status()
-        if isinstance(ports, ScribeAdapter):
-            return {"about": None} if about else {"scribe": ports.core.counters.as_dict(), **clients}
+        engine = adapter.core
         if about:
             towards = partial(next_hop, node.ring.leaves, node.ring.table)
-            return {"about": describe_topic(ports.core, about, towards)}
-        roles = describe(ports.core, asyncio.get_running_loop().time(), {"unsendable": ports.unsendable})
-        return {"pubsub": roles, **clients}
+            return {"about": engine.topic_status(about, towards)}
+        status = engine.status(asyncio.get_running_loop().time(), {"unsendable": adapter.unsendable})
+        return {engine.kind: status, **clients}
 
     def _publish(self, message: Message, done: Done) -> None:
-        """The peer itself publishes, whether it serves clients or not."""
+        """Publish a message of the peer itself, with or without a front for clients."""
         if self._clients is not None:
             self._clients.publish(message, done)
-        elif self._ports is not None:
-            self._ports.published(message, 0, done)
+        elif self._adapter is not None:
+            self._adapter.published(message, 0, done)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """Say good-bye and return from `serve`; asked again, end at once, with the exit status of that signal."""
+        """Make `serve` depart and return. A second call ends the process at once with the exit status of the signal."""
         if self._stop.is_set():
             os._exit(128 + number)
         self._stop.set()
@@ -189,11 +191,9 @@ class PeerProcess:
         )
 
     def _seeds(self) -> tuple[Address, ...]:
-        """Whom to join: those the user named, then those this peer knew before.
-
-        Told of nobody, it puts itself first, which makes it the one that founds the ring if no other answers. Without
-        those remembered, the founder of a ring would at its restart found another beside it.
-        """
+        """Addresses to join: first the user's, then the saved ones."""
+        # A peer without `join` puts itself first, so that it founds the ring if no saved peer answers. Without the
+        # saved peers, the founder of a ring would found a second ring when it restarts.
         config = self.config
         remembered = self.folder.remembered if self.folder else ()
         host, port = config.overlay
@@ -209,19 +209,19 @@ class PeerProcess:
                 pause_s = min(pause_s * 2, REMEMBER_S)
 
     def _remember(self) -> bool:
-        """Whether it was written down, or failed to be."""
+        """Save the known peers if they have changed. Returns whether a write was attempted."""
         if self.folder is None or self._node is None or not self._node.active:
             return False
         try:
             return self.folder.remember(known_addresses(self._node.ring.leaves))
         except DataFolderError as error:
-            log.warning("not remembered", why=str(error))
+            log.warning("cannot save known peers", why=str(error))
             return True
 
     def _activity_changed(self, active: bool) -> None:
         if active and not self._announced and self._node is not None:
             self._announced = True
-            with contextlib.suppress(OSError):  # whoever read our output has gone
+            with contextlib.suppress(OSError):  # the reader of the output has gone
                 click.echo(f"active: {self._node.ring.me.id.short()}, overlay {show(self._node.address)}")
         log.info("active" if active else "inactive")
 
@@ -232,12 +232,12 @@ class PeerProcess:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
 
     def _reload(self) -> None:
-        """SIGHUP: what may be changed while clients are served is read again."""
+        """SIGHUP: read passwords, access rules and certificates again."""
         if self._clients is not None:
             self._clients.reload()
 
     def _watch_parent(self, pipe: int) -> None:
-        """The pipe's other end closes when the parent is gone, however it went."""
+        """Stop when the parent ends: the system then closes the other end of the pipe, even after `kill -9`."""
         loop = asyncio.get_running_loop()
 
         def readable() -> None:
@@ -249,13 +249,13 @@ class PeerProcess:
 
 
 def known_addresses(leaves: LeafSet) -> list[Address]:
-    """Where the peers of the leaf set are, the nearest first."""
+    """Addresses of the peers in the leaf set, the nearest first."""
     both = zip(leaves.clockwise, leaves.counterclockwise, strict=True)
     return [(peer.host, peer.port) for pair in both for peer in pair]
 
 
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
-    """Be a peer until told to stop. Raises PeerError or OverlayError, one line each, when it cannot start."""
+    """Run a peer until it is stopped. Raises PeerError or OverlayError with one line if it cannot start."""
     configure(config.log_level, as_json=config.log_json)
     make_room(config)
     with contextlib.ExitStack() as stack:
@@ -267,16 +267,14 @@ def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
 
 
 def make_room(config: PeerConfig) -> None:
-    """As many as the links and all clients take; if the system lets us have fewer, say for how many clients.
-
-    With a warning to whom has set how many there may be.
-    """
+    """Raise the limit of open files for all links and clients. If the system allows fewer, log how many clients fit."""
     wanted = config.limits.max_connections if config.listeners else 0
     clients = allow_files(OWN_FILES + wanted) - OWN_FILES
     if clients < wanted:
+        # A user who set max_connections expects that many clients, so only then is it a warning.
         log.log(
             logging.INFO if wanted == FrontConfig().max_connections else logging.WARNING,
-            "the limit of open files leaves room for fewer clients",
+            "the limit of open files allows fewer clients",
             clients=max(clients, 0),
             max_connections=wanted,
         )
@@ -287,7 +285,7 @@ async def _serve(config: PeerConfig, folder: DataFolder | None, parent_pipe: int
 
 
 def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option of a PeerConfig field: absent, the file or the default holds."""
+    """An option for a field of PeerConfig. Without it, the file or the default applies."""
     return click.option(f"--{name}", default=None, help=text, **attributes)
 
 
@@ -296,41 +294,41 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
     "--config",
     type=click.Path(path_type=Path),
     metavar="FILE.toml",
-    help="Settings, limits for clients and rules for topics; the options below win.",
+    help="File with settings, limits of clients and rules for topics; the options below override it.",
 )
-@_setting("overlay", "Where other peers connect.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
-@_setting("advertise", "The host that other peers are told to connect to.", metavar="HOST")
-@_setting("join", "A peer of the ring to join; may be repeated.", metavar="HOST:PORT", multiple=True)
+@_setting("overlay", "Address for other peers.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
+@_setting("advertise", "Host that other peers use to connect to this peer.", metavar="HOST")
+@_setting("join", "Address of a peer in the ring to join; may be repeated.", metavar="HOST:PORT", multiple=True)
 @_setting(
-    "data", "Keeps the peer's id, whom it knows, and in clients.sqlite what its clients must find again.", metavar="DIR"
+    "data",
+    "Folder for the peer's id, known peers, and in clients.sqlite the sessions of its clients.",
+    metavar="DIR",
 )
-@_setting("ring", "The ring's name; peers of another are refused.  [default: ringmq]", metavar="NAME")
-@_setting("timing", "Periods and timeouts for this kind of network.  [default: lan]", metavar="|".join(PRESETS))
+@_setting("ring", "Name of the ring; peers of other rings are refused.  [default: ringmq]", metavar="NAME")
+@_setting("timing", "Preset of periods and timeouts.  [default: lan]", metavar="|".join(PRESETS))
 @_setting("delay", "Emulated latency, such as 1-10ms.", metavar="RANGE")
-@_setting("delay-seed", "Chooses the delays.  [default: 0]", type=int, metavar="N")
-@_setting("discovery/--no-discovery", "Whether to look for peers over UDP as well.  [default: yes]")
-@_setting("mqtt", "Where MQTT clients connect over TCP.  [default: nowhere]", metavar="HOST:PORT")
-@_setting("mqtt-tls", "Where they connect over TLS.  [default: nowhere]", metavar="HOST:PORT")
-@_setting("mqtt-ws", "Where they connect over WebSocket.  [default: nowhere]", metavar="HOST:PORT")
-@_setting("mqtt-wss", "Where they connect over WebSocket inside TLS.  [default: nowhere]", metavar="HOST:PORT")
-@_setting("tls-cert", "The certificate for TLS, in PEM; read again on SIGHUP.", metavar="FILE")
-@_setting("tls-key", "Its key, in PEM and not encrypted; read again on SIGHUP.", metavar="FILE")
-@_setting("tls-ca", "Demand a certificate of this CA of each client over TLS; read again on SIGHUP.", metavar="FILE")
-@_setting("passwords", "The password file of MQTT clients; read again on SIGHUP.", metavar="FILE")
-@_setting("acl", "The file that says which client may use which topics; read again on SIGHUP.", metavar="FILE")
-@_setting("anonymous/--no-anonymous", "Let in clients without a password.  [default: on loopback only]")
-@_setting("front", "What serves the clients.  [default: own]", metavar="|".join(FRONTS))
-@_setting(
-    "amqtt-settings", "A configuration file of amqtt's, for its plugins; read at the start alone.", metavar="FILE"
-)
-@_setting("shadows", "Copies of each list of subscribers.  [default: 2]", type=int, metavar=f"0-{MAX_SHADOWS}")
+@_setting("delay-seed", "Seed that chooses the delays.  [default: 0]", type=int, metavar="N")
+@_setting("discovery/--no-discovery", "Look for peers over UDP as well.  [default: yes]")
+@_setting("mqtt", "Address for MQTT clients over TCP.  [default: none]", metavar="HOST:PORT")
+@_setting("mqtt-tls", "Address for MQTT clients over TLS.  [default: none]", metavar="HOST:PORT")
+@_setting("mqtt-ws", "Address for MQTT clients over WebSocket.  [default: none]", metavar="HOST:PORT")
+@_setting("mqtt-wss", "Address for MQTT clients over WebSocket in TLS.  [default: none]", metavar="HOST:PORT")
+@_setting("tls-cert", "Certificate for TLS, in PEM; read again on SIGHUP.", metavar="FILE")
+@_setting("tls-key", "Private key of the certificate, in PEM, not encrypted; read again on SIGHUP.", metavar="FILE")
+@_setting("tls-ca", "CA whose certificate each client over TLS must present; read again on SIGHUP.", metavar="FILE")
+@_setting("passwords", "Password file of MQTT clients; read again on SIGHUP.", metavar="FILE")
+@_setting("acl", "ACL file: which client may use which topics; read again on SIGHUP.", metavar="FILE")
+@_setting("anonymous/--no-anonymous", "Admit clients without a password.  [default: on loopback only]")
+@_setting("front", "Broker that serves the clients.  [default: own]", metavar="|".join(FRONTS))
+@_setting("amqtt-settings", "Configuration file of amqtt, for its plugins; read only at the start.", metavar="FILE")
+@_setting("shadows", "Copies of each subscriber list.  [default: 2]", type=int, metavar=f"0-{MAX_SHADOWS}")
 @_setting("dispatch", "How messages reach their subscribers.  [default: direct]", metavar="|".join(DISPATCHES))
-@_setting("fanout", f"The most sends of one peer in a tree.  [default: {FANOUT}]", type=int, metavar="N")
-@_setting("run", "What the records of one experiment have in common.  [default: the ring's name]", metavar="NAME")
-@_setting("record", "What is recorded of messages that are chosen.  [default: each]", metavar="|".join(DELIVERIES))
-@_setting("record-every", "One message in so many is chosen.  [default: 500]", type=int, metavar="N")
-@_setting("log-level", "From which level on lines are logged.  [default: info]", metavar="|".join(LEVELS))
-@_setting("log-json", "Log JSON objects.", is_flag=True)
+@_setting("fanout", f"Maximum sends of one peer in a tree.  [default: {FANOUT}]", type=int, metavar="N")
+@_setting("run", "Common name of the records of one experiment.  [default: the ring's name]", metavar="NAME")
+@_setting("record", "Records of sampled messages.  [default: each]", metavar="|".join(DELIVERIES))
+@_setting("record-every", "Sample one message in N.  [default: 500]", type=int, metavar="N")
+@_setting("log-level", "Lowest level of the log lines.  [default: info]", metavar="|".join(LEVELS))
+@_setting("log-json", "Log JSON objects instead of text.", is_flag=True)
 @click.option("--parent-pipe", type=int, hidden=True)
 def peer(config: Path | None, parent_pipe: int | None, **line: object) -> None:
     """Run one peer until Ctrl-C."""

@@ -1,7 +1,7 @@
-"""What README.md and docs/ tell people to type: each command is there and takes its options, each setting is taken.
+"""Checks the documents: commands exist and take their options, settings are valid, links and paths lead to files.
 
-Commands that end by themselves are run, small, and so is the walk that the README sends newcomers on. What no test can
-run stands in one list, with the reason.
+Commands that end by themselves are run in a small form, and so is the section "Try it" of the README. One list has the
+programs that no test runs, with the reason.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from ringmq.peer.cli import main
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.load import load
 from tests.mqtt_front.real_clients.missing import cannot
+from tests.test_imports import DOORS, listed
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCUMENTS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [README, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MAX_ARCHITECTURE_WORDS = 1200
+"""A newcomer reads it in five minutes; everything beyond an overview belongs into docs/internals/."""
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 EVERY_SETTING = ROOT / "docs" / "ringmq.toml"
 
 PROGRAMS = ("ringmq", "make", "mosquitto_sub", "mosquitto_pub")
-"""Those of which all commands are looked at."""
+"""Programs whose commands are all checked."""
 NOT_RUN = {
     "apt-get": "needs root, and changes the machine",
     "curl": "asks a peer that runs",
-    "docker": "needs its daemon, and images from elsewhere; tests/deploy looks at what is run inside",
+    "docker": "needs its daemon, and images from elsewhere; tests/deploy checks the commands inside",
     "git": "asks the network",
     "install": "needs root, and changes the machine",
     "journalctl": "needs systemd",
@@ -49,16 +52,15 @@ NOT_RUN = {
     "pkill": "kills a peer; tests/peer/test_process.py sends the signals",
     "python": "measures the machine",
     "python3": "makes an environment for pip",
-    "sudo": "needs root, and changes the machine; what ringmq it runs is looked at all the same",
+    "sudo": "needs root, and changes the machine; the ringmq command after it is checked",
     "systemctl": "needs systemd",
     "useradd": "needs root, and changes the machine",
 }
-"""Other programs that commands begin with, and why no test runs them. A command of a program that stands neither here
-nor above is a fault."""
-NO_COMMANDS = {"ringmq version …": "what $SYS tells"}
-"""Code that only begins like one."""
+"""Other programs in commands, and the reason why no test runs them. Any further program is a fault."""
+NO_COMMANDS = {"ringmq version …": "a text of $SYS"}
+"""Code that only begins like a command."""
 PLACEHOLDERS = {"N": "1", "SECONDS": "1", "HOST:PORT": "127.0.0.1:1883", "USER": "alice", "NAME": "alice"}
-"""What people fill in where a test must. Words for files and folders, such as DIR, can stay as they are."""
+"""Values for words that a reader replaces. Words for files and folders, such as DIR, can stay."""
 SMALL = {
     "ringmq passwd passwords alice": "--batch",
     "ringmq passwd passwords sensor-7 --batch": "",
@@ -71,9 +73,9 @@ SMALL = {
     "ringmq simulate churn": "--nodes 20 --hours 0.01 --lan-hours 0.01 --median 60",
     "ringmq simulate spread": "--nodes 40 --topics 1",
 }
-"""Commands of the documents that end by themselves, and the options that make them small. Run in this order."""
+"""Commands of the documents that end by themselves, and options that make them small. Run in this order."""
 PEERS_OF_THE_WALK = 8
-"""The README has 12; its commands go to the first and the eighth."""
+"""The README has 12; its commands use the first and the eighth."""
 
 
 class Command(NamedTuple):
@@ -122,7 +124,7 @@ def blocks_of(text: str) -> Iterator[Block]:
 
 
 def typed_in(block: Block) -> Iterator[tuple[int, str]]:
-    """What is to be typed: whole commands, without what is said beside them and where their output goes."""
+    """Whole commands, without comments beside them and without redirections."""
     begun, parts = 0, list[str]()
     for number, line in enumerate(block.lines, block.line):
         begun = begun if parts else number
@@ -131,14 +133,18 @@ def typed_in(block: Block) -> Iterator[tuple[int, str]]:
             continue
         whole = re.sub(r"\s{2,}.*|\s#\s.*", "", " ".join(parts))
         parts.clear()
-        for one in re.split(r"\s(?:\||&&)\s", whole):
-            text = re.split(r"\s[<>]", one)[0].removeprefix("$ ").strip()
+        for typed in re.split(r"\s(?:\||&&)\s", whole):
+            text = without_redirection(typed).removeprefix("$ ").strip()
             if text:
                 yield begun, text
 
 
+def without_redirection(command: str) -> str:
+    return re.split(r"\s[<>]", command)[0]
+
+
 def commands_of(name: str, text: str) -> Iterator[Command]:
-    """All commands of a document. In a fence without a language there may be anything beside them."""
+    """All commands of a document. A fence without a language may contain other text."""
     for block in blocks_of(text):
         if block.language in (None, "", "sh", "bash", "shell", "console"):
             for number, typed in typed_in(block):
@@ -148,18 +154,18 @@ def commands_of(name: str, text: str) -> Iterator[Command]:
     for number, line in enumerate(text.splitlines(), 1):
         for code in re.findall(r"`((?:\.venv/bin/)?(?:ringmq|make|mosquitto_\w+) [^`]+)`", line):
             if code not in NO_COMMANDS:
-                yield Command(f"{name}:{number}", shlex.split(code), in_a_sentence=True)
+                yield Command(f"{name}:{number}", shlex.split(without_redirection(code)), in_a_sentence=True)
 
 
 def program_of(word: str) -> str:
-    """Wherever it was installed."""
+    """Name of a program without its folder."""
     return word.rpartition("/")[2]
 
 
 def looked_at(found: Command) -> Command:
-    """Without the place of the program, and without `sudo` before it."""
+    """The command without `sudo` and without the folder of its program."""
     words = found.words
-    inner = next((place for place, word in enumerate(words) if program_of(word) in PROGRAMS), 0)
+    inner = next((index for index, word in enumerate(words) if program_of(word) in PROGRAMS), 0)
     words = words[inner:] if words[0] == "sudo" else words
     return found._replace(words=[program_of(words[0]), *(PLACEHOLDERS.get(word, word) for word in words[1:])])
 
@@ -177,24 +183,24 @@ def of(*programs: str) -> list[Any]:
     return [pytest.param(found, id=f"{found.where} {found.text}") for found in COMMANDS if found.words[0] in programs]
 
 
-# Every command is there
+# Commands
 
 
-def test_the_commands_are_found() -> None:
-    found = {one.text for one in COMMANDS}
+def test_commands_in_documents_are_found() -> None:
+    found = {command.text for command in COMMANDS}
     some = ("make ring", "ringmq status --topic hall/7/door", "ringmq simulate hops --nodes 10000 --joined")
     assert {*some, *SMALL, "ringmq config check ringmq.toml"} <= found
     assert len(of("ringmq")) > 40
-    assert {one.words[0] for one in COMMANDS} >= set(PROGRAMS)
+    assert {command.words[0] for command in COMMANDS} >= set(PROGRAMS)
 
 
-def test_programs_are_known() -> None:
-    strange = [one for one in COMMANDS if one.words[0] not in (*PROGRAMS, *NOT_RUN)]
-    assert strange == [], "a test is to look at them, or NOT_RUN to say why none does"
+def test_each_program_is_checked_or_listed_with_a_reason() -> None:
+    unknown = [command for command in COMMANDS if command.words[0] not in (*PROGRAMS, *NOT_RUN)]
+    assert unknown == [], "a test must check them, or NOT_RUN must give the reason why none does"
 
 
 def context_of(words: list[str]) -> click.Context:
-    """As the command line makes it of these words, without running anything. Raises UsageError."""
+    """Parses these words as the command line does, without running anything. Raises UsageError."""
     found: click.Command = main.ringmq
     name, rest = "ringmq", words
     while isinstance(found, click.Group) and rest:
@@ -209,7 +215,7 @@ def context_of(words: list[str]) -> click.Context:
 
 
 @pytest.mark.parametrize("found", of("ringmq"))
-def test_ringmq_takes_it(found: Command) -> None:
+def test_ringmq_accepts_the_command(found: Command) -> None:
     try:
         context = context_of(found.words[1:])
     except (click.MissingParameter, click.BadOptionUsage):
@@ -223,24 +229,24 @@ def test_ringmq_takes_it(found: Command) -> None:
 
 
 @pytest.mark.parametrize("words", ["bogus", "config bogus", "simulate join --bogus", "ring --peers x", "passwd file"])
-def test_a_command_that_is_not_there_is_seen(words: str) -> None:
+def test_an_unknown_command_is_found(words: str) -> None:
     with pytest.raises(click.UsageError):
         context_of(words.split())
 
 
-def test_settings_that_a_peer_refuses_are_seen() -> None:
+def test_settings_that_a_peer_refuses_are_found() -> None:
     with pytest.raises(ConfigError):
-        test_ringmq_takes_it(Command("", ["ringmq", "peer", "--timing", "fast"]))
+        test_ringmq_accepts_the_command(Command("", ["ringmq", "peer", "--timing", "fast"]))
 
 
-def test_a_target_that_make_has_not_is_seen() -> None:
+def test_an_unknown_target_of_make_is_found() -> None:
     for word in ("rings", "PEER=50"):
         with pytest.raises(AssertionError, match=word):
-            test_make_has_it(Command("", ["make", word]))
+            test_make_has_the_target(Command("", ["make", word]))
 
 
 @pytest.mark.parametrize("found", of("make"))
-def test_make_has_it(found: Command) -> None:
+def test_make_has_the_target(found: Command) -> None:
     for word in found.words[1:]:
         variable, equals, _ = word.partition("=")
         wanted = rf"^{variable} \?=" if equals else rf"^{word}:"
@@ -248,32 +254,32 @@ def test_make_has_it(found: Command) -> None:
 
 
 @pytest.mark.parametrize("found", of("mosquitto_sub", "mosquitto_pub"))
-def test_mosquitto_takes_it(found: Command) -> None:
+def test_mosquitto_has_the_options(found: Command) -> None:
     program = found.words[0]
     if shutil.which(program) is None:
         cannot(f"{program} is not installed; on Debian: apt-get install mosquitto-clients")
-    told = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False).stdout
+    help_text = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False).stdout
     options = [word for word in found.words if re.match(r"--?[a-zA-Z]", word)]
     assert options
-    assert [option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", told)] == []
+    assert [option for option in options if not re.search(rf"(?<![\w-]){option}(?![\w-])", help_text)] == []
 
 
 @pytest.mark.parametrize(("language", "text"), [block for block in BLOCKS if block.values[0] == "toml"])
-def test_settings_are_taken(tmp_path: Path, language: str, text: str) -> None:
+def test_settings_in_documents_are_valid(tmp_path: Path, language: str, text: str) -> None:
     file = tmp_path / "peer.toml"
     file.write_text(text, encoding="utf-8")
     load(file, {} if re.search(r"^mqtt", text, re.MULTILINE) else {"mqtt": "127.0.0.1:0"})
 
 
 @pytest.mark.parametrize(("language", "text"), [block for block in BLOCKS if block.values[0] == "python"])
-def test_programs_are_programs(language: str, text: str) -> None:
+def test_python_in_documents_parses(language: str, text: str) -> None:
     ast.parse(text)
 
 
-# What ends by itself is run
+# Commands that end by themselves
 
 
-def test_what_ends_by_itself(
+def test_commands_that_end_by_themselves_succeed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -286,7 +292,7 @@ def test_what_ends_by_itself(
         assert shown.out, text
 
 
-def test_a_file_of_settings_is_printed_and_checked(ringmq: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_example_of_settings_passes_its_check(ringmq: Callable[..., Any], tmp_path: Path) -> None:
     example = ringmq("config", "example")
     assert example.popen.returncode == 0
     (tmp_path / "ringmq.toml").write_text(example.out, encoding="utf-8")
@@ -294,7 +300,44 @@ def test_a_file_of_settings_is_printed_and_checked(ringmq: Callable[..., Any], t
     assert (checked.popen.returncode, checked.err) == (0, "")
 
 
-# The walk of newcomers
+# Links, paths and the overview
+
+
+def broken_links(name: str, text: str) -> list[str]:
+    """Links to files that are not there. Web addresses and anchors are not checked."""
+    here = (ROOT / name).parent
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text)
+    return [f"{name}: {target}" for target in targets if "://" not in target and not (here / target).exists()]
+
+
+def missing_paths(name: str, text: str) -> list[str]:
+    """Paths of the code in backticks that lead nowhere."""
+    paths = re.findall(rf"`((?:{'|'.join((*DOORS, 'tests', 'docs'))})/[\w./-]*)`", text)
+    return [f"{name}: {path}" for path in paths if not (ROOT / path).exists()]
+
+
+def test_links_between_documents_lead_to_files() -> None:
+    faults = [fault for name, text in TEXTS.items() for fault in broken_links(name, text)]
+    assert faults == [], listed(faults)
+    assert broken_links("docs/ring.md", "[a](../README.md), [b](ring.md#x), [c](http://a/b)") == []
+    assert broken_links("docs/ring.md", "see [a](README.md)") == ["docs/ring.md: README.md"]
+
+
+def test_paths_of_the_code_in_documents_exist() -> None:
+    faults = [fault for name, text in TEXTS.items() for fault in missing_paths(name, text)]
+    assert faults == [], listed(faults)
+    assert missing_paths("a", "`overlay/core/ids.py`, `peer/`, `tests/peer`") == []
+    assert missing_paths("a", "`overlay/core/idz.py`") == ["a: overlay/core/idz.py"]
+
+
+def test_the_architecture_is_short_and_lists_all_packages() -> None:
+    text = TEXTS["ARCHITECTURE.md"]
+    assert len(text.split()) <= MAX_ARCHITECTURE_WORDS
+    table = text.partition("\n## Packages\n")[2].partition("\n\n**")[0]
+    assert re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE) == list(DOORS)
+
+
+# The section "Try it"
 
 TRY_IT = TEXTS["README.md"].partition("## Try it\n")[2].partition("\n## ")[0]
 FIRST_MQTT_PORT = 1883
@@ -309,12 +352,12 @@ class Walk:
         self._typed = [looked_at(found) for found in commands_of("Try it", TRY_IT)]
 
     def with_ports(self, text: str) -> str:
-        """Those of the README, of which this ring has others."""
+        """The text with the ports of this ring instead of the README's."""
 
         def other(found: re.Match[str]) -> str:
-            place = int(found[0]) - FIRST_MQTT_PORT
-            assert place < PEERS_OF_THE_WALK
-            return str(self._first_mqtt_port + place)
+            index = int(found[0]) - FIRST_MQTT_PORT
+            assert index < PEERS_OF_THE_WALK
+            return str(self._first_mqtt_port + index)
 
         return re.sub(r"\b18[89]\d\b", other, text)
 
@@ -334,14 +377,14 @@ def run_python(program: str) -> str:
     return done.stdout
 
 
-def test_what_the_readme_says_of_the_ring() -> None:
+def test_the_readme_states_the_size_of_the_ring() -> None:
     peers = int(re.search(r"^PEERS \?= (\d+)$", MAKEFILE, re.MULTILINE)[1])  # type: ignore[index]
     assert "\t$(BIN)/ringmq ring --peers $(PEERS)\n" in MAKEFILE
     last = FIRST_MQTT_PORT + peers - 1
     assert f"`ready: {peers} peers, mqtt 127.0.0.1:{FIRST_MQTT_PORT}-{last}`" in TRY_IT
 
 
-def test_the_walk_of_newcomers(
+def test_the_section_try_it_works_as_written(
     start: Callable[..., Any], ringmq: Callable[..., Any], eventually: Callable[..., Any], tmp_path: Path
 ) -> None:
     (free,) = re.findall(r"`\.venv/bin/ringmq (ring --mqtt-port 0 --overlay-port 0)`", TRY_IT)
@@ -367,7 +410,7 @@ def test_the_walk_of_newcomers(
 
 
 def talk_with_mosquitto(walk: Walk, folder: Path, eventually: Callable[..., Any]) -> None:
-    """In two terminals: the second command comes when the first has begun, which is seen by trying."""
+    """Two terminals: the second command is repeated until the first has subscribed."""
     if shutil.which("mosquitto_sub") is None or shutil.which("mosquitto_pub") is None:
         cannot("mosquitto_sub and mosquitto_pub are not installed; on Debian: apt-get install mosquitto-clients")
     said = folder / "said"
@@ -379,7 +422,7 @@ def talk_with_mosquitto(walk: Walk, folder: Path, eventually: Callable[..., Any]
     with said.open("wb") as output:  # by lines, or it would be seen when a buffer is full
         listening = subprocess.Popen(["stdbuf", "-oL", *walk.mosquitto("mosquitto_sub")], stdout=output)
     try:
-        eventually(published, 20, "what is published at one peer is heard at another")
+        eventually(published, 20, "a message published at a peer reaches another peer")
     finally:
         listening.kill()
         listening.wait(10)
@@ -388,7 +431,7 @@ def talk_with_mosquitto(walk: Walk, folder: Path, eventually: Callable[..., Any]
 # The reading itself
 
 
-def test_commands_are_read_as_people_do() -> None:
+def test_commands_are_read_from_blocks_and_sentences() -> None:
     text = """\
 Say `ringmq status` or `ringmq/log`, and `make ring`.
 

@@ -1,4 +1,4 @@
-"""Holds the doors between the rooms: which folder may import which, and what a core must not know."""
+"""Holds which folder may import which, what a core must not import, and that no imports form a cycle."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
-
 ROOT = Path(__file__).resolve().parent.parent
 
 PACKAGE = "ringmq"
-"""The import name. What follows leaves it away: `overlay.core.ids` is imported as `ringmq.overlay.core.ids`."""
+"""The import name. All names below omit it: `overlay.core.ids` is imported as `ringmq.overlay.core.ids`."""
 
 DOORS: dict[str, set[str]] = {
     "logger": set(),
@@ -25,7 +23,7 @@ DOORS: dict[str, set[str]] = {
     "collector": {"logger"},
     "experiments": {"logger", "overlay", "dispatching", "mqtt_front", "peer", "collector"},
 }
-"""What each room may import: a folder, or one module of it."""
+"""Imports allowed to each top-level folder: whole folders, or one module of a folder."""
 
 CORE_FOLDERS = {
     "overlay.core",
@@ -42,7 +40,7 @@ CORE_FOLDERS = {
     "peer.messaging",
     "peer.replication",
 }
-"""The folders whose modules are cores. What does I/O beside them, or knows the clock or chance, stands in `shell`."""
+"""Folders whose modules are cores. Modules beside them with I/O, a clock or chance belong into a folder `shell`."""
 
 SHELL_FOLDERS = {
     "overlay",
@@ -58,9 +56,9 @@ SHELL_FOLDERS = {
     "peer.telemetry",
     "peer.web",
 }
-"""The folders whose modules are shells, besides each `shell`."""
+"""Folders whose modules are shells, besides each folder `shell`."""
 
-ROOMS_WITH_A_CORE = ("overlay", "dispatching", "mqtt_front", "peer")
+FOLDERS_WITH_A_CORE = ("overlay", "dispatching", "mqtt_front", "peer")
 
 PURE_IN_SHELLS = {
     "mqtt_front.server.http_request": "the head of an HTTP request, which is tested without a socket",
@@ -74,7 +72,7 @@ PURE_IN_SHELLS = {
     "overlay.links.handshake": "the decisions about a HELLO, which are tested without a socket",
     "peer.errors": "the root of the errors that cores raise as well",
 }
-"""Modules in the folder of a shell that are held to the rules for cores, and that cores may import, with the reason."""
+"""Modules in shell folders that obey the rules for cores, so that cores may import them, with the reason."""
 
 CORE_MUST_NOT_KNOW = {
     "asyncio",
@@ -92,11 +90,16 @@ CORE_MUST_NOT_KNOW = {
     "time",
     "uvloop",
 }
-"""Time is an argument, chance has a seed, and I/O is the shell's."""
+"""Time is an argument, chance has a seed, and shells do the I/O."""
 
 
 NOT_OURS = "<top>"
-"""Stands before a room that is imported without PACKAGE: such a name is free for packages of others."""
+"""Prefix of a folder that is imported without PACKAGE: other projects may use such a name for their packages."""
+
+
+def listed(faults: list[str]) -> str:
+    """All faults, a line each: pytest alone shows the first."""
+    return "\n".join(["", *faults])
 
 
 def folder_of(module: str) -> str:
@@ -104,8 +107,8 @@ def folder_of(module: str) -> str:
 
 
 def is_shell(module: str) -> bool:
-    """Whether cores must keep away from the module."""
-    if module in PURE_IN_SHELLS or not module.startswith(ROOMS_WITH_A_CORE):
+    """Whether cores must not import the module."""
+    if module in PURE_IN_SHELLS or not module.startswith(FOLDERS_WITH_A_CORE):
         return False
     return folder_of(module) in SHELL_FOLDERS or "shell" in module.split(".")[1:-1]
 
@@ -143,9 +146,9 @@ def _walk(node: ast.AST, *, at_start: bool) -> Iterator[Import]:
             yield from _walk(child, at_start=at_start and not deferred)
 
 
-def wrong_doors(module: str, source: str) -> list[str]:
-    """The imports of another room that DOORS does not allow, and imports that are relative or lack PACKAGE."""
-    room = module.split(".", maxsplit=1)[0]
+def forbidden_imports(module: str, source: str) -> list[str]:
+    """Imports of another folder that DOORS does not allow, and imports that are relative or lack PACKAGE."""
+    own = module.split(".", maxsplit=1)[0]
     faults = []
     for found in imports_of(source):
         folder = found.target.split(".")[0]
@@ -153,18 +156,18 @@ def wrong_doors(module: str, source: str) -> list[str]:
             faults.append(f"{module}:{found.line}: relative import")
         elif folder == NOT_OURS:
             faults.append(f"{module}:{found.line}: {found.target} without {PACKAGE}")
-        elif folder in DOORS and folder != room and not _opens(DOORS[room], found.target, source, found.line):
-            faults.append(f"{module}:{found.line}: {room} must not import {found.target}")
+        elif folder in DOORS and folder != own and not _allowed(DOORS[own], found.target, source, found.line):
+            faults.append(f"{module}:{found.line}: {own} must not import {found.target}")
     return faults
 
 
-def _opens(doors: set[str], target: str, source: str, line: int) -> bool:
-    if any(target == door or target.startswith(door + ".") for door in doors):
+def _allowed(allowed: set[str], target: str, source: str, line: int) -> bool:
+    if any(target == name or target.startswith(name + ".") for name in allowed):
         return True
-    # `from overlay import ids` yields `overlay` as well as `overlay.ids`: the first is only the way to the second.
+    # `from overlay import ids` yields `overlay` and `overlay.ids`: the first is only the parent of the second.
     names = [found.target for found in imports_of(source) if found.line == line and found.target != target]
     below = [name for name in names if name.startswith(target + ".")]
-    return bool(below) and all(_opens(doors, name, source, line) for name in below)
+    return bool(below) and all(_allowed(allowed, name, source, line) for name in below)
 
 
 def unfit_for_a_core(module: str, source: str) -> list[str]:
@@ -193,8 +196,8 @@ def cycle(modules: dict[str, str]) -> list[str]:
 
 def _read_modules() -> dict[str, str]:
     modules = {}
-    for room in DOORS:
-        for file in sorted((ROOT / room).rglob("*.py")):
+    for folder in DOORS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
             parts = file.relative_to(ROOT).with_suffix("").parts
             name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             modules[name] = file.read_text(encoding="utf-8")
@@ -208,47 +211,46 @@ CORES = {name for name in set(MODULES) - PACKAGES if folder_of(name) in CORE_FOL
 IN_SHELL = {name for name in MODULES if folder_of(name).endswith(".shell")}
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_only_doors_are_used(module: str) -> None:
-    assert wrong_doors(module, MODULES[module]) == []
+def test_folders_import_only_what_they_may() -> None:
+    faults = [fault for module, source in MODULES.items() for fault in forbidden_imports(module, source)]
+    assert faults == [], listed(faults)
 
 
-@pytest.mark.parametrize("module", sorted(CORES))
-def test_cores_only_think(module: str) -> None:
-    assert module in MODULES, "it is gone: take it from the list"
-    assert unfit_for_a_core(module, MODULES[module]) == []
+def test_cores_import_no_io_clock_chance_or_shell() -> None:
+    assert set(MODULES) >= CORES, "a module is gone: remove it from PURE_IN_SHELLS"
+    faults = [fault for module in sorted(CORES) for fault in unfit_for_a_core(module, MODULES[module])]
+    assert faults == [], listed(faults)
 
 
-@pytest.mark.parametrize("module", sorted(IN_SHELL))
-def test_shells_are_none_without_need(module: str) -> None:
-    assert unfit_for_a_core(module, MODULES[module]), "it only thinks: its place is the folder above"
+def test_modules_in_shell_folders_need_to_be_there() -> None:
+    """A module that could be a core belongs into the folder above."""
+    faults = [module for module in sorted(IN_SHELL) if not unfit_for_a_core(module, MODULES[module])]
+    assert faults == [], listed(faults)
 
 
 def test_each_folder_is_a_core_or_a_shell() -> None:
-    inside = {name for name in FOLDERS if name.split(".")[0] in ROOMS_WITH_A_CORE}
+    inside = {name for name in FOLDERS if name.split(".")[0] in FOLDERS_WITH_A_CORE}
     assert {name for name in inside if not name.endswith(".shell")} == CORE_FOLDERS | SHELL_FOLDERS
     assert not CORE_FOLDERS & SHELL_FOLDERS
     assert {name.removesuffix(".shell") for name in inside if name.endswith(".shell")} <= CORE_FOLDERS
     assert {folder_of(name) for name in PURE_IN_SHELLS} <= SHELL_FOLDERS
 
 
-def test_no_cycles() -> None:
+def test_no_imports_form_a_cycle() -> None:
     assert cycle(MODULES) == []
 
 
-def test_every_room_is_there() -> None:
+def test_every_folder_in_the_table_exists() -> None:
     assert set(DOORS) <= set(MODULES)
     assert set().union(*DOORS.values()) <= set(MODULES)
 
 
-@pytest.mark.parametrize("core_must_not_know", sorted(CORE_MUST_NOT_KNOW - {"structlog", "uvloop"}))
-def test_forbidden_modules_exist(core_must_not_know: str) -> None:
-    assert core_must_not_know in sys.stdlib_module_names
+def test_forbidden_modules_exist() -> None:
+    assert CORE_MUST_NOT_KNOW - {"structlog", "uvloop"} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
+def test_a_forbidden_import_is_found() -> None:
+    bad = [
         ("logger.x", "import ringmq.overlay.core.ids"),
         ("overlay.x", "from ringmq.peer.errors import PeerError"),
         ("overlay.x", "def f():\n    import ringmq.peer.errors"),
@@ -263,33 +265,25 @@ def test_forbidden_modules_exist(core_must_not_know: str) -> None:
         ("mqtt_front.x", "if TYPE_CHECKING:\n    from ringmq.overlay.core.ids import Id"),
         ("peer.x", "import ringmq.experiments.cli.local_ring"),
         ("collector.x", "from ringmq.peer import errors"),
-    ],
-)
-def test_a_wrong_door_is_seen(module: str, source: str) -> None:
-    assert wrong_doors(module, source)
+    ]
+    assert [(module, source) for module, source in bad if not forbidden_imports(module, source)] == []
 
 
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        (
-            "overlay.x",
-            "import os\nfrom ringmq.overlay.core.ids import Id\nfrom ringmq.logger.log_setup import set_up",
-        ),
+def test_an_allowed_import_passes() -> None:
+    two_lines = "import os\nfrom ringmq.overlay.core.ids import Id\nfrom ringmq.logger.log_setup import set_up"
+    good = [
+        ("overlay.x", two_lines),
         ("dispatching.x", "from ringmq.overlay.core.ids import Id"),
         ("dispatching.x", "from ringmq.overlay.core import ids"),
         ("dispatching.x", "import ringmq.overlay.core.ids"),
         ("experiments.x", "import ringmq.peer.settings.load, ringmq.collector"),
         ("experiments.x", "from ringmq import peer"),
-    ],
-)
-def test_a_door_lets_through(module: str, source: str) -> None:
-    assert wrong_doors(module, source) == []
+    ]
+    assert [fault for module, source in good for fault in forbidden_imports(module, source)] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
+def test_a_core_that_imports_too_much_is_found() -> None:
+    bad = [
         "import asyncio",
         "import time as clock",
         "from os.path import join",
@@ -301,10 +295,8 @@ def test_a_door_lets_through(module: str, source: str) -> None:
         "from ringmq.overlay.links import table",
         "import ringmq.mqtt_front.sessions.shell.sqlite_journal",
         "from ringmq.peer.messaging.shell.adapter import RingPorts",
-    ],
-)
-def test_a_core_that_knows_too_much_is_seen(source: str) -> None:
-    assert unfit_for_a_core("overlay.core.ids", source)
+    ]
+    assert [source for source in bad if not unfit_for_a_core("overlay.core.ids", source)] == []
 
 
 def test_a_core_may_import_cores() -> None:
@@ -312,7 +304,7 @@ def test_a_core_may_import_cores() -> None:
     assert unfit_for_a_core("overlay.core.ring", source) == []
 
 
-def test_a_cycle_is_seen() -> None:
+def test_a_cycle_is_found() -> None:
     there = {"a": "import b", "b": "from c import x", "c": "import a"}
     assert set(cycle(there)) == {"a", "b", "c"}
     assert set(cycle({"p": "", "p.a": "from p import b", "p.b": "import p.a"})) == {"p.a", "p.b"}

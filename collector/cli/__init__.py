@@ -1,1 +1,1 @@
-"""Owns the command line of `ringmq collect`; must not know how a step does its work."""
+"""Owns the command line of `ringmq collect`; must not know how the steps work."""

@@ -1,6 +1,6 @@
-"""`ringmq collect all`: from a running ring to tables and plots, in one go.
+"""`ringmq collect all`: from a running ring to tables and plots, with one command.
 
-Owns the order of the steps, and the child that ingests.
+Owns the order of the steps, and the child process that ingests.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Final
 import click
 
 from ringmq.collector.cli.options import read_local_data, spark_options
-from ringmq.collector.cli.reduce import tell
+from ringmq.collector.cli.reduce import report_table
 from ringmq.collector.cli.show import MOST_ROWS, write
+from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.errors import CollectorError
-from ringmq.collector.folder_lock import FolderLock
 from ringmq.collector.jobs import reduce as reducing
-from ringmq.collector.jobs.stream import How, run
+from ringmq.collector.jobs.stream import StreamSettings, run
 from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.report import read_tables
 from ringmq.collector.report.tables import as_lines
@@ -29,7 +29,7 @@ from ringmq.collector.spark.session import session
 DATA: Final = "collected"
 SECONDS: Final = 30.0
 STOP_S: Final = 15.0
-"""How long the ingest has to land what it has. Above its own limit for it."""
+"""The longest time that the ingest has to land its last messages, above its own limit for that (`ingest.DRAIN_S`)."""
 
 
 @click.command("all")
@@ -40,23 +40,23 @@ STOP_S: Final = 15.0
     show_default=True,
     type=click.FloatRange(0.1),
     metavar="SECONDS",
-    help="How long to listen.",
+    help="Listen for this time.",
 )
-@click.option("--peer", "peers", multiple=True, metavar="HOST:PORT", help="Where a peer serves MQTT, as for ingest.")
+@click.option("--peer", "peers", multiple=True, metavar="HOST:PORT", help="MQTT address of a peer, as for ingest.")
 @click.option(
     "--data",
     default=DATA,
     show_default=True,
     callback=read_local_data,
     metavar="DIR",
-    help="Where the records go; made if missing.",
+    help="Folder for the records, created if missing.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Where tables and plots go.  [default: DATA/out]"
+    "--out", type=click.Path(path_type=Path), metavar="DIR", help="Folder for tables and plots.  [default: DATA/out]"
 )
-@click.option("--user", metavar="NAME", help="As for ingest, and so the next two.")
-@click.option("--password-file", metavar="FILE")
-@click.option("--tls-ca", metavar="FILE")
+@click.option("--user", metavar="NAME", help="MQTT user name, as for ingest.")
+@click.option("--password-file", metavar="FILE", help="File with the password of --user, as for ingest.")
+@click.option("--tls-ca", metavar="FILE", help="Use TLS with these CA certificates, as for ingest.")
 @spark_options
 def all(  # noqa: A001  # the name of the command
     seconds: float,
@@ -68,23 +68,24 @@ def all(  # noqa: A001  # the name of the command
     verbose: bool,
     **access: str | None,
 ) -> None:
-    """Listen to a running ring for a while, and show what it did: ingest, stream, reduce and show in one."""
-    find_java()  # before anybody waits
+    """Record a running ring for a while, and show the results: ingest, stream, reduce and show in one."""
+    # Missing Java and locked folders fail here, before the user waits for an ingest that would be in vain.
+    find_java()
     with ExitStack() as stack:
         for user in ("stream", "reduce"):
-            stack.enter_context(FolderLock(data, user))
+            stack.enter_context(lock_folder(data, user))
         _ingest(data, seconds, peers, access)
         with session(master, settings, verbose=verbose) as spark:
-            total = run(spark, str(data), How(once=True), lambda _: None)
+            total = run(spark, str(data), StreamSettings(once=True), lambda _: None)
             click.echo(f"streamed: {total}", err=True)
-            reducing.reduce(spark, str(data), tell)
+            reducing.reduce(spark, str(data), report_table)
     tables = read_tables.read_local(data, HEADS)
     click.echo("\n".join(as_lines(tables, MOST_ROWS)))
     write(tables, data / "out" if out is None else out)
 
 
 def _ingest(folder: Path, seconds: float, peers: tuple[str, ...], access: dict[str, str | None]) -> None:
-    """In a process of its own, which ends with this one. Raises CollectorError if it does not end well."""
+    """Ingest in a child process, which ends with this process. Raises CollectorError if the child fails."""
     options = ["--data", str(folder), "--for", str(seconds)]
     for name, value in [*[("peer", peer) for peer in peers], *access.items()]:
         if value is not None:
@@ -93,15 +94,16 @@ def _ingest(folder: Path, seconds: float, peers: tuple[str, ...], access: dict[s
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as child:  # noqa: S603  # it is ourselves
         try:
             status = child.wait()
+        # KeyboardInterrupt too: SIGTERM and SIGINT must not leave the child behind.
         except BaseException:
-            _end(child)
+            _stop(child)
             raise
     if status:
-        # What is wrong it has said itself.
+        # The child has already written the reason to stderr.
         raise CollectorError("the ingest has failed")
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _stop(child: subprocess.Popen[bytes]) -> None:
     child.terminate()
     try:
         child.wait(STOP_S)

@@ -1,7 +1,7 @@
 """The command `ringmq collect`: finds a subcommand and runs it.
 
-Knows the names of the commands and where they are, not what they do: each one's module is imported when it is invoked
-or listed, so that one works without what only another needs.
+Knows the names and modules of the commands, not their work. A module is imported when its command is invoked or listed,
+so that every command works without the packages that only another command needs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REMEDY: Final = "install it with the extra: pip install 'ringmq[collector]'"
 
 
 class LazyGroup(click.Group):
-    """A group of commands that are imported one by one, as they are asked for."""
+    """A group of commands that are imported one by one, on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -43,17 +43,19 @@ class LazyGroup(click.Group):
 
 
 def _unavailable(name: str, error: ImportError) -> click.Command:
-    """Stands for a command of which something is not installed; the others still work and are listed."""
+    """Replaces a command that needs a package that is not installed. The other commands still work."""
+    # A missing module of this package is a defect here, which installing the extra would not repair.
     ours = (error.name or "").partition(".")[0] == "ringmq"
-    why = str(error) if ours else f"{error}; {REMEDY}"
+    reason = str(error) if ours else f"{error}; {REMEDY}"
 
     def fail() -> None:
-        raise CollectorError(f"collect {name} is not available: {why}")
+        raise CollectorError(f"collect {name} is not available: {reason}")
 
+    # Any options, so that the user sees this reason and not a complaint about an option of the real command.
     any_options = {"ignore_unknown_options": True, "allow_extra_args": True}
     return click.Command(name, any_options, callback=fail, help=f"Not available: {error}.", add_help_option=False)
 
 
 @click.group(cls=LazyGroup, no_args_is_help=False)
 def collect() -> None:
-    """Gather what the peers record, and reduce it to tables and plots."""
+    """Collect the records of the peers, and reduce them to tables and plots."""

@@ -1,4 +1,4 @@
-"""`ringmq collect reduce`: from Parquet to tables. Owns the command line; `collector.jobs.reduce` does it."""
+"""`ringmq collect reduce`: from Parquet to tables. Owns the command line; `collector.jobs.reduce` does the work."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 from ringmq.collector.cli.options import data_option, spark_options
 from ringmq.collector.data_folder import REDUCED, below
-from ringmq.collector.folder_lock import hold
+from ringmq.collector.data_lock import hold
 from ringmq.collector.jobs import reduce as reducing
 from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.spark.session import session
@@ -16,12 +16,12 @@ from ringmq.collector.spark.session import session
 @data_option
 @spark_options
 def reduce(data: str, master: str, settings: dict[str, str], verbose: bool) -> None:
-    """Reduce the Parquet to tables, in DIR/reduced: one row a peer, box plots, rates, stress, latencies."""
+    """Reduce the Parquet to tables in DIR/reduced: a row per peer, box plots, rates, stress, latencies."""
     with hold(data, "reduce"), session(master, settings, verbose=verbose) as spark:
-        reducing.reduce(spark, data, tell)
+        reducing.reduce(spark, data, report_table)
     click.echo(f"reduced: {len(HEADS)} tables in {below(data, REDUCED)}")
 
 
-def tell(table: str) -> None:
-    """To whom waits for it."""
+def report_table(table: str) -> None:
+    """Report on stderr the table that is being computed."""
     click.echo(f"reducing: {table}", err=True)

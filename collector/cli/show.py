@@ -24,12 +24,10 @@ FORMATS: Final = ("table", "csv", "json")
 
 @click.command()
 @data_option
+@click.option("--table", "names", multiple=True, type=click.Choice([*HEADS]), help="Only this table; may be repeated.")
+@click.option("--run", metavar="RUN", help="Only this run.")
 @click.option(
-    "--table", "names", multiple=True, type=click.Choice([*HEADS]), help="Only this one; several times for several."
-)
-@click.option("--run", "wanted", metavar="RUN", help="Only this run.")
-@click.option(
-    "--format", "form", default=FORMATS[0], show_default=True, type=click.Choice(FORMATS), help="Of the output."
+    "--format", "form", default=FORMATS[0], show_default=True, type=click.Choice(FORMATS), help="Format of the output."
 )
 @click.option(
     "--rows",
@@ -37,19 +35,19 @@ FORMATS: Final = ("table", "csv", "json")
     default=MOST_ROWS,
     show_default=True,
     type=click.IntRange(1),
-    help="In the terminal, of topics and of steps of time.",
+    help="The most topics, and the most steps of time, in the terminal.",
 )
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Also write all tables as CSV and the plots as PNG there.",
+    help="Also write all tables as CSV, and the plots as PNG, to this folder.",
 )
 @spark_options
 def show(
     data: str,
     names: tuple[str, ...],
-    wanted: str | None,
+    run: str | None,
     form: str,
     most_rows: int,
     out: Path | None,
@@ -57,28 +55,31 @@ def show(
     settings: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Show the tables that reduce has made, and draw them.
+    """Show the tables that reduce has written, and plot them.
 
     Spark is needed only if DIR is not on this machine.
     """
     names = names or tuple(HEADS)
     if form == "csv" and len(names) > 1:
-        raise SettingError(f"--format csv: say which table with --table: {', '.join(HEADS)}; or write all with --out")
+        raise SettingError(
+            f"--format csv needs exactly one --table, of {', '.join(HEADS)}; --out writes all tables as CSV"
+        )
     folder = local_path(data)
-    wanted_names = tuple(HEADS) if out else names
+    # Plots need all tables, whichever are shown.
+    needed = tuple(HEADS) if out else names
     if folder is None:
-        tables = _from_elsewhere(data, wanted_names, master, settings, verbose)
+        tables = _read_remote(data, needed, master, settings, verbose)
     else:
-        tables = read_tables.read_local(folder, wanted_names)
-    if wanted is not None:
-        tables = read_tables.of_run(tables, wanted)
-    click.echo(_told({name: rows for name, rows in tables.items() if name in names}, form, most_rows))
+        tables = read_tables.read_local(folder, needed)
+    if run is not None:
+        tables = read_tables.only_run(tables, run)
+    click.echo(_formatted({name: rows for name, rows in tables.items() if name in names}, form, most_rows))
     if out is not None:
         write(tables, out)
 
 
 def write(tables: Tables, out: Path) -> None:
-    """All tables and plots as files. Raises CollectorError if that cannot be."""
+    """Write all tables and plots to files. Raises CollectorError if a file cannot be written."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, rows in tables.items():
@@ -89,7 +90,7 @@ def write(tables: Tables, out: Path) -> None:
     click.echo(f"written: {len(tables)} tables and {len(files)} plots in {out}", err=True)
 
 
-def _told(tables: Tables, form: str, most_rows: int) -> str:
+def _formatted(tables: Tables, form: str, most_rows: int) -> str:
     if form == "json":
         return as_json(tables)
     if form == "csv":
@@ -98,7 +99,7 @@ def _told(tables: Tables, form: str, most_rows: int) -> str:
     return "\n".join(as_lines(tables, most_rows))
 
 
-def _from_elsewhere(data: str, names: Sequence[str], master: str, settings: dict[str, str], verbose: bool) -> Tables:
+def _read_remote(data: str, names: Sequence[str], master: str, settings: dict[str, str], verbose: bool) -> Tables:
     lines = {}
     with session(master, settings, verbose=verbose) as spark:
         for name in names:

@@ -1,19 +1,19 @@
-"""`ringmq collect stream`: what has landed, into Parquet. Owns the command line; `collector.jobs.stream` does it."""
+"""`ringmq collect stream`: from landed records to Parquet. Owns the command line; `collector.jobs.stream` does it."""
 
 from __future__ import annotations
 
 import click
 
 from ringmq.collector.cli.options import data_option, spark_options
-from ringmq.collector.folder_lock import hold
-from ringmq.collector.jobs.stream import BATCH_MB, PAUSE_S, How, Progress, run
+from ringmq.collector.data_lock import hold
+from ringmq.collector.jobs.stream import BATCH_MB, PAUSE_S, StreamProgress, StreamSettings, run
 from ringmq.collector.spark.session import session
 
 
 @click.command()
 @data_option
 @click.option(
-    "--once", is_flag=True, help="End when all that has landed is in the Parquet, instead of waiting for more."
+    "--once", is_flag=True, help="End when all landed records are in the Parquet, instead of waiting for more."
 )
 @click.option(
     "--every",
@@ -22,7 +22,7 @@ from ringmq.collector.spark.session import session
     show_default=True,
     type=click.FloatRange(0, 86_400),
     metavar="SECONDS",
-    help="From one batch to the next. Each writes files of its own.",
+    help="Time between two batches. Each batch writes files of its own.",
 )
 @click.option(
     "--batch",
@@ -31,7 +31,7 @@ from ringmq.collector.spark.session import session
     show_default=True,
     type=click.FloatRange(0.001, 1_000_000),
     metavar="MB",
-    help="Of landed lines at a time. More needs more memory.",
+    help="Landed lines per batch. Larger batches need more memory.",
 )
 @click.option("--delete", is_flag=True, help="Delete landed files that are in the Parquet.")
 @spark_options
@@ -45,14 +45,15 @@ def stream(
     settings: dict[str, str],
     verbose: bool,
 ) -> None:
-    """Write what has landed to DIR/parquet, each record once, until Ctrl-C.
+    """Write landed records to DIR/parquet, each record once, until Ctrl-C.
 
-    What is no record is set aside there, with the reason. Started again, it goes on where it was.
+    Lines that are not records are stored there as well, with the reason. A restart continues where the last run ended.
     """
-    how = How(once=once, pause_s=pause_s, batch_mb=batch_mb, delete=delete)
-    total = Progress()
+    stream_settings = StreamSettings(once=once, pause_s=pause_s, batch_mb=batch_mb, delete=delete)
+    # Kept here as well: an interrupted `run` returns no total.
+    total = StreamProgress()
 
-    def tell(progress: Progress) -> None:
+    def report(progress: StreamProgress) -> None:
         nonlocal total
         total += progress
         if progress.lines:
@@ -62,7 +63,7 @@ def stream(
     try:
         with hold(data, "stream"), session(master, settings, verbose=verbose) as spark:
             click.echo(f"streaming {data}", err=True)
-            run(spark, data, how, tell)
+            run(spark, data, stream_settings, report)
             done = True
     finally:
         if done or total.lines:

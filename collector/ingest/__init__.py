@@ -1,1 +1,1 @@
-"""Owns the way of records from peers into files; must not know Spark."""
+"""Owns the transfer of records from peers into files; must not know Spark."""

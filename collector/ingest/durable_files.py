@@ -1,6 +1,6 @@
-"""Writing files so that they are still there after a power cut. Each step is one call, and raises CollectorError.
+"""File operations whose results survive a power cut. Each operation is one call, and raises CollectorError.
 
-Knows nothing of what is written. Tests put a disk in its place that forgets what was not synchronised.
+Knows nothing about the content of the files. Tests replace it by a disk that forgets unsynchronised changes.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ class Disk:
     """The disk of this machine."""
 
     def make(self, folder: Path) -> None:
-        """Make a folder and those above it, all on the disk when this returns; one that is there is left as it is."""
+        """Create a folder and its missing parents. They are on the disk when this returns."""
+        # Not `mkdir(parents=True)`: every new folder needs a sync of its parent, or a power cut may remove it.
         if not folder.is_dir():
             if folder.parent != folder:
                 self.make(folder.parent)
-            self._try("make", folder, lambda: folder.mkdir(exist_ok=True))
+            self._try("create", folder, lambda: folder.mkdir(exist_ok=True))
             self.sync(folder.parent)
 
     def names(self, folder: Path) -> list[str]:
-        """Of the files there, in order."""
+        """The names of the files in a folder, sorted."""
         return self._try("read", folder, lambda: sorted(entry.name for entry in os.scandir(folder) if entry.is_file()))
 
     def read(self, file: Path) -> bytes | None:
-        """None if there is no such file."""
+        """The content of a file; None if the file does not exist."""
         try:
             return self._try("read", file, file.read_bytes)
         except CollectorError as error:
@@ -40,7 +41,7 @@ class Disk:
             raise
 
     def write(self, file: Path, pieces: Iterable[bytes]) -> None:
-        """What is in it is on the disk when this returns; whether it is there, only after `sync` of its folder."""
+        """Write a file. Its content is on the disk when this returns, its name only after `sync` of its folder."""
 
         def write() -> None:
             with file.open("wb") as target:
@@ -51,14 +52,14 @@ class Disk:
         self._try("write", file, write)
 
     def move(self, file: Path, to: Path) -> None:
-        """At once, in the place of one that is there. On the disk after `sync` of the folder that it is moved to."""
+        """Rename a file atomically, replacing `to`. The new name is on the disk after `sync` of the folder of `to`."""
         self._try("write", to, lambda: file.replace(to))
 
     def remove(self, file: Path) -> None:
         self._try("remove", file, file.unlink)
 
     def sync(self, folder: Path) -> None:
-        """The names in it are on the disk when this returns."""
+        """The names in this folder are on the disk when this returns."""
 
         def sync() -> None:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -69,8 +70,8 @@ class Disk:
 
         self._try("write", folder, sync)
 
-    def _try(self, what: str, path: Path, step: Callable[[], Result]) -> Result:
+    def _try(self, verb: str, path: Path, operation: Callable[[], Result]) -> Result:
         try:
-            return step()
+            return operation()
         except OSError as error:
-            raise CollectorError(f"data: cannot {what} {path}: {error.strerror}") from error
+            raise CollectorError(f"data: cannot {verb} {path}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""What becomes of a message on the topics of records: each line a record to be landed, a repetition, or a dead letter.
+"""Classifies the lines of a message on a topic of records: a new record, a repetition, or a dead letter.
 
 Pure: messages and the time go in, batches of lines come out. Knows neither files nor connections.
 """
@@ -14,13 +14,13 @@ from ringmq.logger.records import LOG_TOPICS, decode, encode
 
 FILTER: Final = f"{LOG_TOPICS}/#"
 MAX_LINES: Final = 10_000
-"""Of one message: many times what a peer sends. A message of more is set aside as a whole, or each of a million bytes
-could become a letter of a hundred."""
+"""The most lines of one message, many times the number that a peer sends. A longer message becomes a single dead
+letter: otherwise a message of a million bytes could become a million letters of a hundred bytes each."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """What is to be landed together; whole lines."""
+    """Complete lines that are landed together."""
 
     records: list[bytes] = field(default_factory=list)
     dead: list[bytes] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Batch:
 
 
 class Intake:
-    """Takes messages one by one; what was taken since the last `batch` is to be landed before any is acknowledged."""
+    """Takes messages one by one. Land each `batch` before acknowledging any of its messages."""
 
     def __init__(self, seen: Seen) -> None:
         self.records = 0
@@ -39,26 +39,27 @@ class Intake:
 
     @property
     def size_bytes(self) -> int:
-        """Of what is to be landed."""
+        """Size of the lines that are not yet in a batch."""
         return self._batch.size_bytes
 
     def batch(self) -> Batch:
-        """What was taken since the last call."""
+        """The lines taken since the last call."""
         batch, self._batch = self._batch, Batch()
         return batch
 
     def take(self, topic: str, payload: bytes, now: float) -> None:
-        """Take one message that came `now`, in seconds since 1970."""
+        """Take one message that arrived `now`, in seconds since 1970."""
         lines = payload.split(b"\n")
         if len(lines) > MAX_LINES:
-            self._refuse(f"{len(lines)} lines are more than a message has", topic, now, payload)
+            self._refuse(f"a message must have at most {MAX_LINES} lines, got {len(lines)}", topic, now, payload)
         elif not payload or payload.isspace():
             self._refuse("an empty message", topic, now, payload)
         else:
             self._take_lines(lines, topic, now)
 
     def _take_lines(self, lines: list[bytes], topic: str, now: float) -> None:
-        # Encoded once more, so that nothing passes that a sender wrote in addition; then the brace makes room.
+        # The record is encoded again, so that members which a sender added do not pass. `end` replaces its closing
+        # brace, since `landed` is no member of the schema of records.
         end = b',"landed":%.6f}\n' % now
         above, _, peer = topic.rpartition("/")
         peer = peer if above == LOG_TOPICS else ""
@@ -72,7 +73,7 @@ class Intake:
                 self._refuse(str(error), topic, now, line)
                 continue
             if record.peer != peer:
-                self._refuse(f"a record of peer {record.peer}, which is not the one of the topic", topic, now, line)
+                self._refuse(f"a record of peer {record.peer} under the topic of another peer", topic, now, line)
                 continue
             verdict = add(record.peer, record.boot, record.number)
             if verdict is Verdict.NEW:
@@ -80,10 +81,10 @@ class Intake:
                 batch.records.append(landed)
                 batch.size_bytes += len(landed)
                 self.records += 1
-            elif verdict is Verdict.AGAIN:
+            elif verdict is Verdict.REPEATED:
                 self.repeated += 1
             else:
-                self._refuse("too late: its number is below what is remembered", topic, now, line)
+                self._refuse("too late: its number is lower than all remembered numbers", topic, now, line)
 
     def _refuse(self, reason: str, topic: str, now: float, line: bytes) -> None:
         refused = letter(reason, topic, now, line)

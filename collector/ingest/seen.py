@@ -1,6 +1,7 @@
-"""Which records have been seen: for each start of a peer a high-water mark, and the numbers missing below it.
+"""The records that have been seen: for each start of a peer a high-water mark, and the numbers missing below it.
 
-Owns what a repetition is, and how many are missing. Pure: knows neither files nor more of records than their names.
+Owns the detection of repetitions and the count of missing records. Pure: knows no files, and only the peer, boot and
+number of a record.
 """
 
 from __future__ import annotations
@@ -16,98 +17,101 @@ import msgspec
 from msgspec import Meta
 
 MAX_SOURCES: Final = 10_000
-"""Starts of peers. Beyond it the one heard the longest ago is forgotten: what comes of it again is taken for new."""
+"""The most starts of peers. Beyond it the least recently heard start is forgotten, and its records count as new."""
 MAX_HOLES: Final = 10_000
-"""Of all together. Beyond it the lowest hole of the source that has a new one is given up: it stays missing, and what
-comes of it yet cannot be told from a repetition."""
+"""The most holes of all sources together. Beyond it the source with a new hole gives up its lowest hole: its numbers
+stay missing, and a record that arrives late for it cannot be distinguished from a repetition."""
 MAX_COUNT: Final = (1 << 63) - 1
 
 Number = Annotated[int, Meta(ge=0)]
 
 
 class Verdict(Enum):
-    """What is to be done with a record."""
+    """Whether a record is new."""
 
     NEW = "new"
-    AGAIN = "again"
+    REPEATED = "repeated"
     TOO_LATE = "too late"
-    """Its number is below what is remembered: it may be either."""
+    """Its number is lower than all remembered numbers: it may be new or repeated."""
 
 
+# `array_like` keeps the state file small, which is written with every batch: members have no names in it.
 class Source(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What was seen of one peer since one of its starts: all from `floor` to before `next` but the holes."""
+    """The records seen of one start of a peer: all numbers from `floor` to `next` - 1, except the holes."""
 
     peer: str
     boot: Number
     started: Number
-    """The lowest number that was ever seen."""
+    """The lowest number ever seen."""
     floor: Number
-    """Above `started` once a hole was given up: below it nothing is remembered."""
+    """The lowest remembered number, above `started` once a hole was given up."""
     next: Number
     holes: list[tuple[Number, Number]]
-    """From and to before, in ascending order and apart from each other."""
+    """Missing numbers as half-open ranges, ascending and separate from each other."""
 
     def check(self) -> None:
-        """Raises ValueError if this cannot be."""
+        """Raises ValueError for an impossible state."""
         edges = [self.floor, *chain.from_iterable(self.holes), self.next]
         if self.started > self.floor or self.next > MAX_COUNT + 1 or any(low >= high for low, high in pairwise(edges)):
-            raise ValueError(f"what was seen of peer {self.peer} is no sequence")
+            raise ValueError(f"the numbers seen of peer {self.peer} are no sequence")
 
 
 class Seen:
-    """All that was seen. `given_up` and `sources` are what an earlier one said of itself."""
+    """The records seen of all sources. The arguments are `sources` and `given_up` of an earlier instance."""
 
     def __init__(self, sources: Iterable[Source] = (), given_up: int = 0) -> None:
-        """Raises ValueError if these cannot be."""
+        """Raises ValueError for an impossible state."""
         self._sources: dict[tuple[str, int], Source] = {}
         self._holes = 0
         self.missing = given_up
-        """Numbers below a higher one that did not come."""
+        """Numbers that were not seen, below a number that was."""
         self.given_up = given_up
-        """Of those the ones that can come no more, as their holes were given up or their source forgotten."""
+        """The part of `missing` that can no longer arrive: its holes were given up or its source forgotten."""
         for source in sources:
             source.check()
             name = (source.peer, source.boot)
             if name in self._sources:
-                raise ValueError(f"peer {source.peer} is there twice with boot {source.boot}")
+                raise ValueError(f"peer {source.peer} occurs twice with boot {source.boot}")
             self._sources[name] = source
             self._holes += len(source.holes)
             self.missing += _size(source)
+        # Records arrive in batches of one source, so most of them need no lookup and no change of the order.
         self._current = Source("", 0, 0, 0, 0, [])
-        """Records come in batches of one source."""
 
     @property
     def sources(self) -> list[Source]:
-        """Those heard the longest ago first."""
+        """All sources, the least recently heard first."""
         return list(self._sources.values())
 
     @property
     def earlier(self) -> int:
-        """Records from before the first one that was seen of their source."""
+        """Records numbered below the first record seen of their source."""
         return sum([source.started for source in self._sources.values()])
 
     def add(self, peer: str, boot: int, number: int) -> Verdict:
-        """To be called for each record; who is told that it is new must keep it."""
+        """Call this for each record. If the verdict is NEW, the caller must store the record."""
         source = self._current
         if source.boot != boot or source.peer != peer:
-            source = self._current = self._heard(peer, boot, number)
+            source = self._current = self._source_of(peer, boot, number)
         if number == source.next:
             source.next = number + 1
             return Verdict.NEW
         if number > source.next:
-            self._dig(source, len(source.holes), source.next, number)
+            self._add_hole(source, len(source.holes), source.next, number)
             source.next = number + 1
             return Verdict.NEW
         if number >= source.floor:
-            return self._fill(source, number)
+            return self._fill_hole(source, number)
+        # Once a hole was given up, the numbers below the floor are forgotten. Before that, they were never seen.
         if source.floor > source.started:
             return Verdict.TOO_LATE
         after, source.started, source.floor = source.started, number, number
         if number + 1 < after:
-            self._dig(source, 0, number + 1, after)
+            self._add_hole(source, 0, number + 1, after)
         return Verdict.NEW
 
-    def _heard(self, peer: str, boot: int, number: int) -> Source:
+    def _source_of(self, peer: str, boot: int, number: int) -> Source:
+        # Removed and added again: the order of the dict is the order in which sources were last heard.
         source = self._sources.pop((peer, boot), None)
         if source is None:
             source = Source(peer, boot, number, number, number, [])
@@ -118,28 +122,30 @@ class Seen:
             self.given_up = min(self.given_up + _size(forgotten), MAX_COUNT)
         return source
 
-    def _dig(self, source: Source, place: int, start: int, end: int) -> None:
-        source.holes.insert(place, (start, end))
+    def _add_hole(self, source: Source, index: int, start: int, end: int) -> None:
+        source.holes.insert(index, (start, end))
         self._holes += 1
         self.missing += end - start
-        self._bound(source)
+        self._limit_holes(source)
 
-    def _fill(self, source: Source, number: int) -> Verdict:
-        place = bisect_right(source.holes, number, key=itemgetter(0)) - 1
-        if place < 0 or source.holes[place][1] <= number:
-            return Verdict.AGAIN
-        start, end = source.holes[place]
+    def _fill_hole(self, source: Source, number: int) -> Verdict:
+        index = bisect_right(source.holes, number, key=itemgetter(0)) - 1
+        if index < 0 or source.holes[index][1] <= number:
+            return Verdict.REPEATED
+        start, end = source.holes[index]
         rest = [hole for hole in ((start, number), (number + 1, end)) if hole[0] < hole[1]]
-        source.holes[place : place + 1] = rest
+        source.holes[index : index + 1] = rest
         self._holes += len(rest) - 1
         self.missing -= 1
-        self._bound(source)
+        # A number in the middle of a hole makes two holes of it.
+        self._limit_holes(source)
         return Verdict.NEW
 
-    def _bound(self, source: Source) -> None:
+    def _limit_holes(self, source: Source) -> None:
         if self._holes > MAX_HOLES and source.holes:
             start, source.floor = source.holes.pop(0)
             self._holes -= 1
+            # Numbers come from the network: a few sources with huge holes would exceed what the state file can hold.
             self.given_up = min(self.given_up + source.floor - start, MAX_COUNT)
 
 

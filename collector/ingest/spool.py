@@ -1,11 +1,12 @@
-"""Puts batches of lines into the landing folder: each record once, whenever the process or the power ends.
+"""Moves batches of lines into the landing folder, each record exactly once, even if the process or the power fails.
 
-Owns the folders `spool`, `landing` and `dead` of the data folder, and the state `ingest.json`: what was seen, and how
-many batches were landed. Knows nothing of where the lines come from.
+Owns the folders `spool`, `landing` and `dead` of the data folder, and the state `ingest.json`: the records seen and the
+number of landed batches. Knows nothing about the source of the lines.
 
-A batch is landed in three steps. Its files are written into the spool, beside the landing folder; then the state is
-replaced by one that counts the batch and what was seen in it; then the files are moved. So at a start a file in the
-spool that the state counts is to be moved still, and any other was never acknowledged: it is removed, and sent again.
+A batch is landed in three steps. First its files are written into the spool, beside the landing folder. Then the state
+is replaced by a state that includes the batch and its records. Then the files are moved. So at a start, files in the
+spool that the state includes must still be moved. Any other file was never acknowledged: it is removed, and the peers
+send its records again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ringmq.collector.ingest.seen import MAX_COUNT, Seen, Source
 
 STATE_FILE: Final = "ingest.json"
 STATE_VERSION: Final = 1
-"""To be raised whenever the state changes."""
+"""The version of the state file. Raise it whenever the format changes."""
 LANDING: Final = "landing"
 DEAD: Final = "dead"
 SPOOL: Final = "spool"
@@ -43,26 +44,26 @@ class State(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     v: int = STATE_VERSION
     id: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")]
-    """Of this folder, for ever: in the names of its files, and of its sessions at peers."""
+    """The permanent id of this folder, part of the names of its files and of its MQTT client ids."""
     batches: Count = 0
-    """How many were landed: files of these that are still in the spool are to be moved."""
+    """The number of landed batches. Files of these batches that are still in the spool must be moved."""
     given_up: Count = 0
     sources: list[Source] = []
 
 
 class Spool:
-    """One ingest's way into its data folder, which nobody else may use meanwhile. All methods raise CollectorError, one
-    line each; after that it is not to be used any more.
+    """Writes into the data folder of one ingest, which must hold its lock. All methods raise CollectorError with one
+    line; after an error the spool must not be used again.
     """
 
     def __init__(self, folder: Path, disk: Disk | None = None) -> None:
-        """Make what is missing, and bring what an earlier one left in the spool to its end."""
+        """Create missing folders, and finish or remove the batches that an earlier process left in the spool."""
         self.folder = folder
         self.files = 0
-        """That were landed with records in them."""
+        """Landed files with records."""
         self._disk = disk or Disk()
         self._make_folders()
-        state = self._read()
+        state = self._read_state()
         self.id = state.id
         self._batches = state.batches
         try:
@@ -72,53 +73,58 @@ class Spool:
         self._recover()
 
     def land(self, batch: Batch) -> None:
-        """When this returns, its lines are in the landing folder, and what `seen` has seen is remembered."""
-        wanted = [(kind, lines) for kind, lines in ((LANDING, batch.records), (DEAD, batch.dead)) if lines]
-        if not wanted:
+        """Land a batch. On return its lines are in their folders, and the state of `seen` is on the disk."""
+        contents = [(kind, lines) for kind, lines in ((LANDING, batch.records), (DEAD, batch.dead)) if lines]
+        if not contents:
             return
         name = f"{self.id}-{self._batches + 1:012}.jsonl"
-        for kind, lines in wanted:
-            self._disk.write(self._spool(kind) / name, lines)
-            self._disk.sync(self._spool(kind))
+        for kind, lines in contents:
+            self._disk.write(self._spool_folder(kind) / name, lines)
+            self._disk.sync(self._spool_folder(kind))
+        # The commit: before this write a restart removes the files, after it a restart moves them.
         self._batches += 1
-        self._write()
-        for kind, _ in wanted:
+        self._write_state()
+        for kind, _ in contents:
             self._move(kind, name)
             self._disk.sync(self.folder / kind)
         self.files += bool(batch.records)
 
-    def _spool(self, kind: str) -> Path:
+    def _spool_folder(self, kind: str) -> Path:
         return self.folder / SPOOL / kind
 
     def _move(self, kind: str, name: str) -> None:
-        self._disk.move(self._spool(kind) / name, self.folder / kind / name)
+        self._disk.move(self._spool_folder(kind) / name, self.folder / kind / name)
 
     def _make_folders(self) -> None:
         for kind in (LANDING, DEAD):
             self._disk.make(self.folder / kind)
-            self._disk.make(self._spool(kind))
+            self._disk.make(self._spool_folder(kind))
 
-    def _read(self) -> State:
-        """The state as it was left; a new one, which is written, if there is none."""
+    def _read_state(self) -> State:
+        """The state on the disk. Without a state file, writes and returns a new state."""
         raw = self._disk.read(self.folder / STATE_FILE)
         if raw is None:
+            # Written at once: the id must be permanent before a peer creates a session under it.
             self.id, self._batches, self.seen = secrets.token_hex(6), 0, Seen()
-            self._write()
+            self._write_state()
             return State(id=self.id)
         try:
+            # The version is read alone first, since a state of another version need not fit the type `State`.
             version = msgspec.json.decode(raw, type=_Versioned).v
             if version == STATE_VERSION:
                 return msgspec.json.decode(raw, type=State)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._damaged(error) from error
         advice = "use the ringmq that wrote it, or another folder"
-        raise CollectorError(f"data: {self.folder / STATE_FILE} is of version {version}, not {STATE_VERSION}: {advice}")
+        raise CollectorError(
+            f"data: {self.folder / STATE_FILE} must have version {STATE_VERSION}, got {version}: {advice}"
+        )
 
     def _damaged(self, error: Exception) -> CollectorError:
-        advice = "restore it, or remove it: what peers send again is then landed again"
+        advice = "restore it, or remove it: records that peers send again are then landed again"
         return CollectorError(f"data: {self.folder / STATE_FILE} is damaged ({str(error)[:200]}): {advice}")
 
-    def _write(self) -> None:
+    def _write_state(self) -> None:
         state = State(id=self.id, batches=self._batches, given_up=self.seen.given_up, sources=self.seen.sources)
         file = self.folder / STATE_FILE
         fresh = file.with_suffix(".new")
@@ -128,13 +134,14 @@ class Spool:
 
     def _recover(self) -> None:
         for kind in (LANDING, DEAD):
-            for name in self._disk.names(self._spool(kind)):
+            for name in self._disk.names(self._spool_folder(kind)):
                 match = _NAME.fullmatch(name)
                 if match is None:
                     continue
-                # What a state that is gone may have counted is better landed twice than never.
+                # A file with another id was written under a state that was removed, which may have included it: its
+                # records may already be acknowledged, so they are better landed twice than never.
                 if match[1] != self.id or int(match[2]) <= self._batches:
                     self._move(kind, name)
                 else:
-                    self._disk.remove(self._spool(kind) / name)
+                    self._disk.remove(self._spool_folder(kind) / name)
             self._disk.sync(self.folder / kind)

@@ -1,1 +1,1 @@
-"""Owns the Spark jobs that validate and reduce records; must not know where records come from."""
+"""Owns the Spark jobs that validate and reduce records; must not know the source of records."""

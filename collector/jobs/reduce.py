@@ -1,6 +1,6 @@
-"""Reduces the Parquet to all tables, and puts them into the data folder at once, each as a file of JSON lines.
+"""Reduces the Parquet to all tables, and replaces the tables of a data folder at once, each a file of JSON lines.
 
-Knows what the tables share; how each is computed, `collector.jobs.tables` knows. No rows come to this process.
+Knows the intermediate results that tables share; `collector.jobs.tables` computes each table. Rows stay in Spark.
 """
 
 from __future__ import annotations
@@ -25,36 +25,37 @@ from ringmq.collector.jobs.tables.runs import runs
 from ringmq.collector.jobs.tables.stress import stress
 
 
-def reduce(spark: SparkSession, data: str, tell: Callable[[str], None]) -> None:
-    """Write all tables of a data folder, in the place of those that were there. Tells the name of each before.
+def reduce(spark: SparkSession, data: str, report: Callable[[str], None]) -> None:
+    """Write all tables of a data folder, replacing earlier tables. Reports the name of each table before its job.
 
-    Raises CollectorError if there is nothing to reduce.
+    Raises CollectorError if there are no records.
     """
-    found = facts.read(spark, data)
+    all_facts = facts.read(spark, data)
     folders = Folders(spark)
+    # The earlier tables stay until all new ones are complete, so a failure loses nothing.
     fresh = below(data, f"{REDUCED}.new")
     folders.remove(fresh)
-    with tables(found) as all_tables:
+    with tables(all_facts) as all_tables:
         for name, rows in all_tables.items():
-            tell(name)
+            report(name)
             _sorted(rows, HEADS[name]).write.json(below(fresh, name), ignoreNullFields=True)
     folders.replace(below(data, REDUCED), fresh)
 
 
 @contextmanager
-def tables(found: Facts) -> Iterator[dict[str, DataFrame]]:
-    """The rows of all tables by their names. What several share is computed once, and kept as long as this is open."""
-    peers = by_peer(found).cache()
-    counts = histograms.counts(found).cache()
+def tables(all_facts: Facts) -> Iterator[dict[str, DataFrame]]:
+    """The rows of all tables by their names. Shared intermediate results stay cached while this is open."""
+    peers = by_peer(all_facts).cache()
+    counts = histograms.counts(all_facts).cache()
     try:
         yield {
-            columns.RUNS.name: runs(found),
+            columns.RUNS.name: runs(all_facts),
             columns.PER_PEER.name: per_peer(peers),
             columns.BOXES.name: boxes(peers),
-            columns.RATES.name: rates(found.samples),
-            columns.STRESS.name: stress(found.deliveries),
+            columns.RATES.name: rates(all_facts.samples),
+            columns.STRESS.name: stress(all_facts.deliveries),
             columns.LATENCIES.name: latencies(counts),
-            columns.DEAD.name: dead(found),
+            columns.DEAD.name: dead(all_facts),
         }
     finally:
         peers.unpersist()
@@ -62,11 +63,11 @@ def tables(found: Facts) -> Iterator[dict[str, DataFrame]]:
 
 
 def _sorted(rows: DataFrame, head: Head) -> DataFrame:
-    """In one file, in the order of the table."""
-    order = [_place(name) if name == "row" else f.col(name) for name in head.order]
+    """The rows in one file, in the order of the table."""
+    order = [_row_order(name) if name == "row" else f.col(name) for name in head.order]
     return rows.select(head.names).coalesce(1).sortWithinPartitions(*order)
 
 
-def _place(name: str) -> Column:
-    """The total and the average come last."""
+def _row_order(name: str) -> Column:
+    """A sort key: peers first, then the total and the average."""
     return f.when(f.col(name) == TOTAL, 1).when(f.col(name) == AVERAGE, 2).otherwise(0)

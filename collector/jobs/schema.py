@@ -1,6 +1,6 @@
-"""The schema of records as Spark knows it: one row for a record of any kind, with all members of all kinds.
+"""The schema of records in Spark: one row for a record of any kind, with the members of all kinds.
 
-Made from `logger.records`, so that whoever changes that changes this. Knows nothing of where records come from.
+It is derived from `logger.records`, so that a change there changes it too. Knows nothing about the source of records.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ SAMPLE: Final = "sample"
 DELIVERY: Final = "delivery"
 LATENCIES: Final = "latencies"
 DEAD: Final = "dead"
-"""The kind of a line that is no record."""
+"""The kind of a line that is not a record."""
 END: Final = "end"
-"""The kind of the mark behind each line."""
+"""The kind of the end mark that is appended to each line."""
 PARTITIONS: Final = (KIND, "run", "hour")
-"""The folders of the Parquet, from the outermost on."""
+"""The levels of folders in the Parquet, the outermost first."""
 
 _SCALARS: Final[Mapping[type[inspect.Type], types.DataType]] = {
     inspect.IntType: types.LongType(),
@@ -44,27 +44,27 @@ MEMBERS: Final[Mapping[str, tuple[inspect.Field, ...]]] = {
     DELIVERY: _members_of(Delivery),
     LATENCIES: _members_of(Latencies),
 }
-"""Of each kind of record, as `logger.records` has them."""
+"""The members of each kind of record, from `logger.records`."""
 
 
-def bare(member: inspect.Type) -> inspect.Type:
-    """The type without the None that it may be instead."""
+def without_none(member: inspect.Type) -> inspect.Type:
+    """The type, without None if it is optional."""
     if isinstance(member, inspect.UnionType):
-        (member,) = [one for one in member.types if not isinstance(one, inspect.NoneType)]
+        (member,) = [alternative for alternative in member.types if not isinstance(alternative, inspect.NoneType)]
     return member
 
 
 def is_required(member: inspect.Field) -> bool:
-    """Whether a record without it is none."""
+    """Whether a record must have this member, with a value other than null."""
     return member.required and not isinstance(member.type, inspect.UnionType)
 
 
 def spark_type(member: inspect.Type) -> types.DataType:
-    """What a member becomes in Spark."""
-    member = bare(member)
+    """The type of a member in Spark."""
+    member = without_none(member)
     match member:
         case inspect.StructType(fields=fields):
-            return types.StructType([types.StructField(one.encode_name, spark_type(one.type)) for one in fields])
+            return types.StructType([types.StructField(field.encode_name, spark_type(field.type)) for field in fields])
         case inspect.ListType(item_type=item):
             return types.ArrayType(spark_type(item))
         case inspect.DictType(key_type=key, value_type=value):
@@ -73,21 +73,22 @@ def spark_type(member: inspect.Type) -> types.DataType:
 
 
 def _all_members() -> Iterator[types.StructField]:
-    """A name that several kinds have stands for the same type in all."""
-    found: dict[str, types.DataType] = {}
+    """The members of all kinds, each name once."""
+    fields: dict[str, types.DataType] = {}
     for members in MEMBERS.values():
         for member in members:
-            became = spark_type(member.type)
-            assert found.setdefault(member.encode_name, became) == became, member
-    return (types.StructField(name, became) for name, became in found.items())
+            kind = spark_type(member.type)
+            # One column serves all kinds, so a name must have the same type in all of them.
+            assert fields.setdefault(member.encode_name, kind) == kind, member
+    return (types.StructField(name, kind) for name, kind in fields.items())
 
 
 RECORD: Final = types.StructType([types.StructField(KIND, types.StringType()), *_all_members()])
 """A record of any kind; the members of other kinds are null."""
 LANDED: Final = types.StructField("landed", types.DoubleType())
-"""When a record was ingested, in seconds since 1970."""
+"""The time at which a record was ingested, in seconds since 1970."""
 LINE: Final = types.ArrayType(types.StructType([*RECORD, LANDED]))
-"""A line of the landing folder, and the mark that is put behind it."""
+"""A line of the landing folder, and the end mark that is appended to it."""
 STORED: Final = types.StructType(
     [
         *(field for field in RECORD if field.name not in PARTITIONS),
@@ -98,4 +99,4 @@ STORED: Final = types.StructType(
         *(types.StructField(name, types.StringType()) for name in PARTITIONS),
     ]
 )
-"""A row of the Parquet. Of the kind DEAD, only `landed`, `reason`, `line` and `file` are there."""
+"""A row of the Parquet. A row of the kind DEAD has only `landed`, `reason`, `line`, `file` and the partitions."""

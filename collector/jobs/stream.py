@@ -1,6 +1,6 @@
-"""From the landing folder into Parquet: a streaming query that writes each record once and sets aside what is none.
+"""The streaming query from the landing folder into Parquet: it writes each record once, and keeps bad lines apart.
 
-Owns what becomes of a line, and the query over all files of lines. What a record is, `checking` says.
+Owns the conversion of lines to rows, and the query over all landed files. `checking` decides which lines are records.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from ringmq.collector.errors import CollectorError
 from ringmq.collector.folders import Folders
 from ringmq.collector.ingest.spool import LANDING
 from ringmq.collector.jobs.schema import DEAD, KIND, MEMBERS, PARTITIONS, STORED
-from ringmq.collector.jobs.validation import LAST_SECOND, is_sound, parsed, why_not
+from ringmq.collector.jobs.validation import LAST_SECOND, is_sound, parsed, refusal_reason
 
 FILES: Final = "*.jsonl"
 REMEMBER_S: Final = 600
-"""So long after it was landed a record is known when it comes again. The ingest lands each once; this is for copies of
-its files, and for several ingests. Each record takes some 100 bytes on the disk meanwhile."""
+"""A record that arrives again within this time after landing is dropped. The ingest lands each record once; this is for
+copies of its files, and for several ingests. Until then each record takes some 100 bytes on the disk."""
 LOOK_S: Final = 1
-"""Between two looks at how far the query is."""
+"""The time between two looks at the progress of the query."""
 BATCH_MB: Final = 256
-"""Of lines in one batch, at least one file: some 500,000 records, which a heap of 1 GB can take."""
+"""The lines of one batch, but at least one file: some 500,000 records, which fit into a heap of 1 GB."""
 PAUSE_S: Final = 10.0
-"""From one batch to the next. Each writes files of its own, so shorter makes more and smaller ones."""
+"""The time between two batches. Each batch writes files of its own, so shorter pauses make more and smaller files."""
 NO_RUN: Final = "-"
-"""The folder of what is no record."""
+"""The folder of lines that are not records, in place of a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class How:
+class StreamSettings:
     """Settings of a stream."""
 
     once: bool = False
-    """To end when all that has landed is in the Parquet, instead of waiting for more."""
+    """Whether to end when all landed records are in the Parquet, instead of waiting for more."""
     pause_s: float = PAUSE_S
     batch_mb: float = BATCH_MB
     delete: bool = False
-    """Whether a landed file is deleted when it is in the Parquet."""
+    """Whether to delete landed files whose records are in the Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What became of the lines of one batch, or of all."""
+class StreamProgress:
+    """Counts of the lines of one batch, or of several."""
 
     lines: int = 0
     records: int = 0
-    """That are in the Parquet since."""
+    """New records in the Parquet."""
     dead: int = 0
     repeated: int = 0
     late: int = 0
-    """Lost, as the clock of this machine was set back by more than half of REMEMBER_S."""
+    """Records lost because the clock of this machine was set back by more than half of REMEMBER_S."""
 
-    def __add__(self, other: Progress) -> Progress:
-        return Progress(
+    def __add__(self, other: StreamProgress) -> StreamProgress:
+        return StreamProgress(
             self.lines + other.lines,
             self.records + other.records,
             self.dead + other.dead,
@@ -73,22 +73,25 @@ class Progress:
         if self.repeated:
             parts.append(f"{self.repeated:,} repeated")
         if self.late:
-            parts.append(f"{self.late:,} lost, as the clock was set back")
+            parts.append(f"{self.late:,} lost because the clock was set back")
         return ", ".join(parts)
 
 
 def rows_of(lines: DataFrame) -> DataFrame:
-    """Of each line, a `value` of the `file`, a row of the Parquet: a record or a dead letter."""
+    """The row of the Parquet, a record or a dead letter, for each line: its `value` and the `file` it comes from."""
     value, record, sound = f.col("value"), f.col("record"), f.col("sound")
     read = lines.withColumn("record", parsed(value)).withColumn("sound", is_sound(value, record))
-    read = read.withColumn("reason", f.when(~sound, why_not(value, record))).withColumn("record", f.when(sound, record))
+    read = read.withColumn("reason", f.when(~sound, refusal_reason(value, record)))
+    # A line that is not sound may have been parsed all the same. None of its values may reach the Parquet.
+    read = read.withColumn("record", f.when(sound, record))
     now = f.unix_micros(f.current_timestamp()) / 1e6
     at = f.coalesce("record.at", now)
     columns = {}
-    for member in [one for members in MEMBERS.values() for one in members]:
-        those = [kind for kind, members in MEMBERS.items() if member in members]
-        columns[member.encode_name] = _complete(member, record, f.col("record.kind").isin(those))
+    for member in [member for members in MEMBERS.values() for member in members]:
+        kinds = [kind for kind, members in MEMBERS.items() if member in members]
+        columns[member.encode_name] = _with_default(member, record, f.col("record.kind").isin(kinds))
     columns |= {
+        # Files that peers wrote themselves have no `landed`, and any value may stand in a copied file.
         "landed": f.coalesce(f.when(f.col("record.landed").between(0, LAST_SECOND), f.col("record.landed")), at),
         "reason": f.col("reason"),
         "line": f.when(~sound, f.make_valid_utf8(value)),
@@ -100,22 +103,24 @@ def rows_of(lines: DataFrame) -> DataFrame:
     return read.select([columns[name].alias(name) for name in STORED.names])
 
 
-def _complete(member: inspect.Field, record: Column, there: Column) -> Column:
-    """A member, with its default if it is missing in a record that should have it."""
+def _with_default(member: inspect.Field, record: Column, applies: Column) -> Column:
+    """A member; its default if it is missing in a record of a kind to which it `applies`."""
     value = record.getField(member.encode_name)
     if isinstance(member.type, inspect.StructType):
-        inner = [_complete(one, value, f.lit(True)).alias(one.encode_name) for one in member.type.fields]
+        inner = [_with_default(field, value, f.lit(True)).alias(field.encode_name) for field in member.type.fields]
         return f.when(value.isNotNull(), f.struct(inner))
     if member.default is NODEFAULT or member.default is None:
         return value
-    return f.coalesce(value, f.when(there, f.lit(member.default)))
+    return f.coalesce(value, f.when(applies, f.lit(member.default)))
 
 
-def once_each(rows: DataFrame) -> DataFrame:
-    """Without what came before; all dead letters."""
+def deduplicated(rows: DataFrame) -> DataFrame:
+    """The rows without repeated records. All dead letters stay."""
     dead = f.col(KIND) == DEAD
+    # Dead letters have no peer, boot and number. A random key makes each of them unique.
     key = f.struct(f.when(dead, f.uuid()).otherwise(f.col("peer")).alias("peer"), "boot", "number")
-    # A wrong clock must not make its records late, which would lose them, nor all others after them.
+    # The watermark follows the latest time, and older rows are dropped. A wrong clock must make neither its own records
+    # late, nor all records after them.
     now = f.current_timestamp()
     earliest = now - f.make_dt_interval(secs=f.lit(REMEMBER_S / 2))
     landed = f.timestamp_seconds("landed")
@@ -124,20 +129,20 @@ def once_each(rows: DataFrame) -> DataFrame:
     return unique.drop("key", "marked")
 
 
-def start(spark: SparkSession, data: str, how: How) -> StreamingQuery:
-    """Start the query, which goes on where an earlier one was. Whoever starts it must stop it."""
+def start(spark: SparkSession, data: str, settings: StreamSettings) -> StreamingQuery:
+    """Start the query, which continues where the last one ended. The caller must stop it."""
     lines = (
         spark.readStream.format("text")
         .option("lineSep", "\n")
         .option("pathGlobFilter", FILES)
-        .option("maxBytesPerTrigger", str(max(1, int(how.batch_mb * 1e6))))
-        .option("cleanSource", "delete" if how.delete else "off")
+        .option("maxBytesPerTrigger", str(max(1, int(settings.batch_mb * 1e6))))
+        .option("cleanSource", "delete" if settings.delete else "off")
         .load(below(data, LANDING))
         .select("value", _decoded(f.col("_metadata.file_name")).alias("file"))
     )
     dead = f.count_if(f.col(KIND) == DEAD).alias("dead")
     read = rows_of(lines).observe("read", f.count(f.lit(1)).alias("lines"), dead)
-    written = once_each(read).observe("written", f.count(f.lit(1)).alias("rows"))
+    written = deduplicated(read).observe("written", f.count(f.lit(1)).alias("rows"))
     writer = (
         written.writeStream.format("parquet")
         .queryName("ringmq collect stream")
@@ -145,43 +150,50 @@ def start(spark: SparkSession, data: str, how: How) -> StreamingQuery:
         .option("checkpointLocation", below(data, CHECKPOINT))
         .partitionBy(*PARTITIONS)
     )
-    trigger: dict[str, Any] = {"availableNow": True} if how.once else {"processingTime": f"{how.pause_s} seconds"}
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if settings.once else {"processingTime": f"{settings.pause_s} seconds"}
+    )
     return writer.trigger(**trigger).start()
 
 
 def _decoded(name: Column) -> Column:
-    """Spark tells names of files as parts of URLs, where a plus stands for itself."""
+    """The name of a file, which Spark gives in URL encoding."""
+    # Spark does not encode a plus, which `try_url_decode` would read as a space.
     return f.coalesce(f.try_url_decode(f.replace(name, f.lit("+"), f.lit("%2B"))), name)
 
 
-def run(spark: SparkSession, data: str, how: How, tell: Callable[[Progress], None]) -> Progress:
-    """Stream until all is done, with `how.once`, or for ever. Tells each batch; returns the sum of all.
+def run(
+    spark: SparkSession, data: str, settings: StreamSettings, report: Callable[[StreamProgress], None]
+) -> StreamProgress:
+    """Stream until all landed records are stored, with `settings.once`, or for ever.
 
-    Raises CollectorError if nothing can have landed there.
+    Reports each batch, and returns the sum of all. Raises CollectorError if there is no landing folder.
     """
     folders = Folders(spark)
-    if how.once and not folders.exists(below(data, LANDING)):
-        raise CollectorError(f"data: nothing has landed in {data}: run ringmq collect ingest first")
+    if settings.once and not folders.exists(below(data, LANDING)):
+        raise CollectorError(f"data: there are no landed records in {data}: run ringmq collect ingest first")
     folders.make(below(data, LANDING))
-    query = start(spark, data, how)
-    total, told = Progress(), -1
+    query = start(spark, data, settings)
+    total, last_batch = StreamProgress(), -1
     try:
         ended = False
         while not ended:
             ended = bool(query.awaitTermination(LOOK_S))
-            for one in query.recentProgress:
-                if one["batchId"] > told and one["observedMetrics"]:
-                    told = one["batchId"]
-                    total += progress_of(one)
-                    tell(progress_of(one))
+            # `recentProgress` contains earlier batches again, and entries without metrics for an idle query.
+            for progress in query.recentProgress:
+                if progress["batchId"] > last_batch and progress["observedMetrics"]:
+                    last_batch = progress["batchId"]
+                    total += progress_of(progress)
+                    report(progress_of(progress))
     finally:
         query.stop()
     return total
 
 
-def progress_of(told: Mapping[str, Any]) -> Progress:
-    """What Spark tells of a batch, in our words."""
-    read, rows = told["observedMetrics"]["read"], told["observedMetrics"]["written"]["rows"]
-    late = sum(one["numRowsDroppedByWatermark"] for one in told["stateOperators"])
+def progress_of(batch: Mapping[str, Any]) -> StreamProgress:
+    """The counts in Spark's progress of a batch."""
+    read, rows = batch["observedMetrics"]["read"], batch["observedMetrics"]["written"]["rows"]
+    late = sum(operator["numRowsDroppedByWatermark"] for operator in batch["stateOperators"])
+    # Spark does not count dropped duplicates: they are the lines that were neither written nor late.
     repeated = read["lines"] - rows - late
-    return Progress(read["lines"], rows - read["dead"], read["dead"], repeated, late)
+    return StreamProgress(read["lines"], rows - read["dead"], read["dead"], repeated, late)

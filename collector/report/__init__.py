@@ -1,1 +1,1 @@
-"""Owns how reduced tables are shown and plotted; must not know Spark."""
+"""Owns the display and the plots of reduced tables; must not know Spark."""

@@ -1,4 +1,4 @@
-"""Values as people read them: with units, in few characters, and without what could steer a terminal."""
+"""Formats values for people: with units, in few characters, and without control characters for a terminal."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ringmq.collector.jobs.tables.columns import Unit
 
 NONE: Final = "-"
 SHORT: Final = 8
-"""So many digits of an id tell two peers of one ring apart."""
+"""Shown digits of a peer id, enough to distinguish the peers of a ring."""
 MAX_CHARS: Final = 60
-"""Of a text in a table."""
+"""The most characters of a text in a table."""
 MAX_NUMBERS: Final = 5
-"""Of a list in a table."""
+"""The most numbers of a list in a table."""
 _PREFIXES: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
-def told(value: Any, unit: Unit, own_unit: str = "") -> str:
-    """A value of a column with this unit; `own_unit` is that of the row, where each has another."""
+def formatted(value: Any, unit: Unit, row_unit: str = "") -> str:
+    """A value of a column with this unit; `row_unit` is the unit of the row, if the rows of a table differ in it."""
     if value is None:
         return NONE
     match unit:
         case Unit.NUMBERS:
-            return _list(value, own_unit)
+            return _list(value, row_unit)
         case Unit.MIXED:
-            return _quantity(value, own_unit)
+            return _quantity(value, row_unit)
         case Unit.TEXT:
-            return text(str(value))
+            return safe_text(str(value))
         case Unit.PEER:
             return str(value)[:SHORT]
         case Unit.COUNT:
@@ -46,9 +46,10 @@ def told(value: Any, unit: Unit, own_unit: str = "") -> str:
             return _quantity(value, unit.value)
 
 
-def text(found: str) -> str:
-    """Of somebody else's choosing: it must not steer the terminal, nor fill it."""
-    shown = found if len(found) <= MAX_CHARS else found[: MAX_CHARS - 1] + "…"
+def safe_text(text: str) -> str:
+    """A text cut to MAX_CHARS, with replacements for unprintable characters."""
+    # Clients choose topics: escape sequences in them would reach the terminal of the person who reads the table.
+    shown = text if len(text) <= MAX_CHARS else text[: MAX_CHARS - 1] + "…"
     return "".join([sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in shown])
 
 
@@ -56,6 +57,7 @@ def _quantity(value: float, unit: str) -> str:
     if unit == "s":
         return _seconds(value)
     power = 0
+    # 999.95 would be rounded to 1000.0 of this prefix.
     while abs(value) >= 999.95 and power < len(_PREFIXES) - 1:
         value /= 1000
         power += 1
@@ -63,18 +65,18 @@ def _quantity(value: float, unit: str) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Three digits; above two minutes as hours, minutes and seconds."""
+    """A duration with three digits; from two minutes on as hours, minutes and seconds."""
     size = abs(value)
     if size >= 120:
         minutes, seconds = divmod(round(value), 60)
         return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
     for factor, name in ((1, "s"), (1e3, "ms")):
         if size * factor >= 1:
-            return f"{_three(value * factor)} {name}"
-    return f"{_three(value * 1e6)} µs"
+            return f"{_three_digits(value * factor)} {name}"
+    return f"{_three_digits(value * 1e6)} µs"
 
 
-def _three(value: float) -> str:
+def _three_digits(value: float) -> str:
     digits = 2 - math.floor(math.log10(abs(value))) if value else 0
     return f"{value:.{min(max(digits, 0), 2)}f}"
 
@@ -82,7 +84,7 @@ def _three(value: float) -> str:
 def _time(value: float) -> str:
     try:
         return datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):
+    except (OverflowError, ValueError, OSError):  # a year after 9999
         return NONE
 
 

@@ -1,4 +1,4 @@
-"""The plots: what is drawn of which table, and how. Rows go in, figures come out; `write` makes PNG files of them."""
+"""The plots of the tables. Rows go in, figures come out; `write` makes PNG files of them."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from matplotlib.ticker import MaxNLocator
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.jobs.tables import columns
 from ringmq.collector.jobs.tables.columns import PERCENTILES
-from ringmq.collector.report.format import text
+from ringmq.collector.report.format import safe_text
 from ringmq.collector.report.read_tables import Row, Tables
 
 SIZE_INCHES: Final = (11.0, 5.5)
 DOTS_PER_INCH: Final = 120
 MAX_SERIES: Final = 20
-"""Of one plot. More cannot be told apart; the tables have all."""
+"""The most series of one plot. More could not be distinguished; the tables have all."""
 MAX_TOPICS: Final = 15
 _COLOURS: Final[list[tuple[float, float, float, float]]] = [
-    colormaps["tab20"](place) for place in (*range(0, 20, 2), *range(1, 20, 2))
+    colormaps["tab20"](index) for index in (*range(0, 20, 2), *range(1, 20, 2))
 ]
-"""The strong ones first."""
+"""The strong colours first, then the pale ones."""
 
 Key = tuple[str, str]
 """A run and a dispatching."""
 
 
 def write(tables: Tables, folder: Path) -> list[Path]:
-    """Draw all plots into a folder, made if missing. Raises CollectorError if that cannot be."""
+    """Draw all plots into a folder, created if missing. Raises CollectorError if a file cannot be written."""
     files = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, draw in PLOTS.items():
             file = folder / f"{name}.png"
-            with _as_it_is():
+            with _literal_text():
                 draw(tables).savefig(file, dpi=DOTS_PER_INCH)
             files.append(file)
     except OSError as error:
@@ -50,34 +50,35 @@ def write(tables: Tables, folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
-    """No text is a formula, whatever topics and runs are called; and no warning of what a font has not is for users."""
+def _literal_text() -> Iterator[None]:
+    """Texts are drawn as they are, and without warnings."""
+    # A topic such as "$x" is no formula. Warnings of glyphs that the font does not have are of no use to users.
     with rc_context({"text.parse_math": False, "text.usetex": False}), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         yield
 
 
 def _panels(title: str, *names: tuple[str, str, str]) -> tuple[Figure, list[Axes]]:
-    """A figure with a panel for each name, with what its axes say."""
+    """A figure with a panel for each element of `names`: its title and the labels of its axes."""
     figure = Figure(figsize=SIZE_INCHES, layout="constrained")
     figure.suptitle(title)
     panels = list(figure.subplots(1, len(names), squeeze=False)[0])
-    for panel, (name, across, up) in zip(panels, names, strict=True):
-        panel.set(title=name, xlabel=across, ylabel=up)
+    for panel, (name, x_label, y_label) in zip(panels, names, strict=True):
+        panel.set(title=name, xlabel=x_label, ylabel=y_label)
         panel.grid(visible=True, axis="y", alpha=0.3)
     return figure, panels
 
 
-def _say_empty(panel: Axes, what: str) -> None:
-    panel.text(0.5, 0.5, f"no {what} were recorded", ha="center", va="center", transform=panel.transAxes)
+def _mark_empty(panel: Axes, kind: str) -> None:
+    panel.text(0.5, 0.5, f"no {kind} were recorded", ha="center", va="center", transform=panel.transAxes)
     panel.set(xticks=[], yticks=[])
 
 
-def _legend(panel: Axes, left_out: int = 0) -> None:
-    title = f"and {left_out} more, not drawn" if left_out > 0 else None
-    # Said by name: of itself it would leave out those that begin with an underscore.
-    drawn = panel.lines or panel.containers
-    panel.legend(drawn, [str(one.get_label()) for one in drawn], fontsize="small", title=title)
+def _legend(panel: Axes, omitted: int = 0) -> None:
+    title = f"and {omitted} more, not drawn" if omitted > 0 else None
+    # The handles are explicit: matplotlib's own choice omits labels that begin with an underscore, as runs may.
+    handles = panel.lines or panel.containers
+    panel.legend(handles, [str(handle.get_label()) for handle in handles], fontsize="small", title=title)
 
 
 def _key(row: Row) -> Key:
@@ -85,34 +86,34 @@ def _key(row: Row) -> Key:
 
 
 def _name(key: Key) -> str:
-    return text(" ".join(key))
+    return safe_text(" ".join(key))
 
 
 def _from_zero(panel: Axes) -> None:
-    """From zero, or from what is below it, and with room above for the legend."""
+    """Start the vertical axis at zero, or at the lowest negative value, and leave space above for the legend."""
     bottom, top = panel.get_ylim()
     panel.set_ylim(min(0.0, bottom) if panel.dataLim.y0 < 0 else 0.0, top + 0.2 * abs(top))
 
 
-def _colour(place: int) -> tuple[float, float, float, float]:
-    return _COLOURS[place % len(_COLOURS)]
+def _colour(index: int) -> tuple[float, float, float, float]:
+    return _COLOURS[index % len(_COLOURS)]
 
 
 def _by_key(rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    found: dict[Key, list[Row]] = {}
+    groups: dict[Key, list[Row]] = {}
     for row in rows:
-        found.setdefault(_key(row), []).append(row)
-    return found
+        groups.setdefault(_key(row), []).append(row)
+    return groups
 
 
-def _box_plot(measure: str, title: str, up: str, scale: float) -> Callable[[Tables], Figure]:
+def _box_plot(measure: str, title: str, y_label: str, scale: float) -> Callable[[Tables], Figure]:
     """A box for each run and dispatching: the runs side by side, a colour for each dispatching."""
 
     def draw(tables: Tables) -> Figure:
-        figure, (panel,) = _panels(title, ("", "run", up))
+        figure, (panel,) = _panels(title, ("", "run", y_label))
         rows = [row for row in tables.get(columns.BOXES.name, []) if row["measure"] == measure]
         if not rows:
-            _say_empty(panel, "deliveries" if measure == "latency" else "samples")
+            _mark_empty(panel, "deliveries" if measure == "latency" else "samples")
             return figure
         kinds = list(dict.fromkeys([_key(row)[1] for row in rows]))
         runs: dict[str, list[str]] = {}
@@ -121,12 +122,13 @@ def _box_plot(measure: str, title: str, up: str, scale: float) -> Callable[[Tabl
         width = 0.6 / max(map(len, runs.values()))
         for row in rows:
             run, kind = _key(row)
-            beside = runs[run]
-            place = [*runs].index(run) + (beside.index(kind) - (len(beside) - 1) / 2) * width
+            kinds_of_run = runs[run]
+            # The boxes of a run are centred on its tick.
+            position = [*runs].index(run) + (kinds_of_run.index(kind) - (len(kinds_of_run) - 1) / 2) * width
             colour = _colour(kinds.index(kind))
             panel.bxp(
                 [_box(row, scale)],
-                positions=[place],
+                positions=[position],
                 widths=[min(0.85 * width, 0.3)],
                 patch_artist=True,
                 showmeans=True,
@@ -136,10 +138,12 @@ def _box_plot(measure: str, title: str, up: str, scale: float) -> Callable[[Tabl
                 meanprops={"marker": "^", "markerfacecolor": "white", "markeredgecolor": "black"},
                 flierprops={"marker": ".", "markeredgecolor": colour},
             )
-        panel.set_xticks(range(len(runs)), [text(run) for run in runs], rotation=0 if len(runs) <= 6 else 45)
+        panel.set_xticks(range(len(runs)), [safe_text(run) for run in runs], rotation=0 if len(runs) <= 6 else 45)
         panel.set_ylim(bottom=min(0.0, *[scale * float(row["minimum"]) for row in rows]))
-        colours = [Patch(facecolor=_colour(place), alpha=0.6, label=text(kind)) for place, kind in enumerate(kinds)]
-        panel.legend(handles=colours, title="dispatching; a triangle is the mean", fontsize="small")
+        handles = [
+            Patch(facecolor=_colour(index), alpha=0.6, label=safe_text(kind)) for index, kind in enumerate(kinds)
+        ]
+        panel.legend(handles=handles, title="dispatching; a triangle is the mean", fontsize="small")
         return figure
 
     return draw
@@ -154,55 +158,57 @@ def _box(row: Row, scale: float) -> dict[str, Any]:
         "whishi": "high_whisker",
         "mean": "mean",
     }
-    return {ours: scale * float(row[theirs]) for ours, theirs in names.items()} | {
+    return {name: scale * float(row[column]) for name, column in names.items()} | {
         "fliers": [scale * float(value) for value in row.get("outliers", [])]
     }
 
 
 def _rates(tables: Tables) -> Figure:
     figure, panels = _panels(
-        "Messages that clients were given, over time",
-        ("in all", "seconds since the run began", "messages"),
+        "Messages delivered to clients, over time",
+        ("total", "seconds since the run began", "messages"),
         ("rate", "seconds since the run began", "messages/s"),
     )
-    in_all, rate = panels
+    total, rate = panels
     series = _by_key(tables.get(columns.RATES.name, []))
-    for place, (key, rows) in enumerate([*series.items()][:MAX_SERIES]):
+    for index, (key, rows) in enumerate([*series.items()][:MAX_SERIES]):
         begins = [float(row["time"]) for row in rows]
         ends = [float(row["time"]) + float(row["width"]) for row in rows]
-        label, colour = _name(key), _colour(place)
-        in_all.plot([begins[0], *ends], [0, *[row["delivered"] for row in rows]], label=label, color=colour)
-        speeds = [float(row.get("delivery_rate") or 0) for row in rows]
-        rate.step([*begins, ends[-1]], [*speeds, speeds[-1]], where="post", label=label, color=colour)
+        label, colour = _name(key), _colour(index)
+        total.plot([begins[0], *ends], [0, *[row["delivered"] for row in rows]], label=label, color=colour)
+        rates = [float(row.get("delivery_rate") or 0) for row in rows]
+        # The last rate once more, or the last step would have no width.
+        rate.step([*begins, ends[-1]], [*rates, rates[-1]], where="post", label=label, color=colour)
     for panel in panels:
         if series:
             _from_zero(panel)
             _legend(panel, len(series) - MAX_SERIES)
         else:
-            _say_empty(panel, "two samples of a peer")
+            _mark_empty(panel, "two samples of a peer")
     return figure
 
 
 def _latencies(tables: Tables) -> Figure:
     figure, (percentiles, hops) = _panels(
-        "Latencies of what reached clients",
+        "Latencies of deliveries to clients",
         ("percentiles", "percentile", "ms"),
         ("by hops", "links that a message crossed", "ms"),
     )
     series = _by_key(tables.get(columns.LATENCIES.name, []))
-    for place, (key, rows) in enumerate([*series.items()][:MAX_SERIES]):
-        colour = _colour(place)
+    for index, (key, rows) in enumerate([*series.items()][:MAX_SERIES]):
+        colour = _colour(index)
         for row in [row for row in rows if row["by"] == "all"]:
             percentiles.plot(
                 list(PERCENTILES), [_ms(row, name) for name in PERCENTILES], "o-", color=colour, label=_name(key)
             )
-        far = sorted([row for row in rows if row["by"] == "hops"], key=lambda row: int(row["hops"]))
+        by_hops = sorted([row for row in rows if row["by"] == "hops"], key=lambda row: int(row["hops"]))
+        numbers = [row["hops"] for row in by_hops]
         for name, style in (("p50", "o-"), ("p99", "s--")):
             label = f"{_name(key)}, {name}"
-            hops.plot([row["hops"] for row in far], [_ms(row, name) for row in far], style, color=colour, label=label)
+            hops.plot(numbers, [_ms(row, name) for row in by_hops], style, color=colour, label=label)
     if not series:
-        _say_empty(percentiles, "deliveries")
-        _say_empty(hops, "deliveries")
+        _mark_empty(percentiles, "deliveries")
+        _mark_empty(hops, "deliveries")
         return figure
     hops.xaxis.set_major_locator(MaxNLocator(integer=True))
     percentiles.set_xticks(range(len(PERCENTILES)), ["99.9" if name == "p999" else name[1:] for name in PERCENTILES])
@@ -212,18 +218,20 @@ def _latencies(tables: Tables) -> Figure:
 
 
 def _topics(tables: Tables) -> Figure:
-    figure, (panel,) = _panels("Latencies by topic: those with the most messages", ("", "ms", ""))
+    figure, (panel,) = _panels("Latencies of the topics with the most messages", ("", "ms", ""))
     rows = [row for row in tables.get(columns.LATENCIES.name, []) if row["by"] == "topic"]
     if not rows:
-        _say_empty(panel, "deliveries")
+        _mark_empty(panel, "deliveries")
         return figure
+    # Reversed, as horizontal bars are drawn from the bottom up.
     rows = sorted(rows, key=lambda row: -float(row["count"]))[:MAX_TOPICS][::-1]
     several = len({_key(row) for row in rows}) > 1
     names = [
-        text(f"{_name(_key(row))} " if several else "") + text(str(row["topic"]) or "(all others)") for row in rows
+        safe_text(f"{_name(_key(row))} " if several else "") + safe_text(str(row["topic"]) or "(all others)")
+        for row in rows
     ]
     for shift, name in ((0.2, "p50"), (-0.2, "p99")):
-        panel.barh([place + shift for place in range(len(rows))], [_ms(row, name) for row in rows], 0.4, label=name)
+        panel.barh([index + shift for index in range(len(rows))], [_ms(row, name) for row in rows], 0.4, label=name)
     panel.set_yticks(range(len(rows)), names)
     panel.grid(visible=True, axis="x", alpha=0.3)
     _legend(panel)
@@ -244,40 +252,39 @@ def _stress(tables: Tables) -> Figure:
         ("balance and waste", "", "%"),
     )
     rows = tables.get(columns.STRESS.name, [])[:MAX_SERIES]
-    bars = [[f"{what}_mean", f"{what}_max"] for what in ("node_stress", "link_stress", "depth")]
+    bars = [[f"{measure}_mean", f"{measure}_max"] for measure in ("node_stress", "link_stress", "depth")]
     for panel, names in zip(panels, [*bars, ["busiest_peer", "busiest_link", "duplicate_share"]], strict=True):
         if not rows:
-            _say_empty(panel, "deliveries")
+            _mark_empty(panel, "deliveries")
             continue
         width = 0.8 / len(names)
-        for place, name in enumerate(names):
-            shift = (place - (len(names) - 1) / 2) * width
+        for index, name in enumerate(names):
+            shift = (index - (len(names) - 1) / 2) * width
             scale = 1 if panel is not panels[-1] else 100
             heights = [scale * float(row.get(name) or 0) for row in rows]
             label = name.rpartition("_")[2] if scale == 1 else name.replace("_", " ")
-            panel.bar([one + shift for one in range(len(rows))], heights, width, label=label)
-        panel.set_xticks(
-            range(len(rows)), ["\n".join(map(text, _key(row))) for row in rows], rotation=0 if len(rows) < 3 else 90
-        )
+            panel.bar([position + shift for position in range(len(rows))], heights, width, label=label)
+        labels = ["\n".join(map(safe_text, _key(row))) for row in rows]
+        panel.set_xticks(range(len(rows)), labels, rotation=0 if len(rows) < 3 else 90)
         _from_zero(panel)
         panel.legend(fontsize="small")
     return figure
 
 
 def _load(tables: Tables) -> Figure:
-    """All peers of a run from the most loaded on: how the load lies on them."""
+    """All peers of each run in descending order, which shows how evenly they share the load."""
     figure, panels = _panels(
         "The peers of a run, the greatest first",
         ("bandwidth", "peers", "Mbit/s, in and out"),
         ("average latency", "peers", "ms"),
     )
     series = _by_key([row for row in tables.get(columns.PER_PEER.name, []) if row["row"] == "peer"])
-    for panel, value_of, what in zip(panels, (_bandwidth, _latency), ("samples", "deliveries"), strict=True):
+    for panel, value_of, kind in zip(panels, (_bandwidth, _latency), ("samples", "deliveries"), strict=True):
         drawn = 0
-        for place, (key, rows) in enumerate([*series.items()][:MAX_SERIES]):
+        for index, (key, rows) in enumerate([*series.items()][:MAX_SERIES]):
             values = sorted([value for row in rows if (value := value_of(row)) is not None], reverse=True)
             if values:
-                colour = _colour(place)
+                colour = _colour(index)
                 panel.plot(range(1, len(values) + 1), values, "o-", markersize=3, label=_name(key), color=colour)
                 drawn += 1
         if drawn:
@@ -285,7 +292,7 @@ def _load(tables: Tables) -> Figure:
             _from_zero(panel)
             _legend(panel, len(series) - MAX_SERIES)
         else:
-            _say_empty(panel, what)
+            _mark_empty(panel, kind)
     return figure
 
 
@@ -308,4 +315,4 @@ PLOTS: Final[dict[str, Callable[[Tables], Figure]]] = {
     "stress": _stress,
     "load": _load,
 }
-"""By the name of the file."""
+"""The plots by the names of their files."""

@@ -1,4 +1,4 @@
-"""Reads reduced tables: where they are on this machine without Spark, elsewhere with it.
+"""Reads reduced tables, from files of this machine or from lines that Spark has read elsewhere.
 
 Owns the form of a table in memory: its rows as dictionaries, in order.
 """
@@ -21,25 +21,26 @@ Tables = dict[str, list[Row]]
 
 
 def read_local(data: Path, names: Iterable[str]) -> Tables:
-    """From a data folder on this machine. Raises CollectorError if it was not reduced, or that is damaged."""
+    """The tables of a data folder on this machine. Raises CollectorError if there are none, or a table is damaged."""
     tables = {name: list(_rows_in(data / REDUCED / name)) for name in names if (data / REDUCED / name).is_dir()}
-    return _known(tables, str(data))
+    return _in_order(tables, str(data))
 
 
 def from_lines(lines: Mapping[str, Sequence[str]], data: str) -> Tables:
-    """From the lines of each table, read elsewhere."""
-    return _known({name: [msgspec.json.decode(line) for line in found] for name, found in lines.items()}, data)
+    """The tables of a data folder elsewhere, from the lines of each table."""
+    return _in_order({name: [msgspec.json.decode(line) for line in texts] for name, texts in lines.items()}, data)
 
 
-def of_run(tables: Tables, run: str) -> Tables:
-    """Without the rows of other runs. Raises CollectorError if there is no such run."""
+def only_run(tables: Tables, run: str) -> Tables:
+    """The tables without the rows of other runs. Raises CollectorError for an unknown run."""
     runs = sorted({row["run"] for rows in tables.values() for row in rows if "run" in row})
     if run not in runs:
-        raise CollectorError(f"--run: there is no run {run!r}: there are {', '.join(runs) or 'none'}")
+        raise CollectorError(f"--run: unknown run {run!r}, the tables have {', '.join(runs) or 'no runs'}")
+    # The table of dead letters has no runs, and stays as it is.
     return {name: [row for row in rows if row.get("run", run) == run] for name, rows in tables.items()}
 
 
-def _known(tables: Tables, data: str) -> Tables:
+def _in_order(tables: Tables, data: str) -> Tables:
     if not tables:
         raise CollectorError(f"data: there are no tables in {data}: run ringmq collect reduce first")
     return {name: tables[name] for name in HEADS if name in tables}

@@ -1,1 +1,1 @@
-"""Owns Spark's session and its JVM; must not know what jobs compute."""
+"""Owns Spark's session and its JVM; must not know the jobs."""

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as KeyboardInterrupt, which can be put off while something is done that must not be torn."""
+"""SIGINT and SIGTERM as KeyboardInterrupt, which can be postponed during a step that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -11,54 +11,56 @@ NUMBERS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interruption:
-    """What came of the signals."""
+    """The signal handler of a process, and whether a signal has arrived."""
 
     def __init__(self) -> None:
-        self._before = {number: signal.getsignal(number) for number in NUMBERS}
-        self._held = False
-        self.came = False
+        self._earlier_handlers = {number: signal.getsignal(number) for number in NUMBERS}
+        self._postponed = False
+        self.received = False
 
-    def hold(self) -> None:
-        """From now on the first signal is only noted, and raised by `check` or `release`. A second raises at once."""
-        self._held = True
+    def postpone(self) -> None:
+        """Only note the first signal, until `check` or `resume` raises it. A second signal raises at once."""
+        self._postponed = True
 
-    def release(self) -> None:
-        """Raise KeyboardInterrupt from now on, and for a signal that came meanwhile."""
-        self._held = False
+    def resume(self) -> None:
+        """End `postpone`. Raises KeyboardInterrupt if a signal arrived during it."""
+        self._postponed = False
         self.check()
 
     def check(self) -> None:
-        """Raise KeyboardInterrupt if a signal came."""
-        if self.came:
+        """Raise KeyboardInterrupt if a signal has arrived."""
+        if self.received:
             raise KeyboardInterrupt
 
-    def take_over(self) -> None:
-        """Take the signals, as the handlers of this process."""
+    def install(self) -> None:
+        """Handle the signals of this process."""
         for number in NUMBERS:
-            signal.signal(number, self._interrupt)
+            signal.signal(number, self._handle)
 
     def restore(self) -> None:
-        """Give them back to those who had them."""
-        for number, handler in self._before.items():
+        """Restore the earlier signal handlers."""
+        for number, handler in self._earlier_handlers.items():
             signal.signal(number, handler)
 
-    def _interrupt(self, *_: object) -> None:
-        put_off = self._held and not self.came
-        self.came = True
-        if not put_off:
+    def _handle(self, *_: object) -> None:
+        raises = not self._postponed or self.received
+        self.received = True
+        if raises:
             self.restore()
             raise KeyboardInterrupt
 
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """SIGTERM and SIGINT raise KeyboardInterrupt, whatever they tear: calls of Java may fail, at the end too."""
+    """Within this context, SIGTERM and SIGINT raise KeyboardInterrupt."""
     interruption = Interruption()
-    interruption.take_over()
+    interruption.install()
     try:
         yield interruption
     except Exception:
-        if interruption.came:
+        # KeyboardInterrupt in the middle of a call of Java breaks the connection: later calls, and the cleanup, then
+        # fail with errors of their own, which are only consequences of the signal.
+        if interruption.received:
             raise KeyboardInterrupt from None
         raise
     finally:

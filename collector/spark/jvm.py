@@ -1,7 +1,7 @@
-"""The JVM that Spark runs in, from the start to the end. It ends with this process, however and whenever that ends.
+"""Starts and ends the JVM of Spark. The JVM ends with this process, however and whenever this process ends.
 
-Spark's own way to start it waits for seconds, in which an interruption would leave it behind: it dies with who started
-it only when it has begun to listen. Knows nothing of what is done in it.
+PySpark's own launcher waits for seconds, and an interruption in that time would leave the JVM behind: only once it
+listens does it end with its parent. Knows nothing about the jobs that run in it.
 """
 
 from __future__ import annotations
@@ -26,43 +26,45 @@ from ringmq.collector.errors import CollectorError, short
 from ringmq.collector.spark.interruption import Interruption
 
 LOOK_S: Final = 0.05
-"""Between two looks whether it listens."""
+"""The time between two looks whether the JVM listens."""
 STOP_S: Final = 20.0
-"""How long it has to end by itself."""
-BREAKING_S: Final = 1.0
-"""From its last word until it is no more."""
+"""The time that the JVM has to end by itself."""
+EXIT_S: Final = 1.0
+"""The longest time between a broken connection and the end of a JVM that has failed."""
 INFO: Final = "gateway"
-"""The file where it says how it is reached."""
+"""The file in which the JVM writes its port and secret."""
 ENDED: Final = "its JVM has ended"
-FAULT: Final = re.compile(r"\b(?:\w+\.)+\w+(?:Error|Exception)\b.*")
-"""The name of what Java throws, and what it says."""
+THROWN: Final = re.compile(r"\b(?:\w+\.)+\w+(?:Error|Exception)\b.*")
+"""The class and message of a Java exception in a log."""
 
 
 @contextmanager
 def jvm(conf: SparkConf, folder: Path, interruption: Interruption, *, verbose: bool) -> Iterator[Any]:
-    """Py4J's gateway to it, with the process in `proc`. What it says goes to a file in `folder`, or is shown.
+    """Py4J's gateway to a new JVM, with its process in `proc`. Its output goes to a file in `folder`, or to stderr.
 
-    Raises CollectorError if it does not start, and in the place of one that is raised because it has ended.
+    Raises CollectorError if the JVM does not start. If it ends early, its end replaces the CollectorError of the job.
     """
-    interruption.hold()
+    # Until the gateway is ready, the first signal is raised only at `check`, where the process is known and killed.
+    interruption.postpone()
     log = folder / "spark.log"
     with log.open("wb") as target:
         process = _start(conf, folder / INFO, None if verbose else target)
     try:
         while not (folder / INFO).exists():
             if process.poll() is not None:
-                raise CollectorError(f"Spark cannot be started: {_reason_in(log) or ENDED}")
+                raise CollectorError(f"cannot start Spark: {_reason_in(log) or ENDED}")
             interruption.check()
             time.sleep(LOOK_S)
         gateway = _gateway_to(folder / INFO)
         gateway.proc = process
-        interruption.release()
+        interruption.resume()
         try:
             yield gateway
         except CollectorError as error:
+            # The errors after the end of the JVM are about broken connections; its own last words say more.
             if _has_ended(process):
                 reason = _reason_in(log)
-                raise CollectorError(f"Spark: {_fate_of(process)}{reason and f': {reason}'}") from error
+                raise CollectorError(f"Spark: {_exit_of(process)}{reason and f': {reason}'}") from error
             raise
         finally:
             gateway.shutdown()
@@ -76,15 +78,16 @@ def _start(conf: SparkConf, info: Path, target: Any) -> subprocess.Popen[bytes]:
     for name, value in conf.getAll():
         command += ["--conf", f"{name}={value}"]
     environment = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info)}
-    return subprocess.Popen(  # noqa: S603  # it is Spark's own script
+    return subprocess.Popen(  # noqa: S603  # Spark's own script
         [*command, "pyspark-shell"],
         stdin=subprocess.PIPE,
         stdout=target,
         stderr=target,
         env=environment,
-        # With the lock of the folder, which must be there when it says how it is reached: else it would never end.
+        # The JVM inherits the lock of the scratch folder. Otherwise the folder could be removed before the JVM has
+        # written INFO into it, and the JVM would never end.
         close_fds=False,
-        # Ctrl-C is for us alone, and the script has children.
+        # A process group of its own: Ctrl-C goes to this process alone, and `_kill` reaches the children of the script.
         process_group=0,
     )
 
@@ -92,35 +95,38 @@ def _start(conf: SparkConf, info: Path, target: Any) -> subprocess.Popen[bytes]:
 def _gateway_to(info: Path) -> Any:
     with info.open("rb") as source:
         port, secret = read_int(source), UTF8Deserializer().loads(source)  # type: ignore[no-untyped-call]
-    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
-    os.environ.update(told)
+    # These two variables make `launch_gateway` connect to a running JVM instead of starting another.
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(variables)
     try:
         return launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        for name in told:
+        for name in variables:
             del os.environ[name]
 
 
 def _reason_in(log: Path) -> str:
-    """What Java threw first, if it says so."""
-    found = FAULT.search(log.read_text("utf-8", "replace"))
-    return short(found[0]) if found else ""
+    """The first Java exception in a log; empty if there is none."""
+    match = THROWN.search(log.read_text("utf-8", "replace"))
+    return short(match[0]) if match else ""
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Its connections break a little earlier."""
+    # The connections of a JVM break shortly before its process ends.
     with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(BREAKING_S)
+        process.wait(EXIT_S)
     return process.poll() is not None
 
 
-def _fate_of(process: subprocess.Popen[bytes]) -> str:
+def _exit_of(process: subprocess.Popen[bytes]) -> str:
+    """The end of the process in words: the signal that killed it, or its exit status."""
     status = process.returncode
     return f"{ENDED} ({signal.Signals(-status).name if status < 0 else f'exit status {status}'})"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """It does so when nobody holds its input any more."""
+    """Let the JVM end by itself."""
+    # PySpark's JVM ends when its standard input is closed. That is also how it ends if this process is killed.
     assert process.stdin is not None
     process.stdin.close()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -128,7 +134,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """With its children, if it has not ended."""
+    """Kill the JVM with its children, if it still runs."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

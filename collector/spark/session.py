@@ -1,6 +1,6 @@
 """The Spark session: its settings, and its errors as one line each.
 
-Knows nothing of what is done in it. On this machine it opens no port but on the loopback interface, and leaves no file.
+Knows nothing about the jobs. On this machine it opens ports on the loopback interface only, and leaves no files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ringmq.collector.spark.jvm import jvm
 from ringmq.collector.spark.scratch import scratch
 
 HEAP: Final = "1g"
-"""Of the JVM, where it does all the work itself. Jobs that need more use the disk."""
+"""Heap of a JVM that runs the whole job on this machine. Spark spills larger jobs to the disk."""
 LOG4J: Final = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.all.ref = all
@@ -42,7 +42,7 @@ _LOCAL: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
 
 
 def cores_of(master: str) -> int | None:
-    """How many cores of this machine a master takes; None if it is another's."""
+    """The number of cores of this machine that a local master uses; None for any other master."""
     match = _LOCAL.fullmatch(master)
     if match is None:
         return None
@@ -50,22 +50,25 @@ def cores_of(master: str) -> int | None:
 
 
 def settings_for(master: str, folder: Path) -> dict[str, str]:
-    """Of a session that may use `folder` as it likes."""
+    """The settings of a session whose temporary files go into `folder`."""
     settings = {
         "spark.master": master,
         "spark.app.name": "ringmq collect",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Nobody looks at what was done: little of it is kept. By itself it keeps the plans of a thousand queries.
+        # Nobody looks at past queries. By default Spark keeps the plans of a thousand, which filled the heap.
         "spark.ui.retainedJobs": "10",
         "spark.ui.retainedStages": "10",
         "spark.ui.retainedTasks": "100",
         "spark.sql.ui.retainedExecutions": "10",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        # Runs are folders of the Parquet, and a run called 2024 or 2024-01-01 must stay text.
         "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        # A record with one wrong member must be null as a whole: `checking.parsed` relies on it.
         "spark.sql.json.enablePartialResults": "false",
         "spark.sql.files.ignoreMissingFiles": "true",
+        # The state of the stream, a key for each record of ten minutes, is kept on the disk instead of the heap.
         "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.driver.extraJavaOptions": (
@@ -86,16 +89,16 @@ def settings_for(master: str, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def session(master: str, more: Mapping[str, str], *, verbose: bool = False) -> Iterator[SparkSession]:
-    """A session on this master, with `more` settings that win over ours. One in the life of a process.
+    """A session on this master. The settings `more` override ours. A process can have only one session in its life.
 
-    Raises CollectorError, one line, for what goes wrong in it. SIGTERM ends it as Ctrl-C does.
+    Turns the errors of Spark into CollectorError with one line. SIGTERM ends the session as Ctrl-C does.
     """
     find_java()
-    # Spark looks at what else is installed, and says so, whether it is used or not.
+    # PySpark warns about other installed packages, whether they are used or not.
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
-    # It also says so when it cannot stop in order what was interrupted, or has ended.
+    # PySpark warns when it cannot stop a job that was interrupted, or whose JVM has ended.
     warnings.filterwarnings("ignore", category=RuntimeWarning, module="pyspark")
-    # Nor are the logs of its libraries for users: what goes wrong is raised.
+    # Log lines of PySpark repeat errors that are raised as well, and are of no use to the user of a command.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
     logging.getLogger().addHandler(logging.NullHandler())
     with scratch() as folder, interruptible() as interruption, plain_errors():
@@ -105,7 +108,7 @@ def session(master: str, more: Mapping[str, str], *, verbose: bool = False) -> I
         with (
             jvm(conf, folder, interruption, verbose=verbose) as gateway,
             plain_errors(),
-        ):  # Java says what was wrong while it lives
+        ):  # inside `jvm`: the message of a Java exception can be read only while the JVM runs
             context = SparkContext(conf=conf, gateway=gateway)
             try:
                 yield SparkSession(context)
@@ -115,7 +118,7 @@ def session(master: str, more: Mapping[str, str], *, verbose: bool = False) -> I
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Turns what Spark raises into CollectorError, one line."""
+    """Turns the errors of Spark into CollectorError with one line."""
     try:
         yield
     except (PySparkException, Py4JError, ConnectionError) as error:

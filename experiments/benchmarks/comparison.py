@@ -1,6 +1,6 @@
-"""Servers compared in one run: they take turns step by step, so that whatever else the machine does falls on all alike.
+"""Servers compared in one run: they take turns step by step, so that disturbances of the machine affect all equally.
 
-Owns the order of measurements and what is made of them. The figures are `load`'s, the search is `limit`'s.
+Owns the order of the measurements and their results. The load generator makes the figures, and `limit` the search.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ringmq.experiments.benchmarks.limit import Search, search
 from ringmq.experiments.load.patterns import Pattern
 
 START_HZ: Final = 10_000.0
-"""The rate of all publishers that the first search begins with."""
+"""Rate of all publishers together at the start of the first search."""
 DISTURBED: Final = 0.05
-"""Where others had more of the core than this, a measurement is taken again, a bounded number of times."""
+"""Share of the core used by other processes from which on a measurement is repeated, a bounded number of times."""
 LATENCY_SPANS: Final = 3
-"""Latency is measured for so many times the usual span: its 99th percentile is seen in one message of a hundred."""
+"""Length of a latency measurement in usual spans: the 99th percentile depends on one message in a hundred."""
 
-Told = Callable[[str, Figures], None]
+OnMeasurement = Callable[[str, Figures], None]
 
 
 class Measured(Protocol):
@@ -32,52 +32,52 @@ class Measured(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """How long and how often is measured."""
+    """Length and number of the measurements."""
 
     span_s: float = 2.0
-    """Of one measurement. The paper takes a minute; shorter ones, taken in turns, are disturbed alike."""
+    """Length of one measurement. The paper measures for a minute; short measurements in turns are disturbed equally."""
     warm_s: float = 0.25
-    """Before it, at the same rate."""
+    """Time at the same rate before the measurement."""
     repeats: int = 3
     """Searches for the limit, and measurements of the latency: their spread is the error."""
     quick: bool = False
-    """Halve the last doubling instead of dividing it into 20."""
+    """Bisect the last doubling instead of dividing it into 20 parts."""
     patience: int = 3
-    """So many times a measurement that other processes disturbed is taken again."""
+    """Most repetitions of a measurement that other processes disturbed."""
 
 
 @dataclass(slots=True)
 class Result:
-    """What one server did in one pattern."""
+    """Results of one server in one pattern."""
 
     limits: list[Figures] = field(default_factory=list)
-    """At the limit, one of each repetition."""
+    """Figures at the limit, one for each repetition."""
     lower_bound: bool = False
-    """The generator could offer no more: the limit is higher than that."""
+    """Whether the generator could offer no more, so that the limit is higher."""
     at_half: list[Figures] = field(default_factory=list)
-    """At half of the limit of the server that latency is compared with; empty where that is more than it can."""
+    """Figures at half of the limit of the reference server; empty if this server cannot bear that rate."""
 
     def limit_hz(self) -> float:
-        """Egress, the median."""
-        return median(one.egress_hz for one in self.limits) if self.limits else 0.0
+        """Median of the egress at the limit."""
+        return median(figures.egress_hz for figures in self.limits) if self.limits else 0.0
 
     def percentile_s(self, percent: float) -> float:
-        return median(one.percentile_s(percent) for one in self.at_half) if self.at_half else float("nan")
+        return median(figures.percentile_s(percent) for figures in self.at_half) if self.at_half else float("nan")
 
 
 def compare(
-    pattern: Pattern, loads: Mapping[str, Measured], method: Method, reference: str, told: Told
+    pattern: Pattern, loads: Mapping[str, Measured], method: Method, reference: str, on_measurement: OnMeasurement
 ) -> dict[str, Result]:
-    """Find all limits, then take the latencies at half the limit of `reference`. `told` hears of every measurement."""
+    """Find all limits, then measure the latencies at half of the limit of `reference`."""
     results = {name: Result() for name in loads}
     starts = dict.fromkeys(loads, pattern.all_publishers / START_HZ)
     for _ in range(method.repeats):
-        _find_limits(pattern, loads, method, starts, results, told)
+        _find_limits(pattern, loads, method, starts, results, on_measurement)
     half_hz = results[reference].limit_hz() / pattern.sp_ratio / 2
     able = [name for name in loads if results[name].limit_hz() / pattern.sp_ratio >= half_hz > 0]
     for _ in range(method.repeats):
         for name in able:
-            results[name].at_half.append(_latency(loads[name], half_hz, method, told, name))
+            results[name].at_half.append(_latency(loads[name], half_hz, method, on_measurement, name))
     return results
 
 
@@ -87,17 +87,17 @@ def _find_limits(
     method: Method,
     starts: dict[str, float],
     results: dict[str, Result],
-    told: Told,
+    on_measurement: OnMeasurement,
 ) -> None:
-    """One search for each server, in turns."""
+    """Run a search for each server, step by step in turns."""
     searches: dict[str, Search] = {name: search(starts[name], method.quick) for name in loads}
-    intervals = {name: next(one) for name, one in searches.items()}
+    intervals = {name: next(steps) for name, steps in searches.items()}
     best: dict[str, Figures] = {}
     too_much: dict[str, Figures] = {}
     while intervals:
         for name in list(intervals):
             rate_hz = pattern.all_publishers / intervals[name]
-            figures = _measured(loads[name], rate_hz, method, told, name)
+            figures = _measured(loads[name], rate_hz, method, on_measurement, name)
             if figures.keeps_up and (name not in best or figures.offered_hz > best[name].offered_hz):
                 best[name] = figures
             if not figures.keeps_up and (name not in too_much or figures.offered_hz < too_much[name].offered_hz):
@@ -112,18 +112,22 @@ def _find_limits(
         results[name].lower_bound |= name in too_much and too_much[name].generator_bound
 
 
-def _latency(load: Measured, rate_hz: float, method: Method, told: Told, name: str) -> Figures:
-    return _measured(load, rate_hz, replace(method, span_s=method.span_s * LATENCY_SPANS), told, name, calm=True)
+def _latency(load: Measured, rate_hz: float, method: Method, on_measurement: OnMeasurement, name: str) -> Figures:
+    return _measured(
+        load, rate_hz, replace(method, span_s=method.span_s * LATENCY_SPANS), on_measurement, name, calm=True
+    )
 
 
-def _measured(load: Measured, rate_hz: float, method: Method, told: Told, name: str, calm: bool = False) -> Figures:
-    """Measure; if others were at work, again. That a server keeps up needs no calm: what it once can, it can."""
+def _measured(
+    load: Measured, rate_hz: float, method: Method, on_measurement: OnMeasurement, name: str, calm: bool = False
+) -> Figures:
+    """Measure, and repeat a disturbed measurement, except if the server kept up all the same, unless `calm`."""
     figures = load.measure(rate_hz, method.warm_s, method.span_s)
-    told(name, figures)
+    on_measurement(name, figures)
     for _ in range(method.patience):
         if figures.waited < DISTURBED or (figures.keeps_up and not calm):
             break
         again = load.measure(rate_hz, method.warm_s, method.span_s)
-        told(name, again)
-        figures = min(figures, again, key=lambda one: (not one.keeps_up, one.waited))
+        on_measurement(name, again)
+        figures = min(figures, again, key=lambda candidate: (not candidate.keeps_up, candidate.waited))
     return figures

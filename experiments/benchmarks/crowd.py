@@ -1,4 +1,4 @@
-"""What a crowd costs a server: memory and connect time with many idle clients, publish time with many other filters."""
+"""Cost of a crowd for a server: memory and connect time with many idle clients, publish time with many filters."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from ringmq.mqtt_front.codec.codec import encode_publish
 from ringmq.mqtt_front.codec.packets import Version
 
 NEWCOMERS: Final = 500
-"""Clients that connect while the others idle."""
+"""Clients that connect while the others are idle."""
 FILTERS_PER_CLIENT: Final = 1000
 FILTERS_PER_PACKET: Final = 100
 BATCH: Final = 100
-"""Publications between two looks at what has come: nothing gathers in the server."""
+"""Publications that are sent before their deliveries are awaited, so that the server queues no more."""
 MESSAGES: Final = 20_000
-"""Of one round. More than a front keeps answers for, so that every round begins anew."""
+"""Publications of one round: more than the receiver cache of a front holds, so that no round profits from another."""
 ROUNDS: Final = 7
 SPARE_FILES: Final = 200
+"""Open files beyond the sockets of the clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,29 +36,30 @@ class IdleFigures:
     clients: int
     bytes_each: float
     connect_s: float
-    """Of a new client, from its first packet to its CONNACK; the median."""
+    """Median time of a new client from its connection to its CONNACK."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterFigures:
     filters: int
     steady_ratio: float
-    """Processor time of a publication with the filters, divided by that without: the median of the rounds. To a topic
-    that was published to before."""
+    """Processor time of a publication with the filters, divided by the time without them: the median of the rounds. All
+    messages have the same topic."""
     fresh_ratio: float
-    """The same, to topics that nobody has published to."""
+    """The same ratio if each message has a new topic."""
     steady_s: float
-    """Processor time of a publication with the filters."""
+    """Processor time of a publication with the filters, to the same topic."""
     fresh_s: float
+    """Processor time of a publication with the filters, to a new topic."""
 
 
 @contextmanager
 def many_files(count: int) -> Iterator[None]:
-    """Let this process, and those that it starts, have so many sockets. Raises BenchError if the system does not."""
+    """Let this process and its children open `count` sockets. Raises BenchError if the system does not allow it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count + SPARE_FILES
     if hard != resource.RLIM_INFINITY and wanted > hard:
-        raise BenchError(f"{count} clients need {wanted} open files, the system allows {hard}: see ulimit -n")
+        raise BenchError(f"{count} clients need {wanted} open files, but the system allows {hard}: see ulimit -n")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
     try:
         yield
@@ -66,7 +68,7 @@ def many_files(count: int) -> Iterator[None]:
 
 
 def idle(server: Server, count: int) -> IdleFigures:
-    """Connect `count` clients that do nothing, then some more one after the other. Raises BenchError."""
+    """Connect `count` idle clients, then NEWCOMERS more one after the other. Raises BenchError."""
     with ExitStack() as clients:
         clients.enter_context(connected(server.address, "first"))
         before = memory_bytes(server.pid)
@@ -83,19 +85,19 @@ def idle(server: Server, count: int) -> IdleFigures:
 
 
 def filters(without: Server, having: Server, count: int) -> FilterFigures:
-    """Publish to a server without other filters and to one with `count` of them, in turns. Raises BenchError."""
+    """Publish in turns to a server without other filters and to a server with `count` of them. Raises BenchError."""
     with ExitStack() as clients:
         for number in range(0, count, FILTERS_PER_CLIENT):
             client = clients.enter_context(connected(having.address, f"filters-{number}"))
-            names = [_filter(one) for one in range(number, min(number + FILTERS_PER_CLIENT, count))]
+            names = [_filter(index) for index in range(number, min(number + FILTERS_PER_CLIENT, count))]
             for first in range(0, len(names), FILTERS_PER_PACKET):
                 subscribe(client, *names[first : first + FILTERS_PER_PACKET])
-        alone, among = (clients.enter_context(_Line(server)) for server in (without, having))
+        alone, among = (clients.enter_context(_CostProbe(server)) for server in (without, having))
         steady, fresh = [], []
-        for turn in range(ROUNDS):
+        for round_number in range(ROUNDS):
             topics = ["bench/steady"] * MESSAGES
             steady.append((alone.cost_s(topics), among.cost_s(topics)))
-            topics = [f"bench/{turn}/{number}" for number in range(MESSAGES)]
+            topics = [f"bench/{round_number}/{number}" for number in range(MESSAGES)]
             fresh.append((alone.cost_s(topics), among.cost_s(topics)))
     return FilterFigures(
         count, _ratio(steady), _ratio(fresh), median(cost for _, cost in steady), median(cost for _, cost in fresh)
@@ -103,7 +105,7 @@ def filters(without: Server, having: Server, count: int) -> FilterFigures:
 
 
 def _filter(number: int) -> str:
-    """Most are of one device, one in ten is of one kind of all devices of a site."""
+    """A filter for one device, or, one time in ten, for one kind of message of all devices of a site."""
     site, device = divmod(number, 100)
     return f"site/{site}/+/kind-{device}" if number % 10 == 0 else f"site/{site}/device-{device}/state"
 
@@ -112,8 +114,8 @@ def _ratio(costs: list[tuple[float, float]]) -> float:
     return median(among / alone for alone, among in costs)
 
 
-class _Line(ExitStack):
-    """One publisher and one subscriber at a server."""
+class _CostProbe(ExitStack):
+    """A publisher and a subscriber, which measure the cost of a publication at a server."""
 
     def __init__(self, server: Server) -> None:
         super().__init__()
@@ -123,7 +125,7 @@ class _Line(ExitStack):
         self._publisher = self.enter_context(connected(server.address, "line-pub"))
 
     def cost_s(self, topics: list[str]) -> float:
-        """Processor time of the server for one message, when they come in batches: as little else in it as can be."""
+        """Processor time of the server for one message. Messages come in batches, to keep other work out of it."""
         packets = [encode_publish(Version.V311, topic.encode(), bytes(PAYLOAD_BYTES)) for topic in topics]
         before = Usage.of(self._pid)
         for first in range(0, len(packets), BATCH):

@@ -1,9 +1,9 @@
-"""What peers keep of clients that have gone: memory and open files before, at most, and after it is quiet again.
+"""Memory and open files that peers keep after clients have gone: before, at the peak, and when it is quiet again.
 
-What the peers have in use is told beside their resident memory, of which some stays though nothing is kept: a page
-goes back to the system when nothing on it is in use.
+The memory in use is reported beside the resident memory, which stays larger: a page goes back to the system only when
+nothing on it is in use.
 
-Owns the load: one client with many filters, many retained topics, and clients that come, subscribe and go.
+Owns the load: one client with many filters, many retained topics, and clients that connect, subscribe and disconnect.
 """
 
 from __future__ import annotations
@@ -17,41 +17,42 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.client import Client, connected_client
 from ringmq.experiments.load.raw_clients import BenchError
-from ringmq.experiments.load.tally import Faults, Inbox, Say, spread_ms
+from ringmq.experiments.load.tally import Faults, Inbox, Say, percentile_line
 from ringmq.experiments.processes.peers import Ring, RingPeer, status_of
 from ringmq.experiments.processes.usage import memory_bytes
 
 LOOK_S: Final = 0.5
-"""Between two looks at the memory."""
+"""Time between two looks at the memory."""
 WINDOW: Final = 500
-"""Retained messages on their way at the same time."""
+"""Retained messages in flight."""
 PER_GROUP: Final = 100
 """Retained topics that one filter with a wildcard matches."""
 PAYLOAD: Final = bytes(32)
 ARRIVE_S: Final = 60.0
+"""Longest wait for the retained messages of the client with many filters."""
 SPARE_FILES: Final = 8
-"""Links that two peers need now and did not need before."""
+"""Open files that may be added, such as links that two peers need only during the load."""
 MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class FlapMethod:
     filters: int
     retained: int
     flaps_hz: float
     flap_s: float
     quiet_s: float
-    """How long is waited at most until the memory is back. What is gone is remembered for a minute."""
+    """Longest wait until the memory is back. Peers remember removed entries for a minute."""
     ratio: float
-    """Memory after, divided by that before, at the most."""
+    """Limit of the memory after the load, divided by the memory before it."""
     seed: int
 
 
 @dataclass(slots=True)
-class Keep:
-    """What one peer has."""
+class Footprint:
+    """Memory and open files of one peer."""
 
     name: str
     before_bytes: int
@@ -75,14 +76,14 @@ class Keep:
 HEAD: Final = f"{'memory in MB, files':<20}{'before':>10}{'peak':>10}{'after':>10}{'ratio':>8}" + "".join(
     f"{name:>8}" for name in ("before", "peak", "after", "in use")
 )
-"""The last is the ratio of what is in use."""
+"""Heads of the columns of a footprint; the last column is the ratio of the memory in use."""
 
 
 @dataclass(slots=True)
-class Figures:
-    keeps: list[Keep] = field(default_factory=list)
+class FlapFigures:
+    footprints: list[Footprint] = field(default_factory=list)
     subacks_s: list[float] = field(default_factory=list)
-    """Of the clients that come and go."""
+    """Times from SUBSCRIBE to SUBACK of the clients that come and go."""
     many_filters_s: float = 0.0
     flaps: int = 0
     faults: Faults = field(default_factory=lambda: Faults("missed", "unanswered", "kept"))
@@ -91,18 +92,20 @@ class Figures:
         return [
             f"{self.flaps} clients came and went: {self.faults}",
             f"SUBACK of many filters: {self.many_filters_s:.2f} s",
-            spread_ms("SUBACK of one filter", self.subacks_s),
+            percentile_line("SUBACK of one filter", self.subacks_s),
             HEAD,
-            *(keep.line() for keep in self.keeps),
+            *(footprint.line() for footprint in self.footprints),
         ]
 
 
-async def check(ring: Ring, method: Method, say: Say) -> Figures:
-    """Raises BenchError when what is to stay connected cannot be."""
-    figures = Figures(keeps=[Keep(str(one), memory_bytes(one.pid), _files(one)) for one in ring.peers])
-    for keep, peer in zip(figures.keeps, ring.peers, strict=True):
-        keep.peak_bytes, keep.files_peak = keep.before_bytes, keep.files_before
-        keep.used_before_bytes = await _used_bytes(peer)
+async def check(ring: Ring, method: FlapMethod, say: Say) -> FlapFigures:
+    """Run the load and measure the peers. Raises BenchError if a client that stays loses its connection."""
+    figures = FlapFigures(
+        footprints=[Footprint(str(peer), memory_bytes(peer.pid), _files(peer)) for peer in ring.peers]
+    )
+    for footprint, peer in zip(figures.footprints, ring.peers, strict=True):
+        footprint.peak_bytes, footprint.files_peak = footprint.before_bytes, footprint.files_before
+        footprint.used_before_bytes = await _used_bytes(peer)
     looking = asyncio.create_task(_look(ring, figures))
     try:
         await _load(ring, method, figures, say)
@@ -110,29 +113,30 @@ async def check(ring: Ring, method: Method, say: Say) -> Figures:
         await _quiet(ring, method, figures)
     finally:
         looking.cancel()
-    for keep, peer in zip(figures.keeps, ring.peers, strict=True):
-        keep.after_bytes, keep.files_after = memory_bytes(peer.pid), _files(peer)
-        keep.used_after_bytes = await _used_bytes(peer)
-        if keep.after_bytes > method.ratio * keep.before_bytes:
-            figures.faults.add("kept", f"{(keep.after_bytes - keep.before_bytes) / MB:.1f} MB at {keep.name}")
-        if keep.files_after > keep.files_before + SPARE_FILES:
-            figures.faults.add("kept", f"{keep.files_after - keep.files_before} files at {keep.name}")
+    for footprint, peer in zip(figures.footprints, ring.peers, strict=True):
+        footprint.after_bytes, footprint.files_after = memory_bytes(peer.pid), _files(peer)
+        footprint.used_after_bytes = await _used_bytes(peer)
+        if footprint.after_bytes > method.ratio * footprint.before_bytes:
+            kept_bytes = footprint.after_bytes - footprint.before_bytes
+            figures.faults.add("kept", f"{kept_bytes / MB:.1f} MB at {footprint.name}")
+        if footprint.files_after > footprint.files_before + SPARE_FILES:
+            figures.faults.add("kept", f"{footprint.files_after - footprint.files_before} files at {footprint.name}")
     return figures
 
 
-async def _load(ring: Ring, method: Method, figures: Figures, say: Say) -> None:
+async def _load(ring: Ring, method: FlapMethod, figures: FlapFigures, say: Say) -> None:
     async with AsyncExitStack() as stack:
         inbox = Inbox()
-        many = await stack.enter_async_context(talking(ring.peers[0].mqtt, "many", inbox))
-        publisher = await stack.enter_async_context(talking(ring.peers[-1].mqtt, "retaining"))
+        many = await stack.enter_async_context(connected_client(ring.peers[0].mqtt, "many", inbox))
+        publisher = await stack.enter_async_context(connected_client(ring.peers[-1].mqtt, "retaining"))
         say(f"{method.filters} filters")
         start = perf_counter()
-        await many.subscribed(*(_group(number) for number in range(method.filters)))
+        await many.subscribe_and_wait(*(_group(number) for number in range(method.filters)))
         figures.many_filters_s = perf_counter() - start
         say(f"{method.retained} retained topics")
         await _retain(publisher, method.retained, lambda number: b"%d" % number + PAYLOAD)
-        heard = min(method.retained, PER_GROUP * method.filters)
-        for payload in await inbox.until((b"%d" % number + PAYLOAD for number in range(heard)), ARRIVE_S):
+        matching = min(method.retained, PER_GROUP * method.filters)
+        for payload in await inbox.until((b"%d" % number + PAYLOAD for number in range(matching)), ARRIVE_S):
             figures.faults.add("missed", f"{payload[: -len(PAYLOAD)].decode()} of {_group(0)} and others")
         say(f"{method.flaps_hz:g} clients a second for {method.flap_s:g} s")
         await _flap(ring, method, figures)
@@ -149,19 +153,19 @@ def _group(number: int) -> str:
 
 
 async def _retain(publisher: Client, count: int, payload: Callable[[int], bytes]) -> None:
-    """Raises BenchError when the connection ends."""
-    under_way: set[asyncio.Future[None]] = set()
+    """Publish a retained message to each topic. Raises BenchError if the connection ends."""
+    in_flight: set[asyncio.Future[None]] = set()
     for number in range(count):
-        under_way.add(publisher.publish_1(_topic(number), payload(number), retain=True))
-        if len(under_way) >= WINDOW:
-            done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)
-            for one in done:
-                one.result()
-    await asyncio.gather(*under_way)
+        in_flight.add(publisher.publish_qos1(_topic(number), payload(number), retain=True))
+        if len(in_flight) >= WINDOW:
+            done, in_flight = await asyncio.wait(in_flight, return_when=asyncio.FIRST_COMPLETED)
+            for answer in done:
+                answer.result()
+    await asyncio.gather(*in_flight)
 
 
-async def _flap(ring: Ring, method: Method, figures: Figures) -> None:
-    """Clients come at a steady rate, however long each takes."""
+async def _flap(ring: Ring, method: FlapMethod, figures: FlapFigures) -> None:
+    """Start clients at a steady rate, however long each of them takes."""
     start = perf_counter()
     flaps: set[asyncio.Task[None]] = set()
     while (now_s := perf_counter() - start) < method.flap_s:
@@ -174,37 +178,37 @@ async def _flap(ring: Ring, method: Method, figures: Figures) -> None:
     await asyncio.gather(*flaps)
 
 
-async def _come_and_go(number: int, rng: Random, ring: Ring, method: Method, figures: Figures) -> None:
+async def _come_and_go(number: int, rng: Random, ring: Ring, method: FlapMethod, figures: FlapFigures) -> None:
     topic = rng.randrange(max(1, method.retained))
     topic_filter = _topic(topic) if rng.random() < 0.9 else _group(topic // PER_GROUP)
     try:
-        async with talking(rng.choice(ring.peers).mqtt, f"flap-{number}") as client:
+        async with connected_client(rng.choice(ring.peers).mqtt, f"flap-{number}") as client:
             start = perf_counter()
-            await client.subscribed(topic_filter, qos=rng.randrange(2))
+            await client.subscribe_and_wait(topic_filter, qos=rng.randrange(2))
             figures.subacks_s.append(perf_counter() - start)
     except BenchError as error:
         figures.faults.add("unanswered", f"client {number}, {topic_filter}: {error}")
 
 
-async def _look(ring: Ring, figures: Figures) -> None:
+async def _look(ring: Ring, figures: FlapFigures) -> None:
     while True:
-        for keep, peer in zip(figures.keeps, ring.peers, strict=True):
-            keep.peak_bytes = max(keep.peak_bytes, memory_bytes(peer.pid))
-            keep.files_peak = max(keep.files_peak, _files(peer))
+        for footprint, peer in zip(figures.footprints, ring.peers, strict=True):
+            footprint.peak_bytes = max(footprint.peak_bytes, memory_bytes(peer.pid))
+            footprint.files_peak = max(footprint.files_peak, _files(peer))
         await asyncio.sleep(LOOK_S)
 
 
-async def _quiet(ring: Ring, method: Method, figures: Figures) -> None:
-    """Until all have what they had before, or the time is over."""
+async def _quiet(ring: Ring, method: FlapMethod, figures: FlapFigures) -> None:
+    """Wait until the memory of all peers is back, but no longer than `quiet_s`."""
     for _ in range(int(method.quiet_s / LOOK_S)):
-        pairs = zip(figures.keeps, ring.peers, strict=True)
-        if all(memory_bytes(peer.pid) <= method.ratio * keep.before_bytes for keep, peer in pairs):
+        pairs = zip(figures.footprints, ring.peers, strict=True)
+        if all(memory_bytes(peer.pid) <= method.ratio * footprint.before_bytes for footprint, peer in pairs):
             return
         await asyncio.sleep(LOOK_S)
 
 
 async def _used_bytes(peer: RingPeer) -> int:
-    """0 if it does not answer."""
+    """Memory in use, as the peer reports it; 0 if it does not answer."""
     used: int = (await status_of(peer)).get("memory_in_use_bytes", 0)
     return used
 

@@ -1,4 +1,4 @@
-"""What RingMQ is to reach against other servers, and whether it did: mostly ratios taken in one run."""
+"""Goals of RingMQ against other servers, and verdicts on them, mostly as ratios of one run."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ringmq.experiments.benchmarks.comparison import Result
 from ringmq.experiments.benchmarks.crowd import FilterFigures, IdleFigures
 
 EGRESS_RATIOS: Final = {"qos0-1to10": 2.0, "qos0-1to1": 1.0, "qos1-1to1": 0.7}
-"""Of a front, against Mosquitto's egress at its limit."""
+"""Goals for the egress of a front at its limit, divided by Mosquitto's."""
 RING_EGRESS_RATIOS: Final = {"two-1to10": 1.2, "two-1to1": 1.0}
-"""Of two peers, against the egress of bridged Mosquittos at their limit."""
+"""Goals for the egress of two peers at their limit, divided by that of bridged Mosquittos."""
 BRIDGED: Final = {"bridged": "bridged Mosquittos'", "nodelay": "bridged Mosquittos' with nodelay"}
 AMQTT_RATIO: Final = 10.0
+"""Goal for the egress of a front at its limit, divided by amqtt's."""
 P99_RATIO: Final = 1.5
-"""Of the latency at half of Mosquitto's limit, or of bridged Mosquittos', against theirs."""
+"""Goal for the latency at half of the limit of Mosquitto, or of bridged Mosquittos, divided by theirs."""
 IDLE_BYTES: Final = 20_000
 CONNECT_S: Final = 0.005
 FILTERS_RATIO: Final = 1.2
@@ -33,7 +34,7 @@ class Verdict:
     unit: str = ""
     low: float | None = None
     high: float | None = None
-    """The spread of the repetitions, where there are several."""
+    """Highest and lowest value of several repetitions."""
     note: str = ""
 
     @property
@@ -43,15 +44,15 @@ class Verdict:
     def __str__(self) -> str:
         spread = "" if self.low is None else f" ({self.low:.2f}-{self.high:.2f})"
         sign = ">=" if self.at_least else "<="
-        said = "reached" if self.reached else "MISSED"
+        outcome = "reached" if self.reached else "MISSED"
         note = f"; {self.note}" if self.note else ""
-        return f"{said}: {self.what} {self.value:.3g}{self.unit}{spread}, goal {sign} {self.goal:g}{self.unit}{note}"
+        return f"{outcome}: {self.what} {self.value:.3g}{self.unit}{spread}, goal {sign} {self.goal:g}{self.unit}{note}"
 
 
 def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
-    """Of RingMQ against each of the other servers that were measured."""
+    """Of RingMQ against each of the other servers that were measured. Only the patterns with a goal are judged."""
     ours = results.get("ringmq")
-    if ours is None:
+    if ours is None or pattern not in EGRESS_RATIOS:
         return []
     verdicts = []
     mosquitto, amqtt = results.get("mosquitto"), results.get("amqtt")
@@ -65,7 +66,7 @@ def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
 
 
 def of_ring(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
-    """Of a ring against bridged Mosquittos. Patterns without a goal are only compared, in the table."""
+    """Verdicts on a ring against bridged Mosquittos. A pattern without a goal has none."""
     ours = results.get("ringmq")
     if ours is None or pattern not in RING_EGRESS_RATIOS:
         return []
@@ -83,9 +84,10 @@ def _egress(what: str, ours: Result, theirs: Result, goal: float) -> Verdict:
     ratios = [our.egress_hz / their.egress_hz for our, their in zip(ours.limits, theirs.limits, strict=False)] or [0.0]
     note = ""
     if ours.lower_bound and theirs.lower_bound:
-        note = "the load generator could do no more for either of them: the limits of both are higher"
+        note = "the load generator could offer no more to either of them: the limits of both are higher"
     elif ours.lower_bound or theirs.lower_bound:
-        note = f"the load generator could do no more: {'RingMQ' if ours.lower_bound else 'the other'}'s limit is higher"
+        limited = "RingMQ" if ours.lower_bound else "the other"
+        note = f"the load generator could offer no more: {limited}'s limit is higher"
     value = ours.limit_hz() / theirs.limit_hz()
     return Verdict(what, value, goal, True, low=min(ratios), high=max(ratios), note=note)
 

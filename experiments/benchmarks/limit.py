@@ -1,8 +1,10 @@
-"""The search for the limit of a server: the method of §5.3 of the paper, without the measuring.
+"""The search for the limit of a server: the method of §5.3 of the paper, without the measurements.
 
-The interval between two publications of one publisher is doubled until the server keeps up; the last step is divided
-into 20, and the shortest interval with which the server keeps up is the limit, at most 5 % off. The search is a
-generator: it gives the interval to measure next, is sent whether the server kept up, and returns the limit.
+The interval between two publications of one publisher is doubled until the server keeps up. The last step is divided
+into 20 parts, and the shortest interval at which the server keeps up is the limit, with an error of at most 5 %.
+
+The search is a generator: it yields the next interval to measure, receives whether the server kept up, and returns the
+limit.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ Search = Generator[float, bool, float]
 
 
 def keeps_up(ingress_hz: float, egress_hz: float, sp_ratio: int) -> bool:
-    """Definition 1: nothing gathers in the server."""
+    """Definition 1 of the paper: no messages gather in the server."""
     return ingress_hz > 0 and egress_hz / (ingress_hz * sp_ratio) >= 0.99
 
 
 def search(start_s: float, quick: bool) -> Search:
-    """Begin with the interval `start_s`. `quick` halves the last step instead of measuring each of the 20.
+    """Search from the interval `start_s` on. `quick` bisects the last step instead of measuring all 20 parts.
 
-    Returns infinity when there is no interval that suffices.
+    Returns infinity if the server keeps up with no interval.
     """
     enough_s = yield from _doubled(start_s)
     if enough_s is None:
@@ -47,7 +49,10 @@ def search(start_s: float, quick: bool) -> Search:
 
 
 def _doubled(start_s: float) -> Generator[float, bool, float | None]:
-    """The interval that suffices while its half does not; from long ones down: overloading a server takes time."""
+    """The interval that suffices while its half does not.
+
+    Shorter intervals are tried only after a longer one sufficed, since a server needs time to recover from an overload.
+    """
     interval_s = start_s
     if (yield interval_s):
         for _ in range(MOST_DOUBLINGS):

@@ -1,7 +1,7 @@
-"""From the moment its SUBACK has come, a client of one peer gets what is published at any other: many times over.
+"""Checks that a client of one peer gets each message that is published at any other peer after its SUBACK.
 
-Owns the pairs of peers, what is published and what was to come. Each pair has a subscriber of its own; the publishers
-are connected all the time, one at each peer.
+Owns the pairs of peers, their publications and the expected deliveries. Each pair has its own subscriber; one publisher
+at each peer is connected all the time.
 """
 
 from __future__ import annotations
@@ -14,41 +14,43 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.client import Client, connected_client
 from ringmq.experiments.load.raw_clients import Address, BenchError
-from ringmq.experiments.load.tally import SAY_EACH, Faults, Inbox, Say, silent, spread_ms
+from ringmq.experiments.load.tally import SAY_EACH, Faults, Inbox, Say, percentile_line, silent
 from ringmq.mqtt_front.matching.topics import has_wildcard
 
 KNOWN_TOPICS: Final = 40
-"""Published to all the time, so that most peers hold their lists. All others are new to everybody."""
+"""Topics with repeated publications, so that most peers hold their lists. No peer holds the lists of other topics."""
 BEFORE: Final = 2
+"""Messages of a pair right before its SUBSCRIBE, which may arrive."""
 AFTER: Final = 3
-"""Messages of each pair, right before its SUBSCRIBE and right after its SUBACK. The first may come, the second must."""
+"""Messages of a pair right after its SUBACK, which must arrive."""
 ARRIVE_S: Final = 10.0
+"""Longest wait for the messages of a pair."""
 LINGER_S: Final = 0.4
-"""After all has come, for what comes twice. Above a peer's first wait before it sends again."""
+"""Wait for duplicates after the last arrival: longer than a peer waits before its first retry."""
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class PairsMethod:
     pairs: int
     at_once: int
     seed: int
 
 
 @dataclass(slots=True)
-class Figures:
+class PairsFigures:
     pairs: int = 0
     subacks_s: dict[str, list[float]] = field(default_factory=dict)
-    """By what was subscribed to."""
+    """Times from SUBSCRIBE to SUBACK, by kind of pair."""
     arrivals_s: list[float] = field(default_factory=list)
-    """From the SUBACK until all that was published after it had come."""
+    """Times from the SUBACK until all messages that were published after it had arrived."""
     faults: Faults = field(default_factory=lambda: Faults("missed", "twice", "unanswered"))
 
     def lines(self) -> list[str]:
         shown = [f"{self.pairs} pairs: {self.faults}"]
-        shown += [spread_ms(f"SUBACK, {kind}", times) for kind, times in sorted(self.subacks_s.items())]
-        return [*shown, spread_ms("SUBACK to last message", self.arrivals_s)]
+        shown += [percentile_line(f"SUBACK, {kind}", times) for kind, times in sorted(self.subacks_s.items())]
+        return [*shown, percentile_line("SUBACK to last message", self.arrivals_s)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class Pair:
     filter: str
     qos: int
     early: bool
-    """Whether something is published before the SUBSCRIBE."""
+    """Whether messages are also published before the SUBSCRIBE."""
 
     @property
     def kind(self) -> str:
@@ -70,17 +72,17 @@ class Pair:
         return f"{age} topic, {'wildcard' if has_wildcard(self.filter) else 'exact'}"
 
     def payloads(self, when: str, count: int) -> list[bytes]:
-        return [f"{self.number} {when} {one}".encode() for one in range(count)]
+        return [f"{self.number} {when} {index}".encode() for index in range(count)]
 
     def __str__(self) -> str:
         return (
             f"pair {self.number}, {self.filter} with QoS {self.qos} at peer {self.subscriber_at + 1}, "
-            f"{self.topic} published at peer {self.publisher_at + 1}{', before too' if self.early else ''}"
+            f"{self.topic} published at peer {self.publisher_at + 1}{', also before' if self.early else ''}"
         )
 
 
 def draw(number: int, peers: int, seed: int) -> Pair:
-    """A pair of its own for each number."""
+    """Draw the pair with this number."""
     rng = Random(f"{seed} {number}")
     subscriber_at, publisher_at = rng.sample(range(peers), 2)
     middle = f"known/{rng.randrange(KNOWN_TOPICS)}" if rng.random() < 0.5 else f"new/{number}"
@@ -93,18 +95,19 @@ def _filter(rng: Random, topic: str) -> str:
     if rng.random() < 0.5:
         return topic
     levels = topic.split("/")
-    place = rng.randrange(len(levels))
+    depth = rng.randrange(len(levels))
     if rng.random() < 0.5:
-        return "/".join([*levels[:place], "#"])
-    return "/".join([*levels[:place], "+", *levels[place + 1 :]])
+        return "/".join([*levels[:depth], "#"])
+    return "/".join([*levels[:depth], "+", *levels[depth + 1 :]])
 
 
-async def check(addresses: Sequence[Address], method: Method, say: Say = silent) -> Figures:
-    """Raises BenchError when a publisher cannot be connected."""
-    figures = Figures()
+async def check(addresses: Sequence[Address], method: PairsMethod, say: Say = silent) -> PairsFigures:
+    """Try all pairs. Raises BenchError if a publisher cannot connect."""
+    figures = PairsFigures()
     async with AsyncExitStack() as stack:
         publishers = [
-            await stack.enter_async_context(talking(one, f"pairs-pub-{number}")) for number, one in enumerate(addresses)
+            await stack.enter_async_context(connected_client(address, f"pairs-pub-{number}"))
+            for number, address in enumerate(addresses)
         ]
         numbers = iter(range(method.pairs))
 
@@ -123,13 +126,13 @@ async def check(addresses: Sequence[Address], method: Method, say: Say = silent)
     return figures
 
 
-async def _try(pair: Pair, address: Address, publisher: Client, figures: Figures) -> None:
+async def _try(pair: Pair, address: Address, publisher: Client, figures: PairsFigures) -> None:
     inbox = Inbox()
-    async with talking(address, f"pair-{pair.number}", inbox) as client:
+    async with connected_client(address, f"pair-{pair.number}", inbox) as client:
         if pair.early:
             _publish(publisher, pair, pair.payloads("before", BEFORE))
         start = perf_counter()
-        await client.subscribed(pair.filter, qos=pair.qos)
+        await client.subscribe_and_wait(pair.filter, qos=pair.qos)
         wanted = pair.payloads("after", AFTER)
         _publish(publisher, pair, wanted)
         acknowledged = perf_counter()
@@ -146,6 +149,6 @@ async def _try(pair: Pair, address: Address, publisher: Client, figures: Figures
 def _publish(publisher: Client, pair: Pair, payloads: Sequence[bytes]) -> None:
     for payload in payloads:
         if pair.qos:
-            publisher.publish_1(pair.topic, payload)
+            publisher.publish_qos1(pair.topic, payload)
         else:
             publisher.publish(pair.topic, payload)

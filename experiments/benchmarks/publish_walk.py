@@ -36,9 +36,9 @@ from ringmq.overlay.config import Address, OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 
 GOAL_SHARE: Final = 0.15
 """The goal for bookkeeping among the calls. It is shown, not enforced yet."""
@@ -101,8 +101,8 @@ NEAR: Final = (
         ("SendWindows._retry_later", "MessagingContext.after", "TimerQueue.at"),
     ),
     Group("answer", "makes B acknowledge to A", ("EngineAdapter._acknowledge", "CoordinatedEngine.acknowledge")),
-    Group("mark", "puts a connection on the list of connections to flush", ("Outgoing.wake",)),
-    Group("budget", "limits the work of one iteration", ("Reading._begin_turn", "Work.begin")),
+    Group("mark", "puts a connection on the list of connections to flush", ("Writer.wake",)),
+    Group("budget", "limits the work of one iteration", ("Reader.begin_turn", "Work.begin")),
     Group("heard", "ends a suspicion of the sender", ("FailureDetector.heard",)),
     Group("entry", "defers calls that the roles make to each other", ("CoordinatedEngine._do",)),
     Group("state", "asks for the state of a link", ("Link.closed", "Link.introduced_as")),
@@ -115,7 +115,7 @@ NEAR: Final = (
 )
 """Calls that resemble bookkeeping and are counted as work, for the reason given. Kept up like the list above."""
 
-GENERAL_PATH: Final = ("Conversation._on_publish", "Outgoing.publish")
+GENERAL_PATH: Final = ("Handlers.on_publish", "Writer.publish")
 """Functions that the fast path leaves out, at the publisher's connection and at the subscriber's."""
 
 ROOT: Final = Path(__file__).absolute().parents[2]

@@ -1,6 +1,6 @@
-"""A message is retained at one peer while clients of others subscribe: each sees it once, as retained or as live.
+"""A message is retained at one peer while clients of other peers subscribe: each gets it once, as retained or as live.
 
-Owns the rounds, in each of which one message meets several subscribers at a moment drawn at random.
+Owns the rounds. In each round several clients subscribe at random moments around the publication of one message.
 """
 
 from __future__ import annotations
@@ -14,50 +14,51 @@ from random import Random
 from time import perf_counter
 from typing import Final
 
-from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.client import Client, connected_client
 from ringmq.experiments.load.raw_clients import ANSWER_S, Address, BenchError
-from ringmq.experiments.load.tally import SAY_EACH, Faults, Inbox, Say, silent, spread_ms
+from ringmq.experiments.load.tally import SAY_EACH, Faults, Inbox, Say, percentile_line, silent
 from ringmq.mqtt_front.codec.packets import Publish
 
 SUBSCRIBERS: Final = 5
-"""Of each message."""
+"""Subscribers in each round."""
 SPREAD_S: Final = 0.02
-"""They subscribe so long before or after the publication at the most: some round trips."""
+"""Longest time between the publication and a SUBSCRIBE before or after it: some round trips."""
 ARRIVE_S: Final = 10.0
+"""Longest wait of a subscriber for the message."""
 LINGER_S: Final = 0.4
-"""After all have it, for what comes twice. Above a peer's first wait before it sends again."""
+"""Wait for duplicates after the message: longer than a peer waits before its first retry."""
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class RetainedMethod:
     meetings: int
-    """Of a message and a subscriber."""
+    """Meetings of a message and a subscriber."""
     at_once: int
-    """Messages."""
+    """Concurrent rounds."""
     seed: int
 
 
 @dataclass(slots=True)
-class Figures:
+class RetainedFigures:
     meetings: int = 0
-    as_what: Counter[str] = field(default_factory=Counter)
-    """How often the message was seen as retained, as live, or as which of both when more than once."""
+    forms: Counter[str] = field(default_factory=Counter)
+    """Counts of the forms in which a subscriber got the message: retained, live, or several of them in sequence."""
     subacks_s: list[float] = field(default_factory=list)
     pubacks_s: list[float] = field(default_factory=list)
     faults: Faults = field(default_factory=lambda: Faults("missed", "twice", "unanswered"))
 
     def lines(self) -> list[str]:
-        seen = ", ".join(f"{count} {what}" for what, count in sorted(self.as_what.items()))
+        seen = ", ".join(f"{count} {form}" for form, count in sorted(self.forms.items()))
         return [
             f"{self.meetings} meetings: {self.faults}",
             f"seen: {seen}",
-            spread_ms("SUBACK", self.subacks_s),
-            spread_ms("PUBACK of a retained message", self.pubacks_s),
+            percentile_line("SUBACK", self.subacks_s),
+            percentile_line("PUBACK of a retained message", self.pubacks_s),
         ]
 
 
-class Looks(Inbox):
-    """An inbox that notes of its own message in which form it came."""
+class FormInbox(Inbox):
+    """An inbox that also records the forms, retained or live, in which one message came."""
 
     def __init__(self, payload: bytes) -> None:
         super().__init__()
@@ -72,7 +73,7 @@ class Looks(Inbox):
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """One message, and one of those who are to see it."""
+    """One message and one of its subscribers."""
 
     round: int
     number: int
@@ -80,7 +81,7 @@ class Meeting:
     filter: str
     qos: int
     after_s: float
-    """From the publication to the SUBSCRIBE; it may be negative."""
+    """Time from the publication to the SUBSCRIBE; negative if the SUBSCRIBE comes first."""
 
     def __str__(self) -> str:
         return (
@@ -91,7 +92,7 @@ class Meeting:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One message and all who are to see it."""
+    """One message and all its subscribers."""
 
     number: int
     publisher_at: int
@@ -108,33 +109,38 @@ class Round:
 
 
 def draw(number: int, peers: int, seed: int) -> Round:
-    """A round of its own for each number."""
+    """Draw the round with this number."""
     rng = Random(f"{seed} {number}")
     topic = f"retained/{number}/state"
     filters = [topic, topic, f"retained/{number}/#", f"retained/{number}/+", "retained/+/state"]
     meetings = tuple(
         Meeting(
-            number, one, rng.randrange(peers), rng.choice(filters), rng.randrange(2), rng.uniform(-SPREAD_S, SPREAD_S)
+            number,
+            subscriber,
+            rng.randrange(peers),
+            rng.choice(filters),
+            rng.randrange(2),
+            rng.uniform(-SPREAD_S, SPREAD_S),
         )
-        for one in range(SUBSCRIBERS)
+        for subscriber in range(SUBSCRIBERS)
     )
     return Round(number, rng.randrange(peers), rng.randrange(2), meetings)
 
 
-async def check(addresses: Sequence[Address], method: Method, say: Say = silent) -> Figures:
-    """Raises BenchError when a publisher cannot be connected."""
-    figures = Figures()
+async def check(addresses: Sequence[Address], method: RetainedMethod, say: Say = silent) -> RetainedFigures:
+    """Run all rounds. Raises BenchError if a publisher cannot connect."""
+    figures = RetainedFigures()
     async with AsyncExitStack() as stack:
         publishers = [
-            await stack.enter_async_context(talking(one, f"retained-pub-{number}"))
-            for number, one in enumerate(addresses)
+            await stack.enter_async_context(connected_client(address, f"retained-pub-{number}"))
+            for number, address in enumerate(addresses)
         ]
         numbers = iter(range(-(-method.meetings // SUBSCRIBERS)))
 
         async def work() -> None:
             for number in numbers:
-                one = draw(number, len(addresses), method.seed)
-                await _round(one, addresses, publishers[one.publisher_at], figures)
+                drawn = draw(number, len(addresses), method.seed)
+                await _play(drawn, addresses, publishers[drawn.publisher_at], figures)
                 if figures.meetings % SAY_EACH < SUBSCRIBERS:
                     say(f"{figures.meetings} meetings: {figures.faults}")
 
@@ -142,46 +148,49 @@ async def check(addresses: Sequence[Address], method: Method, say: Say = silent)
     return figures
 
 
-async def _round(one: Round, addresses: Sequence[Address], publisher: Client, figures: Figures) -> None:
-    start = perf_counter() + 2 * SPREAD_S  # everybody is connected by then
+async def _play(drawn: Round, addresses: Sequence[Address], publisher: Client, figures: RetainedFigures) -> None:
+    start = perf_counter() + 2 * SPREAD_S  # leaves all subscribers time to connect
     await asyncio.gather(
-        _publish(one, publisher, start, figures),
-        *(_meet(meeting, one, addresses[meeting.subscriber_at], start, figures) for meeting in one.meetings),
+        _publish(drawn, publisher, start, figures),
+        *(_meet(meeting, drawn, addresses[meeting.subscriber_at], start, figures) for meeting in drawn.meetings),
     )
-    publisher.publish(one.topic, b"", retain=True)
+    publisher.publish(drawn.topic, b"", retain=True)
 
 
-async def _publish(one: Round, publisher: Client, at: float, figures: Figures) -> None:
+async def _publish(drawn: Round, publisher: Client, at: float, figures: RetainedFigures) -> None:
     await asyncio.sleep(at - perf_counter())
-    if not one.qos:
-        publisher.publish(one.topic, one.payload, retain=True)
+    if not drawn.qos:
+        publisher.publish(drawn.topic, drawn.payload, retain=True)
         return
     start = perf_counter()
     try:
         async with asyncio.timeout(ANSWER_S):
-            await publisher.publish_1(one.topic, one.payload, retain=True)
+            await publisher.publish_qos1(drawn.topic, drawn.payload, retain=True)
         figures.pubacks_s.append(perf_counter() - start)
     except (BenchError, TimeoutError) as error:
-        figures.faults.add("unanswered", f"PUBACK of message {one.number}: {error}")
+        figures.faults.add("unanswered", f"PUBACK of message {drawn.number}: {error}")
 
 
-async def _meet(meeting: Meeting, one: Round, address: Address, published_at: float, figures: Figures) -> None:
-    looks = Looks(one.payload)
+async def _meet(
+    meeting: Meeting, drawn: Round, address: Address, published_at: float, figures: RetainedFigures
+) -> None:
+    inbox = FormInbox(drawn.payload)
     figures.meetings += 1
     try:
-        async with talking(address, f"retained-{meeting.round}-{meeting.number}", looks) as client:
+        async with connected_client(address, f"retained-{meeting.round}-{meeting.number}", inbox) as client:
             await asyncio.sleep(published_at + meeting.after_s - perf_counter())
             start = perf_counter()
-            await client.subscribed(meeting.filter, qos=meeting.qos)
+            await client.subscribe_and_wait(meeting.filter, qos=meeting.qos)
             figures.subacks_s.append(perf_counter() - start)
-            await looks.until([one.payload], ARRIVE_S)
+            await inbox.until([drawn.payload], ARRIVE_S)
             await asyncio.sleep(LINGER_S)
     except BenchError as error:
         figures.faults.add("unanswered", f"{meeting}: {error}")
         return
-    figures.as_what[" and ".join(looks.forms) or "never"] += 1
-    if not looks.forms:
+    figures.forms[" and ".join(inbox.forms) or "never"] += 1
+    if not inbox.forms:
         figures.faults.add("missed", str(meeting))
-    for payload in filter(None, looks.repeated):  # those without a payload clear the topics of other rounds
-        seen = " and ".join(looks.forms) if payload == one.payload else "that of another round"
+    # Messages without a payload clear the topics of other rounds; a filter of this round may match several of them.
+    for payload in filter(None, inbox.repeated):
+        seen = " and ".join(inbox.forms) if payload == drawn.payload else "a message of another round"
         figures.faults.add("twice", f"{seen}: {meeting}")

@@ -1,7 +1,7 @@
-"""One peer coordinates many topics with many leases: what they take of its memory, and how long another takes to have
-the role when it is killed.
+"""One peer coordinates many topics with many leases: its memory for a lease, and the time of the takeover if it dies.
 
-Owns the choice of topics, which all have the same coordinator and the same first shadow, and the subscribers elsewhere.
+Owns the choice of the topics, which all have the same coordinator and the same first shadow, and of the subscribers,
+which are at other peers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 from time import perf_counter
 from typing import Any, Final
 
-from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.client import Client, connected_client
 from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.experiments.load.tally import Faults, Inbox, Say
 from ringmq.experiments.processes.peers import Ring, RingPeer, status_of
@@ -26,26 +26,30 @@ from ringmq.peer.messaging.partitions import key_of_place
 AT_ONCE: Final = 500
 """Filters in one SUBSCRIBE."""
 TRIED: Final = 1000
-"""Topics that are published to once the role has changed hands."""
+"""Topics with a publication after the takeover."""
 LOOK_S: Final = 0.02
+"""Time between two checks."""
 GIVE_UP_S: Final = 60.0
+"""Longest wait for the takeover."""
 ARRIVE_S: Final = 10.0
+"""Longest wait for the publications after it."""
 MB: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class TakeoverMethod:
     topics: int
     subscribers: int
-    """Peers with one for each topic."""
+    """Peers with a subscriber of each topic."""
     lease_bytes: float
+    """Goal for the memory of one lease."""
     taken_s: float
-    """The goals: memory for one lease, and the time for taking over, at most."""
+    """Goal for the time of the takeover."""
     seed: int
 
 
 @dataclass(slots=True)
-class Figures:
+class TakeoverFigures:
     leases: int = 0
     memory_before: int = 0
     memory_after: int = 0
@@ -63,56 +67,56 @@ class Figures:
         return [
             f"{self.leases} leases granted in {self.subscribed_s:.1f} s",
             f"memory of the coordinator: {before:.1f} MB, then {after:.1f} MB: {self.lease_bytes:.0f} B a lease",
-            f"killed: the next coordinates all topics after {self.taken_s:.2f} s",
-            f"{self.published} messages to topics that changed hands: {self.faults}",
+            f"killed: its first shadow coordinates all topics after {self.taken_s:.2f} s",
+            f"{self.published} messages to topics after the takeover: {self.faults}",
         ]
 
 
-async def check(ring: Ring, method: Method, say: Say) -> Figures:
-    """Raises BenchError when a client cannot do its part, or nobody takes over."""
-    figures = Figures(leases=method.topics * method.subscribers)
-    coordinator, heir = _neighbours(ring)
-    topics = _topics(ring, coordinator, heir, method)
-    others = [peer for peer in ring.peers if peer not in (coordinator, heir)][: method.subscribers]
+async def check(ring: Ring, method: TakeoverMethod, say: Say) -> TakeoverFigures:
+    """Measure a takeover. Raises BenchError if a client loses its connection, or the shadow does not take over."""
+    figures = TakeoverFigures(leases=method.topics * method.subscribers)
+    coordinator, shadow = _neighbours(ring)
+    topics = _topics(ring, coordinator, shadow, method)
+    others = [peer for peer in ring.peers if peer not in (coordinator, shadow)][: method.subscribers]
     inbox = Inbox()
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(talking(peer.mqtt, f"takeover-{number}", inbox))
+            await stack.enter_async_context(connected_client(peer.mqtt, f"takeover-{number}", inbox))
             for number, peer in enumerate(others)
         ]
-        publisher = await stack.enter_async_context(talking(heir.mqtt, "takeover-publisher"))
+        publisher = await stack.enter_async_context(connected_client(shadow.mqtt, "takeover-publisher"))
         figures.memory_before = memory_bytes(coordinator.pid)
         say(f"{figures.leases} leases at {coordinator}")
         start = perf_counter()
         await asyncio.gather(*(_subscribe(client, topics) for client in clients))
         figures.subscribed_s = perf_counter() - start
         figures.memory_after = memory_bytes(coordinator.pid)
-        had = _coordinated(await status_of(heir))
-        say(f"killing it; {heir} is next")
+        before = _coordinated(await status_of(shadow))
+        say(f"killing it; {shadow} is its first shadow")
         start = perf_counter()
         ring.kill(coordinator)
-        await _taken(heir, had + len(topics))
+        await _until_taken(shadow, before + len(topics))
         figures.taken_s = perf_counter() - start
         await _publish(publisher, topics, len(clients), inbox, method, figures)
     if figures.lease_bytes > method.lease_bytes:
         figures.faults.add("over the goal", f"{figures.lease_bytes:.0f} B a lease")
     if figures.taken_s > method.taken_s:
-        figures.faults.add("over the goal", f"{figures.taken_s:.2f} s until the role was taken over")
+        figures.faults.add("over the goal", f"{figures.taken_s:.2f} s until the takeover")
     return figures
 
 
 def _neighbours(ring: Ring) -> tuple[RingPeer, RingPeer]:
-    """The two with the least between them: the more keys that are nearest to the one have the other next."""
+    """The two peers with the nearest ids: the most keys have the first as owner and the second as first shadow."""
     around = sorted(ring.peers, key=lambda peer: peer.id)
     pairs = zip(around, [*around[1:], around[0]], strict=True)
     return min(pairs, key=lambda pair: nearness(pair[0].id, pair[1].id))
 
 
-def _topics(ring: Ring, coordinator: RingPeer, heir: RingPeer, method: Method) -> list[str]:
+def _topics(ring: Ring, coordinator: RingPeer, shadow: RingPeer, method: TakeoverMethod) -> list[str]:
     def belongs(topic: str) -> bool:
         key = key_of_place(topic)
         nearest = sorted(ring.peers, key=lambda peer: nearness(key, peer.id))
-        return nearest[:2] == [coordinator, heir]
+        return nearest[:2] == [coordinator, shadow]
 
     names = (f"takeover/{method.seed}/{number}" for number in count())
     return list(islice(filter(belongs, names), method.topics))
@@ -120,25 +124,30 @@ def _topics(ring: Ring, coordinator: RingPeer, heir: RingPeer, method: Method) -
 
 async def _subscribe(client: Client, topics: Sequence[str]) -> None:
     for start in range(0, len(topics), AT_ONCE):
-        await client.subscribed(*topics[start : start + AT_ONCE])
+        await client.subscribe_and_wait(*topics[start : start + AT_ONCE])
 
 
 def _coordinated(status: dict[str, Any]) -> int:
     return int(status["pubsub"]["places"]["coordinated"]) if status else 0
 
 
-async def _taken(heir: RingPeer, wanted: int) -> None:
+async def _until_taken(shadow: RingPeer, wanted: int) -> None:
     deadline = perf_counter() + GIVE_UP_S
-    while _coordinated(status := await status_of(heir)) < wanted:
+    while _coordinated(status := await status_of(shadow)) < wanted:
         if perf_counter() > deadline:
-            raise BenchError(f"{heir} coordinates {_coordinated(status)} places after {GIVE_UP_S:g} s, not {wanted}")
+            raise BenchError(f"{shadow} coordinates {_coordinated(status)} places after {GIVE_UP_S:g} s, not {wanted}")
         await asyncio.sleep(LOOK_S)
 
 
 async def _publish(
-    publisher: Client, topics: Sequence[str], subscribers: int, inbox: Inbox, method: Method, figures: Figures
+    publisher: Client,
+    topics: Sequence[str],
+    subscribers: int,
+    inbox: Inbox,
+    method: TakeoverMethod,
+    figures: TakeoverFigures,
 ) -> None:
-    """One message to each of some topics. All subscribers share the inbox, which counts how often each has come."""
+    """Publish a message to each of some topics. All subscribers share the inbox, which counts each message."""
     tried = Random(method.seed).sample(topics, min(TRIED, len(topics)))
     figures.published = len(tried)
     for topic in tried:

@@ -1,4 +1,4 @@
-"""Who is killed in a run of `kill`, and where its clients are. Knows ids and places, no process and no socket."""
+"""Victims of a run of `kill`, and the positions of its clients. Knows ids and positions, no process and no socket."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ringmq.overlay.core.ids import Id, key_of, nearness
 from ringmq.peer.messaging.partitions import key_of_place
 
 TOPICS: Final = 5
-"""Of each run. The first is the one whose peers are killed."""
+"""Topics of a run. The victims have a role for the first topic."""
 SUBSCRIBERS: Final = 6
-"""Peers with subscribers of the first topic that live on."""
+"""Peers with a subscriber of the first topic, before the choice of an interior victim among them."""
 OTHER_SUBSCRIBERS: Final = 3
-"""Of each of the other topics."""
+"""Peers with a subscriber of another topic, for each of the other topics."""
 WILDCARDS: Final = 2
 """Peers with subscribers of all topics of the run."""
 PUBLISHERS: Final = 5
@@ -30,24 +30,25 @@ TRIES: Final = 1000
 class Kind(StrEnum):
     COORDINATOR = "coordinator"
     OWNERS = "owners"
-    """The coordinator and all but one of its shadows."""
+    """The coordinator and all of its shadows except one."""
     INTERIOR = "interior"
-    """A subscriber that passes messages on in a tree."""
+    """A subscriber that relays messages in a tree."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """Who has a part in a run; peers by their place in the ring's list."""
+class KillPlan:
+    """Victims and clients of a run. Peers are named by their positions in the list of the ring."""
 
     run: int
     kind: Kind
     victims: tuple[int, ...]
     publishers: tuple[int, ...]
     subscribers: tuple[tuple[int, ...], ...]
-    """Those of each topic, without the victims."""
+    """Positions of the subscribers of each topic, without victims."""
     wildcards: tuple[int, ...]
+    """Positions of subscribers of all topics, without victims."""
     bystanders: tuple[int, ...]
-    """All but the victims."""
+    """All peers except the victims."""
 
     def topic(self, number: int) -> str:
         return f"kill/{self.run}/{number}"
@@ -58,46 +59,46 @@ class Cast:
 
     @property
     def fresh(self) -> list[int]:
-        """Those that live and do not publish."""
-        return [one for one in self.bystanders if one not in self.publishers]
+        """Bystanders without a publisher."""
+        return [peer for peer in self.bystanders if peer not in self.publishers]
 
 
-def cast(run: int, kind: Kind, ids: Sequence[Id], choice: Choice, shadows: int, seed: int) -> Cast:
-    """Draw who has which part. Raises BenchError when a tree has nobody to be killed."""
+def draw_plan(run: int, kind: Kind, ids: Sequence[Id], choice: Choice, shadows: int, seed: int) -> KillPlan:
+    """Draw the plan of a run. Raises BenchError if no tree has an interior victim."""
     rng = Random(f"{seed} {run} {kind}")
     for _ in range(TRIES):
         drawn = _draw(run, kind, ids, choice, shadows, rng)
         if drawn is not None:
             return drawn
-    raise BenchError(f"no subscriber passes messages on with {choice.name} dispatching and fan-out {choice.fanout}")
+    raise BenchError(f"no subscriber relays messages with {choice.name} dispatching and fan-out {choice.fanout}")
 
 
-def _draw(run: int, kind: Kind, ids: Sequence[Id], choice: Choice, shadows: int, rng: Random) -> Cast | None:
+def _draw(run: int, kind: Kind, ids: Sequence[Id], choice: Choice, shadows: int, rng: Random) -> KillPlan | None:
     topic = f"kill/{run}/0"
     key = key_of_place(topic)
-    everyone = list(range(len(ids)))
-    owners = sorted(everyone, key=lambda one: nearness(key, ids[one]))[: shadows + 1]
+    peers = list(range(len(ids)))
+    owners = sorted(peers, key=lambda peer: nearness(key, ids[peer]))[: shadows + 1]
     victims = owners[:1] if kind is Kind.COORDINATOR else owners[: max(1, shadows)]
-    rest = [one for one in everyone if kind is Kind.INTERIOR or one not in victims]
+    rest = [peer for peer in peers if kind is Kind.INTERIOR or peer not in victims]
     publishers = rng.sample(rest, PUBLISHERS)
     wildcards = rng.sample(rest, WILDCARDS)
     subscribers = [rng.sample(rest, SUBSCRIBERS)]
     subscribers += [rng.sample(rest, OTHER_SUBSCRIBERS) for _ in range(TOPICS - 1)]
     if kind is Kind.INTERIOR:
-        among = sorted({*subscribers[0], *wildcards}, key=lambda one: ids[one])
-        inner = {one for origin in publishers for one in passing_on(ids, origin, among, choice, topic)}
+        tree = sorted({*subscribers[0], *wildcards}, key=lambda peer: ids[peer])
+        inner = {relay for origin in publishers for relay in relays(ids, origin, tree, choice, topic)}
         inner -= {*publishers, *owners}
         if not inner:
             return None
         victims = [rng.choice(sorted(inner))]
-    bystanders = tuple(one for one in everyone if one not in victims)
-    return Cast(
+    bystanders = tuple(peer for peer in peers if peer not in victims)
+    return KillPlan(
         run=run,
         kind=kind,
         victims=tuple(victims),
         publishers=tuple(publishers),
-        subscribers=tuple(tuple(one for one in some if one not in victims) for some in subscribers),
-        wildcards=tuple(one for one in wildcards if one not in victims),
+        subscribers=tuple(tuple(peer for peer in of_topic if peer not in victims) for of_topic in subscribers),
+        wildcards=tuple(peer for peer in wildcards if peer not in victims),
         bystanders=bystanders,
     )
 
@@ -108,17 +109,17 @@ class _Leaf:
     number: int
 
 
-def passing_on(ids: Sequence[Id], origin: int, subscribers: Sequence[int], choice: Choice, topic: str) -> set[int]:
-    """The subscribers that send a message of `origin` on to others."""
-    leaves = [_Leaf(ids[one], one) for one in subscribers]
+def relays(ids: Sequence[Id], origin: int, subscribers: Sequence[int], choice: Choice, topic: str) -> set[int]:
+    """The subscribers that relay a message of `origin` to other subscribers."""
+    leaves = [_Leaf(ids[subscriber], subscriber) for subscriber in subscribers]
     if choice.name == "direct" or len(leaves) <= choice.fanout:
         return set()
     planner = algorithm(choice.name)
-    found: set[int] = set()
+    relaying: set[int] = set()
     hops: list[Hop[_Leaf]] = list(planner.first_hops(ids[origin], leaves, choice.fanout, key_of(topic)))
     while hops:
         hop = hops.pop()
         if hop.part:
-            found.add(hop.to.number)
+            relaying.add(hop.to.number)
             hops += planner.next_hops(hop.part, choice.fanout)
-    return found
+    return relaying

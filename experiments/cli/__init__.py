@@ -1,1 +1,1 @@
-"""Owns the commands that start rings and experiments; must not know how figures are computed."""
+"""Owns the commands that start rings and experiments; must not know the computation of figures."""

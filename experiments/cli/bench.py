@@ -1,7 +1,7 @@
 """`ringmq bench …`: RingMQ against other MQTT servers, each on one core, taking turns in one run.
 
-Ends with exit status 0 whether goals are reached or not, since that depends on the machine: what is missed is said. The
-commands that look for losses are in `experiments.cli.bench_ring`, and end otherwise.
+The exit status is 0 even if goals are missed, since that depends on the machine; missed goals are shown. The commands
+that look for losses are in `experiments.cli.bench_ring`, and end with status 1 if they find any.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 
 import click
 
-from ringmq.experiments.benchmarks import collector, crowd, goals
+from ringmq.experiments.benchmarks import against, collector, crowd, goals
 from ringmq.experiments.benchmarks.comparison import Method, Result, compare
 from ringmq.experiments.benchmarks.report import Report
-from ringmq.experiments.cli import bench_ring
+from ringmq.experiments.cli import bench_against, bench_ring
 from ringmq.experiments.load import reachability
 from ringmq.experiments.load.generator import Load
-from ringmq.experiments.load.patterns import PATTERNS, RING_PATTERNS
+from ringmq.experiments.load.patterns import PATTERNS, RING_PATTERNS, Pattern, chosen
 from ringmq.experiments.load.raw_clients import BenchError
-from ringmq.experiments.processes import sides
+from ringmq.experiments.processes import checkouts, sides
 from ringmq.experiments.processes.servers import COMMANDS, OTHERS, cores, pinned, running, why_not
 from ringmq.experiments.processes.signals import sigterm_interrupts
 
@@ -32,12 +32,14 @@ DEFAULT: Final = Method()
 REFERENCE: Final = "mosquitto"
 RING_REFERENCE: Final = "bridged"
 """Latency is compared at half of its limit."""
+ACROSS: Final = ("two-1to10", "two-1to1")
+"""The patterns of `ring --against`, unless a pattern is given."""
 
 
 @click.group()
 @click.pass_context
 def bench(ctx: click.Context) -> None:
-    """Compare RingMQ with other MQTT servers on this machine, and look for what a ring loses."""
+    """Compare RingMQ with other MQTT servers on this machine, and look for losses of a ring."""
     ctx.with_resource(sigterm_interrupts())
 
 
@@ -46,7 +48,7 @@ for check in bench_ring.COMMANDS:
 
 
 def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Reads a list of names with commas between them."""
+    """A callback that parses a comma-separated list of known names."""
 
     def names(ctx: click.Context, param: click.Parameter, value: str) -> list[str]:
         found = value.split(",")
@@ -59,7 +61,7 @@ def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Pa
 
 
 def _measuring(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that say how long and how often is measured, and how that is shown."""
+    """Add the options for length, number and output of the measurements."""
     for option in (
         click.option("--verbose", is_flag=True, help="Tell every measurement."),
         click.option(
@@ -68,30 +70,46 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--quick", is_flag=True, help="Halve the last doubling instead of dividing it into 20."),
         click.option(
             "--repeats",
-            default=DEFAULT.repeats,
-            show_default=True,
             type=click.IntRange(1, 100),
-            help="Searches for each limit.",
+            help=f"Searches for each limit; pairs with --against.  [default: {DEFAULT.repeats}, "
+            f"with --against {bench_against.DEFAULT.pairs}]",
         ),
         click.option(
             "--seconds",
             default=DEFAULT.span_s,
             show_default=True,
             type=click.FloatRange(0.05, 600),
-            help="Of one measurement.",
+            help="Of one measurement; with --against of each side in each pair.",
         ),
     ):
         command = option(command)
     return command
 
 
-def _method(seconds: float, repeats: int, quick: bool) -> Method:
-    return Method(span_s=seconds, warm_s=min(DEFAULT.warm_s, seconds), repeats=repeats, quick=quick)
+def _method(seconds: float, repeats: int | None, quick: bool) -> Method:
+    return Method(span_s=seconds, warm_s=min(DEFAULT.warm_s, seconds), repeats=repeats or DEFAULT.repeats, quick=quick)
+
+
+def _against(
+    report: Report,
+    patterns: list[Pattern],
+    checkout: checkouts.Checkout,
+    seconds: float,
+    repeats: int | None,
+    rate_hz: float | None,
+) -> None:
+    schedule = against.Schedule(span_s=seconds, pairs=repeats or bench_against.DEFAULT.pairs, rate_hz=rate_hz)
+    try:
+        bench_against.run(report, patterns, checkout, schedule)
+    except BenchError as error:
+        raise click.ClickException(str(error)) from None
+    report.end()
 
 
 @bench.command()
 @click.option("--pattern", type=click.Choice([*PATTERNS, "all"]), help="[default: all, unless --idle or --filters]")
 @_measuring
+@bench_against.options
 @click.option(
     "--servers",
     default=",".join(OTHERS),
@@ -101,29 +119,43 @@ def _method(seconds: float, repeats: int, quick: bool) -> Method:
 )
 @click.option("--idle", type=click.IntRange(1), help="Memory and connect time with so many idle clients.")
 @click.option("--filters", type=click.IntRange(1), help="Publish cost with so many other filters.")
+@click.pass_context
 def front(
+    ctx: click.Context,
     pattern: str | None,
     seconds: float,
-    repeats: int,
+    repeats: int | None,
     servers: list[str],
     quick: bool,
     idle: int | None,
     filters: int | None,
+    folder: Path | None,
+    rate_hz: float | None,
+    qos: int | None,
+    payload_bytes: int | None,
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """The front alone: throughput at the limit, loss, latency at half of the limit, what a crowd costs."""
+    """The front alone: throughput at the limit, loss, latency at half of the limit, what a crowd costs.
+
+    With --against a peer of this version takes turns with a peer of another, on the same core and at one rate.
+    Processor time of a delivery and memory of an idle peer are compared.
+    """
+    checkout = bench_against.other_checkout(ctx, folder, rate_hz, "servers", "idle", "filters", "quick")
     report = Report(as_json, verbose)
     method = _method(seconds, repeats, quick)
     if pattern is None:
         pattern = "" if idle or filters else "all"
-    chosen = [name for name in PATTERNS if pattern in (name, "all")]
+    patterns = chosen(PATTERNS, [name for name in PATTERNS if pattern in (name, "all")], qos, payload_bytes)
+    if checkout is not None:
+        _against(report, patterns, checkout, seconds, repeats, rate_hz)
+        return
     try:
         available = _available(servers, report, why_not)
         server_core, load_core = cores()
         with pinned(load_core):
-            if chosen:
-                _patterns(report, chosen, available, method, server_core)
+            if patterns:
+                _patterns(report, patterns, available, method, server_core)
             if idle:
                 _idle(report, available, idle, server_core)
             if filters:
@@ -134,29 +166,46 @@ def front(
 
 
 @bench.command()
-@click.option("--pattern", default="all", show_default=True, type=click.Choice([*RING_PATTERNS, "all"]))
+@click.option(
+    "--pattern",
+    type=click.Choice([*RING_PATTERNS, "all"]),
+    help=f"[default: all, with --against {' and '.join(ACROSS)}]",
+)
 @_measuring
+@bench_against.options
 @click.option(
     "--sides",
-    "chosen",
+    "names",
     default=",".join(sides.SIDES),
     show_default=True,
     callback=_among(sides.SIDES, "side"),
     help="In this order.",
 )
+@click.pass_context
 def ring(
-    pattern: str, chosen: list[str], seconds: float, repeats: int, quick: bool, as_json: bool, verbose: bool
+    ctx: click.Context,
+    pattern: str | None,
+    names: list[str],
+    seconds: float,
+    repeats: int | None,
+    quick: bool,
+    folder: Path | None,
+    rate_hz: float | None,
+    qos: int | None,
+    payload_bytes: int | None,
+    as_json: bool,
+    verbose: bool,
 ) -> None:
-    """A ring of peers against Mosquittos joined by bridges, and one Mosquitto alone.
+    """Compare a ring of peers with Mosquittos joined by bridges, and with one Mosquitto alone.
 
-    All servers of a side share one core, the load generator has another: five have no more processor than one.
-    Nothing is measured before messages have come from each server to each, once.
+    All servers of a side share one core, and the load generator has another: five servers have no more processor time
+    than one. A measurement starts only after messages have passed from each server to each, exactly once.
 
     \b
     ringmq     peers of one ring
     bridged    Mosquittos in a star: each but the first has a bridge to it
     nodelay    the same, with TCP_NODELAY: faster to deliver, slower at the limit
-    mosquitto  one, which all clients are at
+    mosquitto  one Mosquitto with all clients
 
     \b
     two-1to10  publishers at one server, subscribers at the other: 5 topics of 10 and 10
@@ -167,17 +216,28 @@ def ring(
     five-D     8 and 8 of a topic at one server, 1 and 1 at each of two others
 
     A to D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
+
+    With --against a ring of this version takes turns with a ring of another, as in `front`.
     """
+    checkout = bench_against.other_checkout(ctx, folder, rate_hz, "names", "quick")
     report = Report(as_json, verbose)
+    if pattern is None:
+        wanted = list(RING_PATTERNS) if checkout is None else list(ACROSS)
+    else:
+        wanted = [name for name in RING_PATTERNS if pattern in (name, "all")]
+    patterns = chosen(RING_PATTERNS, wanted, qos, payload_bytes)
+    if checkout is not None:
+        _against(report, patterns, checkout, seconds, repeats, rate_hz)
+        return
     method = _method(seconds, repeats, quick)
     results = {}
     try:
-        available = _available(chosen, report, sides.why_not)
+        available = _available(names, report, sides.why_not)
         server_core, load_core = cores()
         with pinned(load_core):
-            for name in [one for one in RING_PATTERNS if pattern in (one, "all")]:
-                results[name] = _ring_pattern(report, name, available, method, server_core)
-                report.judge(goals.of_ring(name, results[name]))
+            for one in patterns:
+                results[one.name] = _ring_pattern(report, one, available, method, server_core)
+                report.judge(goals.of_ring(one.name, results[one.name]))
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     finally:
@@ -187,7 +247,7 @@ def ring(
 
 
 def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
-    """Numbers with commas between them, also as 1e6."""
+    """Parse comma-separated numbers, also in the form 1e6."""
     try:
         sizes = sorted({int(float(one)) for one in value.split(",")})
     except (ValueError, OverflowError):
@@ -205,14 +265,14 @@ def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
 @click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Chooses the records.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, the lines on standard error.")
 def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -> None:
-    """What `collect ingest`, `stream` and `reduce` do in a second.
+    """Measure the throughput of `collect ingest`, `stream` and `reduce`.
 
-    Records are published at a real peer and landed, with the collector on a core of its own; what has landed is
-    streamed, and what was streamed is reduced. A slope is the exponent of the time over the records; the other one is
-    without the time that Spark takes to start.
+    Records are published at a real peer and landed, with the collector on a core of its own. The landed records are
+    streamed, and the streamed records are reduced. The slope is the exponent of the time over the records, also without
+    the time that Spark takes to start.
     """
     report = Report(as_json, verbose=False)
-    found: dict[str, list[collector.Figures]] = {"ingest": [], "stream": [], "reduce": []}
+    found: dict[str, list[collector.StageFigures]] = {"ingest": [], "stream": [], "reduce": []}
     try:
         with TemporaryDirectory(prefix="ringmq-bench-") as empty:
             start_s = collector.start_s(Path(empty), master)
@@ -227,12 +287,12 @@ def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -
                 }
                 for name, step in steps.items():
                     found[name].append(step())
-                    told = found[name][-1].told()
+                    shown = found[name][-1].shown()
                     if len(found[name]) > 1:
-                        told["slope"] = collector.slope(found[name][-2:])
+                        shown["slope"] = collector.slope(found[name][-2:])
                         if name != "ingest":
-                            told["slope without start"] = collector.slope(found[name][-2:], start_s)
-                    report.add(f"{name}, {records:,} records", told)
+                            shown["slope without start"] = collector.slope(found[name][-2:], start_s)
+                    report.add(f"{name}, {records:,} records", shown)
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     report.judge(collector.verdicts(found))
@@ -248,34 +308,32 @@ def _available(names: list[str], report: Report, why_not: Callable[[str], str | 
     return [name for name in names if name not in missing]
 
 
-def _patterns(report: Report, names: list[str], servers: list[str], method: Method, core: int) -> None:
+def _patterns(report: Report, patterns: list[Pattern], servers: list[str], method: Method, core: int) -> None:
     """One pattern after the other, all servers in turns, with new processes for each pattern."""
-    for name in names:
-        report.say(f"{name}: {', '.join(servers)}")
-        pattern = PATTERNS[name]
+    for pattern in patterns:
+        report.say(f"{pattern.name}: {', '.join(servers)}")
         with ExitStack() as stack:
             started = [stack.enter_context(running(server, core)) for server in servers]
             loads = {one.name: stack.enter_context(Load([one], pattern)) for one in started}
             reference = REFERENCE if REFERENCE in loads else servers[0]
             results = compare(pattern, loads, method, reference, report.measured)
-        report.add_pattern(name, results)
-        report.judge(goals.of_pattern(name, results))
+        report.add_pattern(pattern.name, results)
+        report.judge(goals.of_pattern(pattern.name, results))
 
 
-def _ring_pattern(report: Report, name: str, chosen: list[str], method: Method, core: int) -> dict[str, Result]:
+def _ring_pattern(report: Report, pattern: Pattern, names: list[str], method: Method, core: int) -> dict[str, Result]:
     """One pattern, all sides in turns, with new processes."""
-    report.say(f"{name}: {', '.join(chosen)}")
-    pattern = RING_PATTERNS[name]
+    report.say(f"{pattern.name}: {', '.join(names)}")
     with ExitStack() as stack:
         loads = {}
-        for side in chosen:
+        for side in names:
             try:
                 servers = stack.enter_context(sides.joined(side, pattern.servers, core))
                 reachability.check([server.address for server in servers])
             except BenchError as error:
                 raise BenchError(f"{side}: {error}") from None
             loads[side] = stack.enter_context(Load(servers, pattern))
-        reference = RING_REFERENCE if RING_REFERENCE in loads else chosen[0]
+        reference = RING_REFERENCE if RING_REFERENCE in loads else names[0]
         return compare(pattern, loads, method, reference, report.measured)
 
 

@@ -1,7 +1,7 @@
-"""`ringmq experiment`: runs experiments by name, shows what they found, and keeps it.
+"""`ringmq experiment`: runs experiments by name, prints their results and stores them.
 
-Owns the command line and the names. Each experiment's module is imported when it is run, so that one works without what
-only another needs.
+Owns the command line and the names. An experiment's module is imported only when it runs, so each experiment works
+without packages that only others need.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ringmq.experiments.processes.signals import sigterm_interrupts
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Experiment, Outcome, Request
 from ringmq.experiments.studies.harness.output import lines
-from ringmq.experiments.studies.harness.progress import Teller
-from ringmq.experiments.studies.harness.results import fresh_folder, held, keep
+from ringmq.experiments.studies.harness.progress import ProgressLine
+from ringmq.experiments.studies.harness.results import fresh_folder, keep, locked
 
 EXPERIMENTS: Final = {
     "subscribers": "ringmq.experiments.studies.sweeps.subscribers:run",
@@ -36,7 +36,7 @@ INTERRUPTED: Final = 130
 
 
 def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> list[str]:
-    """In the order of EXPERIMENTS for all, each once."""
+    """The names without repetitions; `all` stands for every experiment, in the order of EXPERIMENTS."""
     for name in value:
         if name not in (*EXPERIMENTS, ALL):
             raise click.BadParameter(f"no experiment {name!r}: there are {', '.join(EXPERIMENTS)}, or {ALL}")
@@ -52,7 +52,7 @@ def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
     show_default=True,
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="Chooses ids, delays, places of clients and victims.",
+    help="Determines ids, delays, positions of clients, and victims.",
 )
 @click.option(
     "--out",
@@ -60,24 +60,25 @@ def _named(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -
     show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Where the results go, in a folder for each experiment.",
+    help="Folder of the results; each experiment has its own folder in it.",
 )
 def experiment(names: list[str], quick: bool, seed: int, out: Path) -> int:
-    """Repeat the experiments of the papers, and show what was found beside what they say.
+    """Repeat the experiments of the papers, and show the results beside the published figures.
 
     \b
-    subscribers  from a quarter of the nodes to all
-    publishers   from one node to more than a quarter of them
-    topics       from one to seven
-    nodes        from twenty to fifty, with the same clients
+    subscribers  subscribers at a quarter of the nodes, then at more, then at all
+    publishers   publishers at one node, then at more than a quarter of them
+    topics       one topic, then more, up to seven
+    nodes        twenty nodes, then more, up to fifty, with the same clients
     failure      all coordinators are killed at once
     brokers      a ring against Mosquitto, alone and bridged
-    scale        simulated rings of up to 100,000 nodes beside real ones
+    scale        simulated rings of up to 100,000 nodes beside real rings
 
-    Real peers on this machine, with emulated delays. Ctrl-C ends all of it and keeps what was measured.
+    Experiments run real peers on this machine, with emulated delays. Ctrl-C ends all processes and keeps the results so
+    far.
     """
     failed = False
-    with sigterm_interrupts(), held(out):
+    with sigterm_interrupts(), locked(out):
         for name in names:
             try:
                 outcome = _run(name, quick, seed, out)
@@ -94,16 +95,16 @@ def experiment(names: list[str], quick: bool, seed: int, out: Path) -> int:
 
 
 def _run(name: str, quick: bool, seed: int, out: Path) -> Outcome:
-    """One experiment from its import to its folder. Raises ClickException, one line."""
-    play = _found(name)
-    teller = Teller(name, sys.stderr)
+    """Import one experiment, run it, print its results and store them. Raises ClickException with one line."""
+    play = _load(name)
+    progress = ProgressLine(name, sys.stderr)
     with fresh_folder(out, name) as folder:
         try:
-            outcome = play(Request(folder=folder, quick=quick, seed=seed, progress=teller))
+            outcome = play(Request(folder=folder, quick=quick, seed=seed, progress=progress))
         finally:
-            teller.close()
+            progress.close()
         if not any(outcome.tables.values()):
-            click.echo(f"{name}: nothing was measured, earlier results stay", err=True)
+            click.echo(f"{name}: nothing was measured, earlier results are kept", err=True)
             return outcome
         kept = keep(folder, out, name, quick, seed, outcome)
     click.echo("\n".join(_shown(name, quick, seed, outcome)))
@@ -111,16 +112,17 @@ def _run(name: str, quick: bool, seed: int, out: Path) -> Outcome:
     return outcome
 
 
-def _found(name: str) -> Experiment:
+def _load(name: str) -> Experiment:
     module, _, function = EXPERIMENTS[name].partition(":")
     try:
         play: Experiment = getattr(importlib.import_module(module), function)
     except ImportError as error:
+        # The extra cannot provide a module of this project: such an error is ours, and the remedy would mislead.
         ours = (error.name or "").partition(".")[0] == "ringmq"
         raise ExperimentError(f"{error}" if ours else f"{error}; {REMEDY}") from error
     return play
 
 
 def _shown(name: str, quick: bool, seed: int, outcome: Outcome) -> Sequence[str]:
-    size = "quick: rings are smaller than those of the papers, " if quick else ""
+    size = "quick: rings are smaller than in the papers, " if quick else ""
     return [*lines(f"{name} ({size}seed {seed})", outcome), ""]

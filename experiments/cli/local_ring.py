@@ -1,7 +1,7 @@
-"""`ringmq ring`: a ring of many peers as processes on this machine, as real as on many machines but for the wires.
+"""`ringmq ring`: a ring of many peers as processes on this machine; only the wires between machines are missing.
 
-Owns the child processes from their start to their end. Knows a peer only by its command line, its output and the
-status it answers with; imports of it no more than what its settings may be.
+Owns the child processes from their start to their end. Knows a peer only by its command line, its output and its status
+reply; imports nothing from it except the settings and their ranges.
 """
 
 from __future__ import annotations
@@ -31,45 +31,47 @@ from ringmq.overlay.queries import ask_status
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.messaging.config import MAX_SHADOWS
 from ringmq.peer.resources.limits import allow_files
-from ringmq.peer.settings.load import DISPATCHES, FANOUT, load
+from ringmq.peer.settings.load import load
+from ringmq.peer.settings.model import DISPATCHES, FANOUT
 from ringmq.peer.settings.toml_file import read_toml
 
 HOST: Final = "127.0.0.1"
 MAX_PEERS: Final = 500
-"""At 40 MB each, 20 GB: what a large workstation holds. Larger rings are the simulator's."""
+"""At 40 MB each they take 20 GB, the memory of a large workstation. The simulator has larger rings."""
 FILES_PER_PEER: Final = 3
-"""Its output, its errors, a question for its status."""
+"""Two pipes for its output and its errors, and one connection that asks for its status."""
 STOP_S: Final = 6.0
-"""How long the peers have to say good-bye, before they are killed. Above a peer's own limit for it."""
+"""Time for the peers to say good-bye before they are killed. It exceeds a peer's own limit for its good-byes."""
 READY_S: Final = 30.0
 READY_S_PER_PEER: Final = 1.0
-"""How long a ring may take until it is whole: several times what two cores need."""
+"""Time for a ring to become whole, in all: several times the time that two cores need."""
 ASK_S: Final = 3.0
+"""Time for a peer to answer a request for its status."""
 ASK_AT_ONCE: Final = 16
-"""Status questions under way at the same time: enough to keep two cores busy, few enough not to starve the ring."""
+"""Status requests in flight: enough to keep two cores busy, few enough to leave the ring time for its own work."""
 TIMING: Final = "local"
-"""Unless something else is said."""
+"""Timing preset if neither the command line nor the file names one."""
 RUN: Final = "%Y%m%dT%H%M%SZ"
-"""Of the records of a ring, unless something else is said: when it was started."""
+"""Form of the default run name in the records of a ring: the time of its start."""
 OF_ONE_PEER: Final = {
-    "overlay": "say --overlay-port",
-    "advertise": "they meet on this machine",
-    "join": "they meet on this machine",
-    "data": "say --data",
-    "mqtt": "say --mqtt-port",
+    "overlay": "use --overlay-port",
+    "advertise": "the peers meet on this machine",
+    "join": "the peers meet on this machine",
+    "data": "use --data",
+    "mqtt": "use --mqtt-port",
     "mqtt_tls": "a ring on one machine has none",
     "mqtt_ws": "a ring on one machine has none",
     "mqtt_wss": "a ring on one machine has none",
 }
-RECORDS_OF_ONE_PEER: Final = {"file": "collect them by MQTT", "metrics": "ask each peer for its status"}
-"""The same of the table `[record]`."""
-"""Settings that cannot stand in the file of all, and what to do about it."""
+"""Settings that the file of all peers cannot have, each with the alternative."""
+RECORDS_OF_ONE_PEER: Final = {"file": "collect the records by MQTT", "metrics": "ask each peer for its status"}
+"""The same for settings of the table `[record]`."""
 PAUSE_S: Final = 0.1
-"""Between two rounds of questions to those peers that were not settled yet."""
+"""Pause between two rounds of status requests to the peers that are not settled yet."""
 
 
 class LocalRing:
-    """Starts the peers, tells when they are one ring, and stops them."""
+    """Starts the peers, reports when they form one ring, and stops them."""
 
     def __init__(
         self, overlay_ports: Sequence[int], mqtt_ports: Sequence[int], options: Sequence[str], data: Path | None
@@ -79,11 +81,11 @@ class LocalRing:
         self.children: list[Child] = []
         self._options = options
         self._data = data
-        # Nothing is ever written to it: its end is how the children learn that this process is gone.
+        # Nothing is ever written to this pipe: the children end when they read its end, after this process is gone.
         self._pipe, self._parent_end = os.pipe()
 
     async def start(self, on_active: Callable[[], None]) -> None:
-        """Start the first peer, and once it serves all others. Raises ClickException if one ends before it serves."""
+        """Start the first peer and, once it serves, all others. Raises ClickException if a peer ends before that."""
         await self._spawn(self.addresses[0])
         await self._until_active(self.children[0], on_active)
         for address in self.addresses[1:]:
@@ -91,7 +93,7 @@ class LocalRing:
         await _all(self._until_active(child, on_active) for child in self.children[1:])
 
     async def settle(self, on_settled: Callable[[], None]) -> None:
-        """Return when each peer serves clients, is active and has the leaf set that the ids of all imply."""
+        """Return when each peer serves clients, is active and has the leaf set that follows from the ids of all."""
         limit = asyncio.Semaphore(ASK_AT_ONCE)
 
         async def ask(child: Child) -> dict[str, Any]:
@@ -107,11 +109,11 @@ class LocalRing:
             answers = dict(zip(unsettled, await asyncio.gather(*map(ask, unsettled)), strict=True))
             ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
             if len(ids) == len(self.children):
-                points = set(ids.values())
+                all_ids = set(ids.values())
                 settled = {
                     child
                     for child, answer in answers.items()
-                    if answer and answer["listeners"] and is_settled(answer, points)
+                    if answer and answer["listeners"] and is_settled(answer, all_ids)
                 }
                 for _ in settled:
                     on_settled()
@@ -139,7 +141,7 @@ class LocalRing:
         raise click.ClickException("no peer is left")
 
     async def stop(self) -> None:
-        """End all children, politely at first, and wait for them. Also those that are paused."""
+        """End all children, first with SIGTERM, later with SIGKILL, and wait for them. SIGCONT wakes paused ones."""
         for child in self.children:
             child.send(signal.SIGTERM)
             child.send(signal.SIGCONT)
@@ -177,7 +179,7 @@ class LocalRing:
 
 
 async def _all(waits: Iterator[Any]) -> None:
-    """Wait for all, or until the first one fails; its error is raised and the others are cancelled."""
+    """Wait for all, or until the first fails: then raise its error and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.gather(*tasks)
@@ -186,18 +188,18 @@ async def _all(waits: Iterator[Any]) -> None:
             task.cancel()
 
 
-def expected_leaves(point: Id, points: Collection[Id], half: int = HALF) -> set[Id]:
-    """The members of the leaf set of `point`, if the ring consists of these points."""
-    leaves = LeafSet(point, half)
-    leaves.fill(Peer(other, "127.0.0.1", 1, 0) for other in points)
+def expected_leaves(own_id: Id, all_ids: Collection[Id], half: int = HALF) -> set[Id]:
+    """The exact leaf set of the peer `own_id` in a ring of `all_ids`."""
+    leaves = LeafSet(own_id, half)
+    leaves.fill(Peer(peer_id, "127.0.0.1", 1, 0) for peer_id in all_ids)
     return leaves.ids
 
 
-def is_settled(status: Mapping[str, Any], points: Collection[Id]) -> bool:
-    """Whether a peer of this status serves keys and knows exactly the neighbours it should."""
+def is_settled(status: Mapping[str, Any], all_ids: Collection[Id]) -> bool:
+    """Whether a peer with this status serves keys and has exactly its expected leaf set."""
     sides = status["leaves"]
     leaves = {Id.parse(leaf["id"]) for side in ("clockwise", "counterclockwise") for leaf in sides[side]}
-    return bool(status["active"]) and leaves == expected_leaves(Id.parse(status["id"]), points)
+    return bool(status["active"]) and leaves == expected_leaves(Id.parse(status["id"]), all_ids)
 
 
 async def _run(local_ring: LocalRing) -> None:
@@ -214,7 +216,8 @@ async def _run(local_ring: LocalRing) -> None:
     finally:
         starting.cancel()
         stopping.cancel()
-        await asyncio.wait({starting})  # what it was starting is a child, or ended, before all are stopped
+        # A process whose start was under way must be among the children before `stop` ends them all.
+        await asyncio.wait({starting})
         await local_ring.stop()
 
 
@@ -236,19 +239,19 @@ async def _start(local_ring: LocalRing) -> None:
 
 
 def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:
-    """What all peers are told on their command line, beside the file. Raises ConfigError, one clear line."""
-    found = read_toml(file) if file is not None else {}
-    own = next((name for name in found if name in OF_ONE_PEER), None)
+    """The command-line settings of all peers, beyond those of the file. Raises ConfigError with one line."""
+    in_file = read_toml(file) if file is not None else {}
+    own = next((name for name in in_file if name in OF_ONE_PEER), None)
     if own is not None:
-        raise ConfigError(f"{file}: {own}: is for one peer, where all have the same file: {OF_ONE_PEER[own]}")
-    record = found.get("record")
+        raise ConfigError(f"{file}: {own}: belongs to one peer, but all peers share this file: {OF_ONE_PEER[own]}")
+    record = in_file.get("record")
     record = record if isinstance(record, dict) else {}
     own = next((name for name in RECORDS_OF_ONE_PEER if name in record), None)
     if own is not None:
         instead = RECORDS_OF_ONE_PEER[own]
-        raise ConfigError(f"{file}: record: {own}: is for one peer, where all have the same file: {instead}")
+        raise ConfigError(f"{file}: record: {own}: belongs to one peer, but all peers share this file: {instead}")
     settings = {name: value for name, value in line.items() if value is not None}
-    if "timing" not in found:
+    if "timing" not in in_file:
         settings.setdefault("timing", TIMING)
     if "run" not in record:
         settings.setdefault("run", time.strftime(RUN, time.gmtime()))
@@ -257,34 +260,39 @@ def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, obje
 
 
 @click.command()
-@click.option("--peers", type=click.IntRange(1, MAX_PEERS), default=12, show_default=True, help="How many.")
+@click.option("--peers", type=click.IntRange(1, MAX_PEERS), default=12, show_default=True, help="Number of peers.")
 @click.option(
     "--mqtt-port",
     type=click.IntRange(0, 65535),
     default=1883,
     show_default=True,
-    help="Where MQTT clients of the first peer connect; those of the others at those after it. 0: free ones.",
+    help="MQTT port of the first peer; the others take the ports after it. 0: free ports.",
 )
 @click.option(
     "--overlay-port",
     type=click.IntRange(0, 65535),
     default=4883,
     show_default=True,
-    help="Where peers connect to the first; to the others at those after it. 0: free ones.",
+    help="Overlay port of the first peer; the others take the ports after it. 0: free ports.",
 )
 @click.option(
-    "--dispatch", metavar="|".join(DISPATCHES), help="How messages reach their subscribers.  [default: direct]"
+    "--dispatch", metavar="|".join(DISPATCHES), help="Way of messages to their subscribers.  [default: direct]"
 )
-@click.option("--fanout", type=int, metavar="N", help=f"The most sends of one peer in a tree.  [default: {FANOUT}]")
-@click.option("--shadows", type=int, metavar=f"0-{MAX_SHADOWS}", help="Copies of each list.  [default: 2]")
-@click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers gets one delay.")
-@click.option("--seed", "delay_seed", type=click.IntRange(0), metavar="N", help="Chooses the delays.  [default: 0]")
+@click.option("--fanout", type=int, metavar="N", help=f"Most sends of one peer in a tree.  [default: {FANOUT}]")
+@click.option("--shadows", type=int, metavar=f"0-{MAX_SHADOWS}", help="Copies of each subscriber list.  [default: 2]")
+@click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers has one delay.")
+@click.option("--seed", "delay_seed", type=click.IntRange(0), metavar="N", help="Determines the delays.  [default: 0]")
 @click.option("--timing", metavar="|".join(PRESETS), help=f"Periods and timeouts.  [default: {TIMING}]")
-@click.option("--run", metavar="NAME", help="What the records of all peers have in common.  [default: the time]")
-@click.option("--record", metavar="|".join(DELIVERIES), help="What is recorded of chosen messages.  [default: each]")
-@click.option("--record-every", type=int, metavar="N", help="One message in so many is chosen.  [default: 500]")
+@click.option("--run", metavar="NAME", help="Run name in the records of all peers.  [default: the time]")
 @click.option(
-    "--data", type=click.Path(path_type=Path), metavar="DIR", help="Keep the peers' data there, a folder each."
+    "--record", metavar="|".join(DELIVERIES), help="Deliveries recorded for a chosen message.  [default: each]"
+)
+@click.option("--record-every", type=int, metavar="N", help="Choose one message in N.  [default: 500]")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for the peers' data, with a folder for each peer.",
 )
 @click.option(
     "--config", type=click.Path(path_type=Path), metavar="FILE.toml", help="Settings and limits of all peers."

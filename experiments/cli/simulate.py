@@ -1,6 +1,6 @@
 """`ringmq simulate …`: the scenarios on the command line, with their figures as a table or as JSON.
 
-Each ends with exit status 0 only if what must hold in its scenario did hold.
+A command ends with exit status 0 only if every condition of its scenario held.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Row = tuple[str, object]
 
 
 class Number(click.FloatRange):
-    """A number in a range; "nan", which is in none, is refused too."""
+    """A number in a range. Refuses "nan" as well, which passes the comparisons of click."""
 
     def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if isnan(number):
-            self.fail("that is not a number", param, ctx)
+            self.fail("nan is not a number in this range", param, ctx)
         return number
 
 
-class Report:
-    """Collects what a scenario found, prints it, and decides on the exit status."""
+class ScenarioReport:
+    """Collects the figures of a scenario, prints them, and decides on the exit status."""
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
@@ -64,10 +64,10 @@ class Report:
         if not self._as_json:
             click.echo(f"{name}")
             for key, value in figures.items():
-                click.echo(f"  {key:<22} {_told(value)}")
+                click.echo(f"  {key:<22} {_formatted(value)}")
 
     def add_table(self, name: str, rows: list[Figures], lines: list[str]) -> None:
-        """The same twice: for programs and for people."""
+        """Add one table in two forms: `rows` for JSON, `lines` for the terminal."""
         self._figures[name] = rows
         if not self._as_json:
             click.echo("\n".join((name, *lines)))
@@ -77,7 +77,7 @@ class Report:
             self._broken.append(otherwise)
 
     def end(self) -> None:
-        """Print what is left to print; exits with status 1 if anything that must hold did not."""
+        """Print the remaining output. Exits with status 1 if a condition did not hold."""
         memory_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
         if self._as_json:
             click.echo(json.dumps({**self._figures, "memory_mb": memory_mb, "broken": self._broken}, indent=2))
@@ -89,19 +89,19 @@ class Report:
             raise SystemExit(1)
 
 
-def _told(value: object) -> str:
+def _formatted(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{key} {_told(each)}" for key, each in value.items())
+        return ", ".join(f"{key} {_formatted(each)}" for key, each in value.items())
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, tuple):
-        return " ".join(_told(each) for each in value)
+        return " ".join(_formatted(each) for each in value)
     return "-" if value is None else str(value)
 
 
 @contextmanager
 def _progress(label: str, as_json: bool) -> Iterator[Progress]:
-    """A bar on standard error with the time left; none when nobody looks."""
+    """A progress bar with the time left, on standard error; hidden if the output is JSON."""
     done = 0
     with click.progressbar(length=STEPS, label=label, file=sys.stderr, hidden=as_json) as bar:
 
@@ -134,19 +134,23 @@ _timing_option = click.option(
 
 @click.group()
 def simulate() -> None:
-    """Run thousands of peers on one virtual clock and see what they do."""
+    """Run thousands of peers on one virtual clock and check their behaviour."""
 
 
 @simulate.command()
 @_options(100_000)
 @click.option(
-    "--lookups", type=click.IntRange(1, 10_000_000), help="Lookups a table.  [default: 200000, 100000 above 10^5 nodes]"
+    "--lookups",
+    type=click.IntRange(1, 10_000_000),
+    help="Lookups per table.  [default: 200000, 100000 above 10^5 nodes]",
 )
-@click.option("--leaf-set", type=click.IntRange(4, 64), default=2 * HALF, show_default=True, help="Members.")
-@click.option("--joined", is_flag=True, help="Also over tables that the join protocol has built.")
+@click.option(
+    "--leaf-set", type=click.IntRange(4, 64), default=2 * HALF, show_default=True, help="Members of a leaf set."
+)
+@click.option("--joined", is_flag=True, help="Also measure tables that the join protocol has built.")
 def hops(nodes: int, seed: int, as_json: bool, lookups: int | None, leaf_set: int, joined: bool) -> None:
-    """How many hops a lookup takes: Pastry's own experiment (Figure 5), then RingMQ's tables and random keys."""
-    report = Report(as_json)
+    """Hops of a lookup: Pastry's own experiment (Figure 5), then RingMQ's tables and random keys."""
+    report = ScenarioReport(as_json)
     lookups = lookups or (200_000 if nodes <= 100_000 else 100_000)
     if nodes <= 100_000:
         with _progress("as in Pastry", as_json) as progress:
@@ -162,7 +166,7 @@ def hops(nodes: int, seed: int, as_json: bool, lookups: int | None, leaf_set: in
     report.end()
 
 
-def _add_hops(report: Report, figures: HopFigures) -> None:
+def _add_hops(report: ScenarioReport, figures: HopFigures) -> None:
     report.add(f"tables {figures.tables}, leaf set {figures.leaf_set}", asdict(figures))
     report.must(not figures.wrong, f"{figures.wrong} lookups ended at a wrong peer")
 
@@ -174,30 +178,29 @@ def _add_hops(report: Report, figures: HopFigures) -> None:
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="Seeds of 50 joins with crashes and pauses among them.",
+    help="Number of seeds, each with 50 joins, crashes and pauses.",
 )
 def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
-    """All peers join through one at the same moment; then joins with crashes, seed after seed."""
-    report = Report(as_json)
+    """All peers join through one peer at the same moment; then storms of joins and crashes, one for each seed."""
+    report = ScenarioReport(as_json)
     with _progress(f"{nodes} at once", as_json) as progress:
         figures = join_at_once(nodes, seed, progress=progress)
     report.add(f"{nodes} at once", asdict(figures))
-    report.must(figures.one_ring_after_s is not None and not figures.faults, "no single ring came of it")
+    report.must(figures.one_ring_after_s is not None and not figures.faults, "the peers did not form a single ring")
     if storms:
         with _progress(f"{storms} storms", as_json) as progress:
-            stormed = list(_storms(seed, storms, progress))
-        held = [storm for storm in stormed if isinstance(storm, StormFigures)]
+            results = list(_storms(seed, storms, progress))
+        held = [storm for storm in results if isinstance(storm, StormFigures)]
         whole = sum(storm.one_ring and not storm.faults for storm in held)
-        told = ("joins", "crashes", "restarts", "pauses", "events")
-        report.add(
-            f"{storms} storms",
-            {"seeds": len(stormed), "one_ring": whole, **{name: sum(getattr(s, name) for s in held) for name in told}},
-        )
-        for storm in stormed:
+        summed = ("joins", "crashes", "restarts", "pauses", "events")
+        sums = {name: sum(getattr(storm, name) for storm in held) for name in summed}
+        report.add(f"{storms} storms", {"seeds": len(results), "one_ring": whole, **sums})
+        for storm in results:
             if isinstance(storm, str):
                 report.must(False, storm)
             else:
-                report.must(storm.one_ring and not storm.faults, f"no single ring came of seed {storm.seed}")
+                whole_ring = storm.one_ring and not storm.faults
+                report.must(whole_ring, f"the peers did not form a single ring with seed {storm.seed}")
     report.end()
 
 
@@ -209,7 +212,10 @@ def _storms(first: int, count: int, progress: Progress) -> Iterator[StormFigures
 
 
 def _storm(seed: int) -> StormFigures | str:
-    """One storm in a process of its own; a broken invariant comes back as its story."""
+    """Run one storm, in a process of the pool.
+
+    Returns the text of a broken invariant instead of raising it: an exception would end the iteration over all storms.
+    """
     try:
         return join_storm(seed)
     except InvariantBrokenError as broken:
@@ -219,19 +225,21 @@ def _storm(seed: int) -> StormFigures | str:
 @simulate.command()
 @_options(10_000)
 @_timing_option
-@click.option("--fraction", type=Number(0, 0.9), default=0.3, show_default=True, help="Of the peers die.")
-@click.option("--unrepaired", type=Number(0, 0.9), default=0.1, show_default=True, help="For the detours.")
+@click.option("--fraction", type=Number(0, 0.9), default=0.3, show_default=True, help="Share of the peers that die.")
 @click.option(
-    "--lookups", type=click.IntRange(1, 10_000_000), default=50_000, show_default=True, help="For the detours."
+    "--unrepaired", type=Number(0, 0.9), default=0.1, show_default=True, help="Share that is dead in the detours."
+)
+@click.option(
+    "--lookups", type=click.IntRange(1, 10_000_000), default=50_000, show_default=True, help="Lookups in the detours."
 )
 def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unrepaired: float, lookups: int) -> None:
-    """A share of the peers dies at one moment, silently."""
-    report = Report(as_json)
+    """A share of the peers dies silently at one moment."""
+    report = ScenarioReport(as_json)
     with _progress(f"{fraction:.0%} die", as_json) as progress:
         figures = fail_at_once(nodes, seed, fraction, timing, progress)
     report.add(f"{fraction:.0%} of {nodes} die at once", asdict(figures))
-    report.must(figures.one_ring_after_s is not None, "it did not become one ring again")
-    report.must(not figures.inexact_leaf_sets, f"{figures.inexact_leaf_sets} leaf sets are not exact in the end")
+    report.must(figures.one_ring_after_s is not None, "the peers did not become one ring again")
+    report.must(not figures.inexact_leaf_sets, f"{figures.inexact_leaf_sets} leaf sets are not exact at the end")
     report.must(not figures.lookups.lost, f"{figures.lookups.lost} lookups were lost")
     with _progress(f"{unrepaired:.0%} unrepaired", as_json) as progress:
         around = detours(nodes, seed, unrepaired, lookups, progress)
@@ -252,13 +260,13 @@ def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unr
     help="Seconds that the halves are apart.",
 )
 def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> None:
-    """The network is cut into two random halves, and heals."""
-    report = Report(as_json)
+    """The network is split into two random halves, and heals."""
+    report = ScenarioReport(as_json)
     with _progress("apart", as_json) as progress:
         figures = split_and_heal(nodes, seed, timing, apart_s, progress)
     report.add(f"{nodes} peers, apart for {apart_s:g} s", asdict(figures))
     report.must(figures.one_ring_after_s is not None, "the halves did not become one ring")
-    report.must(figures.exact_after_s is not None, "leaf sets are not exact in the end")
+    report.must(figures.exact_after_s is not None, "leaf sets are not exact at the end")
     after = figures.lookups_after
     report.must(not (after.lost or after.wrong), f"{after.lost} lookups were lost, {after.wrong} wrong")
     report.end()
@@ -292,8 +300,8 @@ def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> 
 def churn_command(
     nodes: int, seed: int, as_json: bool, hours: float, lan_hours: float, median_s: float, loss: float
 ) -> None:
-    """Peers come and go for hours: with the wan preset without loss and with loss in bursts, then with lan."""
-    report = Report(as_json)
+    """Peers come and go for hours: first with the wan preset, without loss and with loss in bursts, then with lan."""
+    report = ScenarioReport(as_json)
     runs = (("wan", hours, 0.0), ("wan", hours, loss), ("lan", lan_hours, 0.0))
     for timing, span_hours, burst_loss in runs:
         if not span_hours:
@@ -307,7 +315,7 @@ def churn_command(
     report.end()
 
 
-def _must_be_perfect(report: Report, figures: ChurnFigures) -> None:
+def _must_be_perfect(report: ScenarioReport, figures: ChurnFigures) -> None:
     lookups = figures.lookups
     report.must(not lookups.wrong, f"{lookups.wrong} lookups were delivered to a wrong peer")
     report.must(not lookups.lost, f"{lookups.lost} lookups were lost")
@@ -316,11 +324,15 @@ def _must_be_perfect(report: Report, figures: ChurnFigures) -> None:
 @simulate.command("pubsub")
 @_options(100)
 @_timing_option
-@click.option("--seeds", default=1, type=click.IntRange(1), show_default=True, help="So many runs, from --seed on.")
-@click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each.")
+@click.option(
+    "--seeds", default=1, type=click.IntRange(1), show_default=True, help="Number of runs; --seed is the first seed."
+)
+@click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each run.")
 @click.option("--dispatch", type=click.Choice([*ALGORITHMS, SCRIBE]), default="direct", show_default=True)
 @click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
-@click.option("--trouble", type=click.Choice([one.name for one in TROUBLES]), help="By default the seed chooses.")
+@click.option(
+    "--trouble", type=click.Choice([kind.name for kind in TROUBLES]), help="Failures.  [default: chosen by the seed]"
+)
 def pubsub_command(
     nodes: int,
     seed: int,
@@ -332,8 +344,8 @@ def pubsub_command(
     fanout: int,
     trouble: str | None,
 ) -> None:
-    """Peers publish and subscribe while others join, crash and stop, messages get lost, and the network is split."""
-    report = Report(as_json)
+    """Peers publish and subscribe while others join, crash and pause, messages are lost, and the network is split."""
+    report = ScenarioReport(as_json)
     total, choice = Total(), Choice(dispatch, fanout)
     with _progress("publish and subscribe", as_json) as progress:
         for number in range(seeds):
@@ -350,12 +362,20 @@ def pubsub_command(
 @_options(10_000)
 @click.option("--subscribers", type=click.IntRange(2), help="Peers that subscribe.  [default: all]")
 @click.option(
-    "--topics", type=click.IntRange(1, 10_000), default=20, show_default=True, help="A message is sent to each."
+    "--topics",
+    type=click.IntRange(1, 10_000),
+    default=20,
+    show_default=True,
+    help="Topics; one message is measured for each.",
 )
-@click.option("--delay-ms", type=Number(1, 100), default=50.0, show_default=True, help="Of every link, one way.")
-@click.option("--gap-us", type=Number(0, 10_000), default=30.0, show_default=True, help="That a send takes its sender.")
-@click.option("--uplink-mbps", type=Number(0.1), help="Then a send takes as long as its bytes do.  [default: no limit]")
-@click.option("--body", "body_bytes", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes.")
+@click.option("--delay-ms", type=Number(1, 100), default=50.0, show_default=True, help="One-way delay of every link.")
+@click.option(
+    "--gap-us", type=Number(0, 10_000), default=30.0, show_default=True, help="Time that a send takes its sender."
+)
+@click.option("--uplink-mbps", type=Number(0.1), help="Bandwidth of a sender.  [default: no limit]")
+@click.option(
+    "--body", "body_bytes", type=click.IntRange(1, 1 << 20), default=100, show_default=True, help="Bytes of a message."
+)
 def spread_command(
     nodes: int,
     seed: int,
@@ -367,14 +387,16 @@ def spread_command(
     uplink_mbps: float | None,
     body_bytes: int,
 ) -> None:
-    """A message to thousands of peers by each way of dispatching: who sends how often, and how long it takes.
+    """A message to thousands of peers by each way of dispatching: the sends of each peer, and the time to the last one.
 
-    The least time is that of the postal model: everybody who has the message goes on sending it. It takes no account
-    of what a tree's messages carry beside their body.
+    The least time comes from the postal model, in which every peer that has the message goes on sending it. The model
+    does not count the bytes that a tree's messages carry beside their body.
     """
     if (subscribers or nodes) > nodes:
-        raise click.BadParameter(f"{subscribers} are more than the {nodes} peers", param_hint="--subscribers")
-    report = Report(as_json)
+        raise click.BadParameter(
+            f"must be at most {nodes}, the number of peers, got {subscribers}", param_hint="--subscribers"
+        )
+    report = ScenarioReport(as_json)
     setting = Setting(
         nodes=nodes,
         subscribers=subscribers or nodes,

@@ -1,1 +1,1 @@
-"""Owns MQTT clients that put load on servers, and what they count; must not know the command line."""
+"""Owns MQTT clients that put load on servers, and their counts; must not know the command line."""

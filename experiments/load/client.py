@@ -1,6 +1,6 @@
-"""An MQTT client that speaks bytes on the event loop: many of them at once, each told what comes as it comes.
+"""An MQTT client on the event loop, light enough for many of them. It calls back with each message that arrives.
 
-Owns one connection from its CONNECT to its end. What messages mean is the caller's business.
+Owns one connection from its CONNECT to its end. Callers interpret the messages.
 """
 
 from __future__ import annotations
@@ -33,44 +33,44 @@ from ringmq.mqtt_front.codec.reasons import SUBACK_3_FAILURE
 MAX_PACKET_ID: Final = 65_535
 
 V311: Final = Version.V311
-Heard = Callable[[Publish], None]
+OnMessage = Callable[[Publish], None]
 
 
-def deaf(message: Publish) -> None:
-    """For clients that subscribe to nothing."""
+def ignore(message: Publish) -> None:
+    """Ignore the message, in clients without subscriptions."""
 
 
 class Client(asyncio.Protocol):
-    """A client with a clean session. Answers come as futures; when the connection ends they raise BenchError."""
+    """A client with a clean session. Answers are futures, which raise BenchError if the connection ends."""
 
-    def __init__(self, heard: Heard = deaf) -> None:
+    def __init__(self, on_message: OnMessage = ignore) -> None:
         self.ended = False
-        self._heard = heard
+        self._on_message = on_message
         self._reader = PacketReader()
         self._answers: dict[tuple[Kind, int], asyncio.Future[None]] = {}
         self._packet_id = 0
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def connect(cls, address: Address, client_id: str, heard: Heard = deaf) -> Self:
-        """A client past its CONNACK. Raises BenchError."""
+    async def connect(cls, address: Address, client_id: str, on_message: OnMessage = ignore) -> Self:
+        """Connect a client and await its CONNACK. Raises BenchError."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(ANSWER_S):
-                _, client = await loop.create_connection(lambda: cls(heard), *address)
+                _, client = await loop.create_connection(lambda: cls(on_message), *address)
                 await client.greet(client_id)
         except OSError as error:  # a timeout is one
             raise BenchError(f"cannot connect to {address[0]}:{address[1]}: {error.strerror or 'no answer'}") from None
         return client
 
     def greet(self, client_id: str) -> asyncio.Future[None]:
-        """Done at the CONNACK; raises BenchError if the server refuses."""
+        """Send a CONNECT. The future is done at the CONNACK, and raises BenchError if the server refuses."""
         connected = self._await(Kind.CONNACK, 0)
         self._write(connect_packet(client_id))
         return connected
 
-    async def subscribed(self, *filters: str, qos: int = 0) -> None:
-        """Subscribe and await the SUBACK. Raises BenchError when it does not come, or a filter is refused."""
+    async def subscribe_and_wait(self, *filters: str, qos: int = 0) -> None:
+        """Subscribe and await the SUBACK. Raises BenchError if it does not come, or a filter is refused."""
         try:
             async with asyncio.timeout(ANSWER_S):
                 await self.subscribe(*filters, qos=qos)
@@ -78,23 +78,24 @@ class Client(asyncio.Protocol):
             raise BenchError(f"no SUBACK came within {ANSWER_S:g} s") from None
 
     def subscribe(self, *filters: str, qos: int = 0) -> asyncio.Future[None]:
-        """Done at the SUBACK; raises BenchError if a filter is refused."""
-        return self._ask(Kind.SUBACK, lambda one: Subscribe(one, tuple(Subscription(name, qos) for name in filters)))
+        """Send a SUBSCRIBE. The future is done at the SUBACK, and raises BenchError if a filter is refused."""
+        subscriptions = tuple(Subscription(name, qos) for name in filters)
+        return self._ask(Kind.SUBACK, lambda packet_id: Subscribe(packet_id, subscriptions))
 
     def unsubscribe(self, *filters: str) -> asyncio.Future[None]:
-        """Done at the UNSUBACK."""
-        return self._ask(Kind.UNSUBACK, lambda one: Unsubscribe(one, filters))
+        """Send an UNSUBSCRIBE. The future is done at the UNSUBACK."""
+        return self._ask(Kind.UNSUBACK, lambda packet_id: Unsubscribe(packet_id, filters))
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> None:
-        """With QoS 0."""
+        """Publish with QoS 0."""
         self._write(encode_publish(V311, topic.encode(), payload, 0, retain))
 
-    def publish_1(self, topic: str, payload: bytes, retain: bool = False) -> asyncio.Future[None]:
-        """With QoS 1; done at the PUBACK."""
-        return self._ask(Kind.PUBACK, lambda one: Publish(topic, payload, 1, retain, packet_id=one))
+    def publish_qos1(self, topic: str, payload: bytes, retain: bool = False) -> asyncio.Future[None]:
+        """Publish with QoS 1. The future is done at the PUBACK."""
+        return self._ask(Kind.PUBACK, lambda packet_id: Publish(topic, payload, 1, retain, packet_id=packet_id))
 
     def close(self) -> None:
-        """Say good-bye and hang up, without waiting for the other side."""
+        """Send a DISCONNECT and close the connection, without waiting for the server."""
         if self._transport is not None and not self._transport.is_closing():
             self._write(encode(V311, Disconnect()))
             self._transport.close()
@@ -106,21 +107,21 @@ class Client(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         for first, body in self._reader.feed(data):
-            self._take(decode(V311, first, body))
+            self._process(decode(V311, first, body))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended = True
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(BenchError("the server closed the connection"))
-                answer.exception()  # nobody may be waiting any more
+                answer.exception()  # marks it as retrieved: asyncio logs exceptions of futures that no task awaits
         self._answers.clear()
 
-    def _take(self, packet: Packet) -> None:
+    def _process(self, packet: Packet) -> None:
         if isinstance(packet, Publish):
             if packet.qos:
                 self._write(encode(V311, Puback(packet.packet_id)))
-            self._heard(packet)
+            self._on_message(packet)
         elif isinstance(packet, Puback):
             self._answered(Kind.PUBACK, packet.packet_id)
         elif isinstance(packet, Suback):
@@ -161,9 +162,9 @@ class Client(asyncio.Protocol):
 
 
 @asynccontextmanager
-async def talking(address: Address, client_id: str, heard: Heard = deaf) -> AsyncIterator[Client]:
-    """A client for as long as the context lasts. Raises BenchError."""
-    client = await Client.connect(address, client_id, heard)
+async def connected_client(address: Address, client_id: str, on_message: OnMessage = ignore) -> AsyncIterator[Client]:
+    """A client that is connected while the context lasts. Raises BenchError."""
+    client = await Client.connect(address, client_id, on_message)
     try:
         yield client
     finally:

@@ -1,7 +1,7 @@
-"""The load generator: publishes at a rate, and measures what comes out.
+"""The load generator: publishes at a rate, and measures the deliveries.
 
-One thread that never sleeps while it measures: it sends what is due, in bursts of bounded length, and reads what has
-come. Latency is taken by clients of its own (the l-clients of §5.2), whose payload is the time of sending.
+One thread, which never sleeps during a measurement, sends due messages in bursts of bounded length and reads arriving
+ones. Separate clients measure the latency (the l-clients of §5.2); their payload is the time of sending.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Final, Self
 
 from ringmq.experiments.benchmarks.figures import Figures
-from ringmq.experiments.load.patterns import PACKET_IDS, PAYLOAD_BYTES, Pattern
+from ringmq.experiments.load.patterns import PAYLOAD_BYTES, Pattern
 from ringmq.experiments.load.raw_clients import BenchError, connected, subscribe
 from ringmq.experiments.load.receiver import TIMESTAMP, Receiver
 from ringmq.experiments.load.sender import Sender
@@ -28,21 +28,21 @@ from ringmq.mqtt_front.codec.packets import Version
 BURST: Final = 512
 """Publications sent between two looks at the receivers."""
 LOOK_S: Final = 0.001
-"""Between two such looks at the least. A server that writes once per packet works against a receiver that reads each
-packet as it comes, on another core: on one machine Mosquitto then does half of what it can. Probes are read at once."""
+"""Least time between two such looks. A receiver on another core that reads each packet at once slows down a server that
+writes once per packet: on one machine Mosquitto then reaches half of its limit. Probes are read without a delay."""
 PROBES_HZ: Final = 1000.0
-"""Messages that come to the clients which take the latency, all together."""
+"""Messages a second to all clients that measure the latency together."""
 QUIET_S: Final = 1.0
 """When nothing has come for so long, nothing more will."""
-MOST_UNACKNOWLEDGED: Final = PACKET_IDS // 2
-"""Of one publisher with QoS 1, on the average: its ids come again after twice as many."""
+UNACKNOWLEDGED_SHARE: Final = 0.5
+"""The most unacknowledged messages of a publisher with QoS 1 or 2, on the average, as a share of its packet ids."""
 DRAIN_S: Final = 20.0
-"""For what is still under way when the last message has been sent."""
+"""Longest wait for messages in flight after the last publication."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """The counts at one moment."""
+    """All counts at one moment."""
 
     at: float
     sent: int
@@ -50,12 +50,12 @@ class _Mark:
     latencies: int
     server: Usage
     busy_s: float
-    """Of the cores of the servers."""
+    """Busy time of the cores of the servers."""
     generator: Usage
 
 
 class Load:
-    """The clients of one pattern at its servers, or all at one. `measure` any number of times, then `close`."""
+    """The clients of one pattern at its servers, or at a single server. `measure` any number of times, then `close`."""
 
     def __init__(self, servers: Sequence[Server], pattern: Pattern) -> None:
         self._pattern = pattern
@@ -75,8 +75,11 @@ class Load:
         for number in range(pattern.topics * pattern.subscribers):
             topic, one = divmod(number, pattern.subscribers)
             client = self._client(pattern.subscriber_at(topic, one), f"sub-{number}", pattern.topic(topic), pattern.qos)
-            if pattern.qos:
-                receiver.acknowledge(client, pattern.packet_bytes, pattern.packet_bytes - PAYLOAD_BYTES - 2)
+            id_at = pattern.packet_bytes - pattern.payload_bytes - 2
+            if pattern.qos == 2:
+                receiver.complete_deliveries(client, pattern.packet_bytes, id_at)
+            elif pattern.qos:
+                receiver.acknowledge(client, pattern.packet_bytes, id_at)
             else:
                 receiver.count(client)
         for number, server in enumerate(pattern.probed):
@@ -88,12 +91,14 @@ class Load:
             at = pattern.publisher_at(*divmod(number, pattern.publishers))
             publishers.append(self._client(at, f"pub-{number}"))
         if pattern.qos:
+            follow = receiver.complete_publications if pattern.qos == 2 else receiver.await_acknowledgements
             for publisher in publishers:
-                receiver.await_acknowledgements(publisher)
+                follow(publisher)
+        self._most_unacknowledged = UNACKNOWLEDGED_SHARE * pattern.packet_ids * pattern.all_publishers
         self._sender = Sender(pattern, publishers)
 
     def _client(self, at: int, client_id: str, topic: str | None = None, qos: int = 0) -> socket.socket:
-        """A client at one of the servers of the pattern; where there is but one, at that."""
+        """A client at a server of the pattern. If there is only one server, all clients are at it."""
         client = connected(self._servers[at % len(self._servers)].address, client_id)
         self._sockets.append(client)
         if topic is not None:
@@ -135,13 +140,13 @@ class Load:
         return self._figures(rate_hz, first, last, 1 - got / wanted if wanted else 0.0)
 
     def _publish(self, rate_hz: float, start: float, end: float, base: int) -> None:
-        """Publish until `end` at a rate, as if begun at `start` with `base` messages sent."""
+        """Publish until `end` at a rate that counts from `start`, when `base` messages had been sent."""
         sender, receiver = self._sender, self._receiver
         now = perf_counter()
         probe_at = look_at = now
         while now < end:
             due = int((now - start) * rate_hz) + base - sender.sent
-            held = due > 0 and self._unacknowledged > MOST_UNACKNOWLEDGED * self._pattern.all_publishers
+            held = due > 0 and self._unacknowledged > self._most_unacknowledged
             if due > 0 and not held:
                 sender.send(min(due, BURST))
             if now >= probe_at:
@@ -162,7 +167,7 @@ class Load:
         return self._sender.sent - self._receiver.acknowledged if self._pattern.qos else 0
 
     def _probe(self) -> None:
-        """Publish the time. A probe is left out when its publisher is blocked; it is not the time to take one."""
+        """Publish the time. A probe is skipped while its publisher is blocked, since its time would be too early."""
         with contextlib.suppress(BlockingIOError):
             self._prober.send(self._probe_head + TIMESTAMP.pack(perf_counter()) + self._probe_tail)
 
@@ -178,7 +183,7 @@ class Load:
         )
 
     def _drain(self, sent: int, received: int) -> None:
-        """Take what is still to come, so that the next measurement begins with an idle server."""
+        """Read the messages in flight, so that the next measurement starts with an idle server."""
         sender, receiver = self._sender, self._receiver
         now = quiet_since = perf_counter()
         end = now + DRAIN_S
@@ -210,9 +215,10 @@ class Load:
         )
 
     def _kept_waiting_s(self, server: Usage, cores_s: float) -> float:
-        """How long others kept the servers waiting, whose cores were busy for `cores_s`.
+        """Time in which other processes kept the servers from their cores, which were busy for `cores_s`.
 
-        Several servers on one core wait for each other, too: others had no more of it than the servers had not.
+        Several servers on one core also wait for each other. Other processes used at most the busy time of the cores
+        that the servers did not use.
         """
         if len(self._pids) == 1:
             return server.waited_s

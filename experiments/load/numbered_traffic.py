@@ -1,6 +1,6 @@
-"""Numbered messages at a steady rate from several publishers, and whether each receiver has what it was to get.
+"""Numbered messages at a steady rate from several publishers, and a check of the deliveries to each receiver.
 
-Owns what was sent when and what was acknowledged. Who is where is the caller's business.
+Owns the times of publications and acknowledgements. The caller places the clients.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ringmq.experiments.load.tally import Faults, Inbox
 from ringmq.mqtt_front.codec.packets import Publish
 
 TICK_S: Final = 0.005
-"""Between two looks whether something is to be published."""
+"""Time between two checks whether a message is due."""
 DELIVER_S: Final = 10.0
-"""After the last PUBACK, for what is still on its way."""
+"""Wait after the last PUBACK for deliveries in flight."""
 LINGER_S: Final = 0.4
-"""After all has come, for what comes twice."""
+"""Wait for duplicates after the last delivery."""
 
 
 @dataclass(slots=True)
-class Sent:
-    """One message."""
+class NumberedMessage:
+    """One published message."""
 
     publisher: int
     topic: int
@@ -33,7 +33,7 @@ class Sent:
     number: int
     at: float
     answer: asyncio.Future[None] | None = None
-    """The PUBACK, with QoS 1."""
+    """Done at the PUBACK of a message with QoS 1."""
     answered_at: float | None = None
 
     @property
@@ -51,18 +51,18 @@ class Sent:
         return f"message {self.number} of publisher {self.publisher} to topic {self.topic} with QoS {self.qos}"
 
 
-class Traffic:
-    """Publishes to all topics in turn, from all publishers, half of it with each QoS."""
+class NumberedTraffic:
+    """Publishes from all publishers to all topics in rotation, half of the messages with QoS 1."""
 
     def __init__(self, publishers: Sequence[Client], topics: Sequence[str], rate_hz: float) -> None:
-        self.sent: list[Sent] = []
+        self.sent: list[NumberedMessage] = []
         self._publishers = publishers
         self._topics = topics
         self._rate_hz = rate_hz
         self._stopped = False
 
     async def run(self) -> None:
-        """Until `stop`."""
+        """Publish until `stop` is called."""
         start = perf_counter()
         while not self._stopped:
             for _ in range(int((perf_counter() - start) * self._rate_hz) - len(self.sent)):
@@ -74,38 +74,38 @@ class Traffic:
 
     def _publish(self) -> None:
         number, publisher = divmod(len(self.sent), len(self._publishers))
-        turn, topic = divmod(number, len(self._topics))
-        self.send(publisher, self._publishers[publisher], topic, turn % 2)
+        rotation, topic = divmod(number, len(self._topics))
+        self.send(publisher, self._publishers[publisher], topic, rotation % 2)
 
-    def send(self, publisher: int, client: Client, topic: int, qos: int) -> Sent:
-        """One message of a publisher, of ours or another."""
-        one = Sent(publisher, topic, qos, len(self.sent), perf_counter())
+    def send(self, publisher: int, client: Client, topic: int, qos: int) -> NumberedMessage:
+        """Publish one message of a publisher, which need not be one of `publishers`."""
+        message = NumberedMessage(publisher, topic, qos, len(self.sent), perf_counter())
         if qos:
-            one.answer = client.publish_1(self._topics[topic], one.payload)
-            one.answer.add_done_callback(one.answered)
+            message.answer = client.publish_qos1(self._topics[topic], message.payload)
+            message.answer.add_done_callback(message.answered)
         else:
-            client.publish(self._topics[topic], one.payload)
-        self.sent.append(one)
-        return one
+            client.publish(self._topics[topic], message.payload)
+        self.sent.append(message)
+        return message
 
-    async def unacknowledged(self, within_s: float) -> list[Sent]:
-        """Wait for all PUBACKs; returns the messages whose did not come in time."""
-        answers = [one.answer for one in self.sent if one.answer is not None]
+    async def unacknowledged(self, within_s: float) -> list[NumberedMessage]:
+        """Wait for all PUBACKs. Returns the messages without a PUBACK in time."""
+        answers = [message.answer for message in self.sent if message.answer is not None]
         if answers:
             await asyncio.wait(answers, timeout=within_s)
-        return [one for one in self.sent if one.qos and not one.acknowledged]
+        return [message for message in self.sent if message.qos and not message.acknowledged]
 
 
-class Receiver(Inbox):
-    """A client that is to get all messages of some topics, from some time on."""
+class NumberedReceiver(Inbox):
+    """A client that must get all messages of some topics from its SUBACK on."""
 
     def __init__(self, name: str, topics: Iterable[int]) -> None:
         super().__init__()
         self.name = name
         self.arrived: dict[bytes, float] = {}
-        """When each message came first."""
+        """Time of the first arrival of each message."""
         self.overtaken = 0
-        """Messages that came after a later one of the same publisher, topic and QoS."""
+        """Messages that came after a later message of the same publisher, topic and QoS."""
         self._topics = set(topics)
         self._since: float | None = None
         self._last: dict[bytes, int] = {}
@@ -114,45 +114,52 @@ class Receiver(Inbox):
         super().__call__(message)
         payload = bytes(message.payload)
         self.arrived.setdefault(payload, perf_counter())
-        line, _, number = payload.rpartition(b" ")
-        last = self._last.get(line, -1)
+        sequence, _, number = payload.rpartition(b" ")
+        last = self._last.get(sequence, -1)
         if int(number) < last:
             self.overtaken += 1
         else:
-            self._last[line] = int(number)
+            self._last[sequence] = int(number)
 
     def subscribed(self) -> None:
-        """The SUBACK has come: what is published from now on is to come."""
+        """Note the SUBACK: all messages that are published from now on must come."""
         self._since = perf_counter()
 
-    def hears(self, topic: int) -> bool:
+    def expects(self, topic: int) -> bool:
         return topic in self._topics
 
-    def wanted(self, sent: Iterable[Sent]) -> list[Sent]:
+    def wanted(self, sent: Iterable[NumberedMessage]) -> list[NumberedMessage]:
+        """The messages that this receiver must get."""
         since = self._since
-        return [one for one in sent if self.hears(one.topic) and since is not None and one.at >= since]
+        return [
+            message for message in sent if self.expects(message.topic) and since is not None and message.at >= since
+        ]
 
 
-async def judge(receivers: Sequence[Receiver], sent: Sequence[Sent], lossless_0: bool, faults: Faults) -> int:
-    """Count what was missed and what came twice; returns how many messages with QoS 0 were lost where they may be.
+async def judge(
+    receivers: Sequence[NumberedReceiver], sent: Sequence[NumberedMessage], lossless_0: bool, faults: Faults
+) -> int:
+    """Count missed and duplicate messages. Returns the number of lost messages with QoS 0 that may be lost.
 
-    What was published with QoS 1 and never acknowledged may be lost; it counts on its own.
+    A message with QoS 1 that was never acknowledged may be lost; the caller counts it.
     """
-    sure = [one for one in sent if (one.acknowledged if one.qos else lossless_0)]
-    waits = (receiver.until([one.payload for one in receiver.wanted(sure)], DELIVER_S) for receiver in receivers)
+    sure = [message for message in sent if (message.acknowledged if message.qos else lossless_0)]
+    waits = (
+        receiver.until([message.payload for message in receiver.wanted(sure)], DELIVER_S) for receiver in receivers
+    )
     await asyncio.gather(*waits)
     await asyncio.sleep(LINGER_S)
     lost = 0
-    start = min((one.at for one in sent), default=0.0)
+    start = min((message.at for message in sent), default=0.0)
     for receiver in receivers:
-        for one in receiver.wanted(sent):
-            if one.payload in receiver.times:
+        for message in receiver.wanted(sent):
+            if message.payload in receiver.times:
                 continue
-            if not one.qos and not lossless_0:
+            if not message.qos and not lossless_0:
                 lost += 1
-            elif not one.qos or one.acknowledged:
-                times = ", ".join(f"{at - start:.2f} s" for at in (one.at, one.answered_at) if at is not None)
-                faults.add(f"missed with QoS {one.qos}", f"{one} at {times}, to {receiver.name}")
+            elif not message.qos or message.acknowledged:
+                times = ", ".join(f"{at - start:.2f} s" for at in (message.at, message.answered_at) if at is not None)
+                faults.add(f"missed with QoS {message.qos}", f"{message} at {times}, to {receiver.name}")
         for payload in receiver.repeated:
             faults.add("twice", f"{payload.decode()!r} came {receiver.times[payload]} times to {receiver.name}")
         if receiver.overtaken:

@@ -1,9 +1,9 @@
-"""Who publishes to whom in a benchmark, and where; the packets of it, all of one size. Knows no socket, no server."""
+"""Publishers, subscribers and servers of a benchmark, and its packets of one size. Knows no socket and no server."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ringmq.mqtt_front.codec.codec import encode, encode_publish
@@ -13,9 +13,12 @@ PAYLOAD_BYTES: Final = 32
 """As in the paper (§6.1)."""
 PACKET_IDS: Final = 1000
 """A publisher uses so many packet ids in turn, so it may never have more unacknowledged."""
+PACKETS_BYTES: Final = 1 << 28
+"""Memory for the packets of all publishers with QoS 1 or 2. Large payloads get fewer packet ids to stay below it."""
+LEAST_PACKET_IDS: Final = 4
 
 At = Callable[[int, int], int]
-"""The number of a topic, and that of a client among those of the topic, to the number of the server that it is at."""
+"""Maps the number of a topic and the number of a client of this topic to the number of the client's server."""
 
 
 def _first(topic: int, client: int) -> int:
@@ -24,14 +27,14 @@ def _first(topic: int, client: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """So many topics, each with its publishers and subscribers, at one server or spread over several."""
+    """Topics with their publishers and subscribers, at one server or distributed over several."""
 
     name: str
     topics: int
     publishers: int
-    """Of each topic."""
+    """Publishers of each topic."""
     subscribers: int
-    """Of each topic; the sp-ratio of §5.3, since all topics are alike."""
+    """Subscribers of each topic: the sp-ratio of §5.3, since all topics are equal."""
     qos: int
     servers: int = 1
     publisher_at: At = _first
@@ -39,6 +42,7 @@ class Pattern:
     prober_at: int = 0
     probed: tuple[int, ...] = (0,)
     """The servers at which the latency is taken of what is published at `prober_at`."""
+    payload_bytes: int = PAYLOAD_BYTES
 
     @property
     def sp_ratio(self) -> int:
@@ -54,13 +58,32 @@ class Pattern:
     def packets(self, topic: int) -> list[bytes]:
         """What one publisher of the topic sends, in turn."""
         name = self.topic(topic).encode()
-        ids = range(1, PACKET_IDS + 1) if self.qos else range(1)
-        return [encode_publish(Version.V311, name, bytes(PAYLOAD_BYTES), self.qos, packet_id=i) for i in ids]
+        ids = range(1, self.packet_ids + 1) if self.qos else range(1)
+        return [encode_publish(Version.V311, name, bytes(self.payload_bytes), self.qos, packet_id=i) for i in ids]
+
+    @property
+    def packet_ids(self) -> int:
+        """The number of packet ids that a publisher with QoS 1 or 2 uses in turn."""
+        room = PACKETS_BYTES // (self.all_publishers * max(1, self.payload_bytes))
+        return max(LEAST_PACKET_IDS, min(PACKET_IDS, room))
 
     @property
     def packet_bytes(self) -> int:
         """The size of every PUBLISH, from a publisher and to a subscriber."""
-        return len(self.packets(0)[0])
+        return len(
+            encode_publish(Version.V311, self.topic(0).encode(), bytes(self.payload_bytes), self.qos, packet_id=1)
+        )
+
+    def varied(self, qos: int | None, payload_bytes: int | None) -> Pattern:
+        """The same clients with another QoS or another size of payloads, as far as given. The name says so."""
+        qos = self.qos if qos is None else qos
+        payload_bytes = self.payload_bytes if payload_bytes is None else payload_bytes
+        name = self.name
+        if qos != self.qos:
+            name = f"qos{qos}-{name.removeprefix(f'qos{self.qos}-')}"
+        if payload_bytes != self.payload_bytes:
+            name = f"{name}-{payload_bytes}B"
+        return replace(self, name=name, qos=qos, payload_bytes=payload_bytes)
 
 
 PATTERNS: Final = {
@@ -73,32 +96,40 @@ PATTERNS: Final = {
 }
 
 
+def chosen(
+    patterns: Mapping[str, Pattern], names: Iterable[str], qos: int | None, payload_bytes: int | None
+) -> list[Pattern]:
+    """The patterns of these names, varied. Patterns that become equal appear once."""
+    varied = (patterns[name].varied(qos, payload_bytes) for name in names)
+    return list({pattern.name: pattern for pattern in varied}.values())
+
+
 def _second(topic: int, client: int) -> int:
     return 1
 
 
 def _everywhere(topic: int, client: int) -> int:
-    """No locality: two of every topic at each of five servers."""
+    """No locality: two clients of every topic at each of five servers."""
     return client // 2
 
 
 def _at_home(topic: int, client: int) -> int:
-    """High locality: each of five servers has a topic of its own."""
+    """High locality: each of five servers has its own topic."""
     return topic
 
 
 def _mostly_at_home(topic: int, client: int) -> int:
-    """Low locality: eight of a topic at one server, and one at each of two others."""
+    """Low locality: eight clients of a topic at one server, and one client at each of two others."""
     return topic if client < 8 else (topic + client - 7) % 5
 
 
 def _across(name: str, topics: int, clients: int) -> Pattern:
-    """All publishers at one of two servers, all subscribers at the other."""
+    """A pattern with all publishers at one of two servers, and all subscribers at the other."""
     return Pattern(name, topics, clients, clients, 0, servers=2, subscriber_at=_second, probed=(1,))
 
 
 def _cooperation(name: str, at: At) -> Pattern:
-    """Five servers (§6.4 of the paper); the latency is taken at each, of what is published at the last."""
+    """A pattern of five servers (§6.4 of the paper). Each measures the latency of publications at the last."""
     five = tuple(range(5))
     return Pattern(name, 5, 10, 10, 0, len(five), publisher_at=at, subscriber_at=at, prober_at=4, probed=five)
 
@@ -114,7 +145,7 @@ RING_PATTERNS: Final = {
         _cooperation("five-D", _mostly_at_home),
     )
 }
-"""A of the paper has a broker with what joins it to others, and nobody to be joined to: here a ring of one peer."""
+"""Pattern A of the paper has one broker with the software that joins brokers: here it is a ring of one peer."""
 
 
 def connect_packet(client_id: str) -> bytes:
@@ -122,4 +153,4 @@ def connect_packet(client_id: str) -> bytes:
 
 
 def subscribe_packet(*filters: str, qos: int = 0) -> bytes:
-    return encode(Version.V311, Subscribe(1, tuple(Subscription(one, qos) for one in filters)))
+    return encode(Version.V311, Subscribe(1, tuple(Subscription(name, qos) for name in filters)))

@@ -1,4 +1,4 @@
-"""Raw MQTT clients: a connected socket, past its CONNACK and SUBACK, that is not blocking from then on."""
+"""Raw MQTT clients: connected sockets whose CONNACK and SUBACK have been read, for callers that write bytes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Address = tuple[str, int]
 
 
 class BenchError(Exception):
-    """A benchmark cannot go on; its text says why."""
+    """A benchmark cannot continue; the text has the reason."""
 
 
 def connected(address: Address, client_id: str) -> socket.socket:
-    """A client past its CONNACK. Raises BenchError."""
+    """Connect a client and await its CONNACK. Raises BenchError."""
     try:
         client = socket.create_connection(address, timeout=ANSWER_S)
     except OSError as error:
@@ -40,7 +40,7 @@ def subscribe(client: socket.socket, *filters: str, qos: int = 0) -> None:
 
 
 def expect(client: socket.socket, kind: Kind) -> bytes:
-    """The body of the one packet that is to come now. Raises BenchError."""
+    """The body of the next packet, which must be of this kind. Raises BenchError."""
     reader = PacketReader()
     try:
         while data := client.recv(65536):

@@ -1,6 +1,6 @@
-"""Whether messages pass between servers: from each to each, once. To be asked before anything is measured.
+"""Checks that messages pass from each server to each server, exactly once, before a measurement.
 
-Without it, servers that are not joined would look like slow ones, and bridges that send twice like fast ones.
+Without this check, unconnected servers would look like slow servers, and bridges that duplicate like fast ones.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ringmq.overlay.config import show
 
 TOPIC: Final = "bench/passage"
 MESSAGES: Final = 20
-"""Of one round, from each server: enough that some are under way at the same time."""
+"""Messages of one round from each server, enough to have several in flight."""
 ROUND_S: Final = 0.5
-"""One round takes milliseconds. What has not come by then is given up, and other messages are tried."""
+"""Time for one round, which usually takes milliseconds. Later messages are given up, and another round is tried."""
 SURPLUS_S: Final = 0.2
-"""After all has come, for what comes twice."""
+"""Wait for duplicates after all messages of a round have arrived."""
 PASSAGE_S: Final = 10.0
-"""A bridge that found nobody connects again after a second."""
+"""Time for all rounds: a bridge whose peer was not up yet connects again after a second."""
 
 
-class Way(NamedTuple):
-    """Of one message."""
+class Passage(NamedTuple):
+    """A message from one server to another."""
 
     number: int
     origin: int
@@ -38,7 +38,7 @@ class Way(NamedTuple):
 
 
 def check(addresses: Sequence[Address]) -> None:
-    """Return when all messages of a round came from each server to each, and none came twice. Raises BenchError."""
+    """Return when all messages of a round have passed from each server to each, exactly once. Raises BenchError."""
     deadline = time.monotonic() + PASSAGE_S
     with _Clients(addresses) as clients:
         missing = clients.exchange()
@@ -46,15 +46,15 @@ def check(addresses: Sequence[Address]) -> None:
             missing = clients.exchange()
         if not missing:
             clients.read(SURPLUS_S)
-    for way, times in clients.came.items():
+    for passage, times in clients.came.items():
         if times > 1:
-            raise BenchError(f"a message came {times} times: {_shown(way, addresses)}")
-    for way in missing:
-        raise BenchError(f"no message came through: {_shown(way, addresses)}, tried for {PASSAGE_S:g} s")
+            raise BenchError(f"a message came {times} times: {_shown(passage, addresses)}")
+    for passage in missing:
+        raise BenchError(f"no message came through: {_shown(passage, addresses)}, tried for {PASSAGE_S:g} s")
 
 
-def _shown(way: Way, addresses: Sequence[Address]) -> str:
-    return f"published at {show(addresses[way.origin])}, subscribed at {show(addresses[way.to])}"
+def _shown(passage: Passage, addresses: Sequence[Address]) -> str:
+    return f"published at {show(addresses[passage.origin])}, subscribed at {show(addresses[passage.to])}"
 
 
 class _Clients(ExitStack):
@@ -62,42 +62,44 @@ class _Clients(ExitStack):
 
     def __init__(self, addresses: Sequence[Address]) -> None:
         super().__init__()
-        self.came: Counter[Way] = Counter()
+        self.came: Counter[Passage] = Counter()
         self._published = 0
         self._subscribers = [
-            self.enter_context(connected(one, f"passage-sub-{number}")) for number, one in enumerate(addresses)
+            self.enter_context(connected(address, f"passage-sub-{number}")) for number, address in enumerate(addresses)
         ]
         self._readers = [PacketReader() for _ in addresses]
         for subscriber in self._subscribers:
             subscribe(subscriber, TOPIC)
         self._publishers = [
-            self.enter_context(connected(one, f"passage-pub-{number}")) for number, one in enumerate(addresses)
+            self.enter_context(connected(address, f"passage-pub-{number}")) for number, address in enumerate(addresses)
         ]
 
-    def exchange(self) -> list[Way]:
-        """Publish a round of messages; what did not come of it in time."""
+    def exchange(self) -> list[Passage]:
+        """Publish a round of messages. Returns the passages that did not complete in time."""
         numbers = range(self._published, self._published + MESSAGES)
         self._published += MESSAGES
         for number in numbers:
             for origin, publisher in enumerate(self._publishers):
                 publisher.sendall(encode_publish(Version.V311, TOPIC.encode(), b"%d %d" % (number, origin)))
-        everyone = range(len(self._publishers))
-        ways = [Way(number, origin, to) for number in numbers for origin in everyone for to in everyone]
-        self.read(ROUND_S, ways)
-        return [way for way in ways if not self.came[way]]
+        servers = range(len(self._publishers))
+        passages = [Passage(number, origin, to) for number in numbers for origin in servers for to in servers]
+        self.read(ROUND_S, passages)
+        return [passage for passage in passages if not self.came[passage]]
 
-    def read(self, within_s: float, ways: Sequence[Way] = ()) -> None:
-        """Count what comes in a time; no longer than until all these have come, if there are any."""
+    def read(self, within_s: float, passages: Sequence[Passage] = ()) -> None:
+        """Count arriving messages for a time, or until all of the given passages are complete."""
         end = time.monotonic() + within_s
-        while (left_s := end - time.monotonic()) > 0 and not (ways and all(self.came[way] for way in ways)):
+        while (left_s := end - time.monotonic()) > 0 and not (
+            passages and all(self.came[passage] for passage in passages)
+        ):
             for ready in select.select(self._subscribers, (), (), left_s)[0]:
-                self._take(self._subscribers.index(ready), ready.recv(65536))
+                self._count(self._subscribers.index(ready), ready.recv(65536))
 
-    def _take(self, to: int, data: bytes) -> None:
+    def _count(self, to: int, data: bytes) -> None:
         if not data:
             raise BenchError("the server closed a connection")
         for first, body in self._readers[to].feed(data):
             packet = decode(Version.V311, first, body)
             assert isinstance(packet, Publish)
             number, origin = bytes(packet.payload).split()
-            self.came[Way(int(number), int(origin), to)] += 1
+            self.came[Passage(int(number), int(origin), to)] += 1

@@ -1,6 +1,6 @@
-"""The receiving half of the load generator: counts bytes, answers QoS 1, reads the time out of latency probes.
+"""The receiving half of the load generator: counts bytes, acknowledges QoS 1, and reads the times of latency probes.
 
-Every PUBLISH is of one size, so nothing is parsed that need not be.
+All PUBLISH packets have one size, so packets are counted without parsing them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from time import perf_counter
 from typing import Final
 
+from ringmq.experiments.load import exactly_once
 from ringmq.experiments.load.raw_clients import BenchError
 
 BUFFER_BYTES: Final = 1 << 18
@@ -23,13 +24,13 @@ _PUBACK_BYTES: Final = 4
 
 
 class Receiver:
-    """All sockets that are read. `look` and `look_at_probes` take what has come, and say whether there was anything."""
+    """All sockets that are read. `look` and `look_at_probes` read them, and return whether any data had come."""
 
     def __init__(self) -> None:
         self.received_bytes = 0
-        """Of PUBLISH packets to subscribers."""
+        """Bytes of PUBLISH packets to subscribers."""
         self.puback_bytes = 0
-        """To publishers."""
+        """Bytes of PUBACK packets to publishers."""
         self.latencies_s: list[float] = []
         self._clients = select.epoll()
         self._probes = select.epoll()
@@ -41,11 +42,11 @@ class Receiver:
         self._probes.close()
 
     def count(self, subscriber: socket.socket) -> None:
-        """Count what a subscriber with QoS 0 gets."""
+        """Count the bytes to a subscriber with QoS 0."""
         self._add(subscriber, partial(subscriber.recv_into, self._buffer))
 
     def acknowledge(self, subscriber: socket.socket, packet_bytes: int, id_at: int) -> None:
-        """Count what a subscriber with QoS 1 gets, and acknowledge it."""
+        """Count the packets to a subscriber with QoS 1, and acknowledge them."""
         self._add(subscriber, Acknowledger(subscriber, self._buffer, packet_bytes, id_at).read)
 
     def await_acknowledgements(self, publisher: socket.socket) -> None:
@@ -55,8 +56,22 @@ class Receiver:
 
         self._add(publisher, read)
 
+    def complete_deliveries(self, subscriber: socket.socket, packet_bytes: int, id_at: int) -> None:
+        """Count the publications that a subscriber with QoS 2 receives, and take its part of the handshake."""
+        self._add(subscriber, exactly_once.SubscriberHandshake(subscriber, self._buffer, packet_bytes, id_at).read)
+
+    def complete_publications(self, publisher: socket.socket) -> None:
+        """Take the part of a publisher with QoS 2 in the handshake. A PUBCOMP counts like a PUBACK."""
+        handshake = exactly_once.PublisherHandshake(publisher, self._buffer)
+
+        def read() -> int:
+            self.puback_bytes += _PUBACK_BYTES * handshake.read()
+            return 0
+
+        self._add(publisher, read)
+
     def time(self, prober: socket.socket, packet_bytes: int, time_at: int) -> None:
-        """Take the latency of every packet that this subscriber gets."""
+        """Measure the latency of every packet to this subscriber."""
         rest = b""
 
         def read() -> int:
@@ -76,11 +91,11 @@ class Receiver:
         (group or self._clients).register(client.fileno(), select.EPOLLIN | select.EPOLLRDHUP)
 
     def look(self) -> bool:
-        """Raises BenchError when the server has closed a connection."""
+        """Read all clients except probes. Raises BenchError if the server has closed a connection."""
         return self._look_at(self._clients)
 
     def look_at_probes(self) -> bool:
-        """Likewise."""
+        """Read the probes. Raises BenchError if the server has closed a connection."""
         return self._look_at(self._probes)
 
     def _look_at(self, group: select.epoll) -> bool:
@@ -110,7 +125,7 @@ class Acknowledger:
         self._unsent = b""
 
     def read(self) -> int:
-        """Take what has come, acknowledge the packets that are whole, with one send; how many bytes came."""
+        """Read, and acknowledge all complete packets with one send. Returns the number of bytes that came."""
         count = self._client.recv_into(self._buffer)
         data = self._rest + self._buffer[:count]
         size, at = self._packet_bytes, self._id_at

@@ -1,4 +1,4 @@
-"""The publishing half of the load generator: packets made beforehand, each given to the system by its own send()."""
+"""The publishing half of the load generator: prepared packets, each passed to the system by its own send()."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import socket
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 
-from ringmq.experiments.load.patterns import PACKET_IDS, Pattern
+from ringmq.experiments.load.patterns import Pattern
 
 _Sending = tuple[Callable[[bytes], int], bytes]
 
 
 class Sender:
-    """All publishers of a pattern, which take turns. `sent` counts the messages that the system has taken whole."""
+    """All publishers of a pattern, which take turns. `sent` counts the messages that the system has accepted whole."""
 
     def __init__(self, pattern: Pattern, publishers: list[socket.socket]) -> None:
         self.sent = 0
@@ -22,12 +22,12 @@ class Sender:
 
     @property
     def blocked(self) -> bool:
-        """The server does not read, or not fast enough: the last packet is not yet all in the buffer of its socket."""
+        """Whether the server reads too slowly, so that the last packet does not fit into the buffer of its socket."""
         return self._stuck is not None
 
     def send(self, count: int) -> None:
-        """Publish so many messages; fewer when a publisher is blocked."""
-        if self._stuck is not None and not self._go_on(self._stuck):
+        """Publish `count` messages, or fewer if a publisher is blocked."""
+        if self._stuck is not None and not self._send_rest(self._stuck):
             return
         size, done = self._size, 0
         for send, packet in islice(self._turns, count):
@@ -42,11 +42,11 @@ class Sender:
         self.sent += done
 
     def flush(self) -> None:
-        """Try to get rid of what is left of a packet."""
+        """Try to send the rest of a packet."""
         if self._stuck is not None:
-            self._go_on(self._stuck)
+            self._send_rest(self._stuck)
 
-    def _go_on(self, stuck: _Sending) -> bool:
+    def _send_rest(self, stuck: _Sending) -> bool:
         send, rest = stuck
         try:
             rest = rest[send(rest) :]
@@ -59,5 +59,5 @@ class Sender:
 
 def _turns(pattern: Pattern, publishers: list[socket.socket]) -> list[_Sending]:
     packets = [pattern.packets(number // pattern.publishers) for number in range(len(publishers))]
-    rounds = PACKET_IDS if pattern.qos else 1
+    rounds = pattern.packet_ids if pattern.qos else 1
     return [(one.send, packets[who][turn]) for turn in range(rounds) for who, one in enumerate(publishers)]

@@ -1,4 +1,4 @@
-"""What clients got of what they were to get: missed, twice, too late. Knows no socket."""
+"""Counts of missed, duplicate and late messages of clients. Knows no socket."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from typing import Final
 from ringmq.mqtt_front.codec.packets import Publish
 
 SHOWN: Final = 10
-"""So many faults are told in words; all are counted."""
+"""Faults of each kind that are described; all are counted."""
 PERCENTS: Final = (50, 90, 99)
 SAY_EACH: Final = 1000
-"""How often those who wait are told how far it is."""
+"""Tries between two reports of the progress."""
 
 Say = Callable[[str], None]
+"""Reports the progress to the user."""
 
 
 def silent(text: str) -> None:
-    """Nobody waits."""
+    """Report nothing."""
 
 
 class Inbox:
-    """Hears for one client. Payloads tell messages apart."""
+    """Receives the messages of a client, which are identified by their payloads."""
 
     def __init__(self) -> None:
         self.times: Counter[bytes] = Counter()
@@ -38,7 +39,7 @@ class Inbox:
             self._complete.set_result(None)
 
     async def until(self, wanted: Iterable[bytes], within_s: float) -> set[bytes]:
-        """Return when all these have come, or the time is over: what is missing then. One call at a time."""
+        """Wait until all these messages have come, or time is over. Returns the missing ones. One call at a time."""
         self._missing = {payload for payload in wanted if payload not in self.times}
         if self._missing:
             self._complete = asyncio.get_running_loop().create_future()
@@ -47,12 +48,12 @@ class Inbox:
 
     @property
     def repeated(self) -> list[bytes]:
-        """What came more than once."""
+        """Payloads that came more than once."""
         return [payload for payload, times in self.times.items() if times > 1]
 
 
 class Faults:
-    """What went wrong, counted by kind; the first of each kind in words."""
+    """Faults, counted by kind, with descriptions of the first faults of each kind."""
 
     def __init__(self, *kinds: str) -> None:
         self.counts = dict.fromkeys(kinds, 0)
@@ -76,12 +77,12 @@ class Faults:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """Of sorted values; none have none."""
+    """Percentile of sorted values; NaN without values."""
     return values[min(len(values) - 1, int(len(values) * percent / 100))] if values else float("nan")
 
 
-def spread_ms(name: str, seconds: Iterable[float]) -> str:
-    """A line of the percentiles of times."""
+def percentile_line(name: str, seconds: Iterable[float]) -> str:
+    """A line with the percentiles of times, in milliseconds."""
     values = sorted(seconds)
     if not values:
         return f"{name:<28} none"

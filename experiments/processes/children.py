@@ -1,6 +1,6 @@
-"""One peer as a child process: how it is started, what it says, how it ends.
+"""One peer as a child process: its start, its output and its end.
 
-Knows the command line of a peer and its output, nothing of rings.
+Knows the command line of a peer and its output, nothing about rings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ringmq.overlay.config import Address, show
 from ringmq.peer.resources.memory import with_pages
 
 TAIL_BYTES: Final = 4096
-"""So much of a child's last words is kept."""
+"""Bytes of a child's stderr that are kept; the last line of them explains why it ended."""
 
 
 class Child:
@@ -35,7 +35,7 @@ class Child:
 
     @classmethod
     async def start(cls, address: Address, options: Sequence[str], parent_pipe: int) -> Self:
-        """Start a peer that ends when nobody holds the writing end of `parent_pipe` any more."""
+        """Start a peer that ends once every process has closed the writing end of `parent_pipe`."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", "ringmq", "peer"),
@@ -45,8 +45,8 @@ class Child:
                 stderr=asyncio.subprocess.PIPE,
                 env=with_pages(os.environ),
                 pass_fds=(parent_pipe,),
-                # A group of its own: Ctrl-C is for the parent, which then ends its children in order. And the
-                # system wakes a paused one when the parent is gone, as it is a stopped job of an orphaned group.
+                # A process group of its own: Ctrl-C reaches only the parent, which then ends its children in order.
+                # If the parent dies, the group is orphaned, and the system wakes a paused child in it.
                 process_group=0,
             )
         except OSError as error:
@@ -58,7 +58,7 @@ class Child:
 
     @property
     def fate(self) -> str:
-        """How the process ended, in words."""
+        """Why the process ended: its signal, its last line on stderr, or its exit status."""
         status = self.process.returncode or 0
         if status < 0:
             return f"killed by {signal.Signals(-status).name}"
@@ -66,7 +66,7 @@ class Child:
 
     @property
     def last_line(self) -> str:
-        """The last line that it wrote to its stderr."""
+        """The last line on its stderr that is not blank."""
         lines = self._tail.decode(errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "")
 
@@ -81,7 +81,7 @@ class Child:
                 self.active.set()
 
     async def _read_errors(self) -> None:
-        """Must not stop reading, or the child would block; ends when the child has."""
+        """Read stderr until the child has ended. A reader that paused would fill the pipe and block the child."""
         assert self.process.stderr is not None
         while chunk := await self.process.stderr.read(65536):
             self._tail = (self._tail + chunk)[-TAIL_BYTES:]

@@ -1,6 +1,6 @@
 """A front alone in a process, for benchmarks: `python -m ringmq.experiments.processes.front_server PORT`.
 
-Ends with SIGTERM.
+It ends at SIGTERM.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ringmq.peer.resources.limits import collect_garbage_seldom
 
 
 async def serve(port: int) -> None:
-    """Serve MQTT on the loopback until told to stop."""
+    """Serve MQTT on the loopback until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     front = MqttServer(Iteration())

@@ -1,6 +1,6 @@
-"""The peers of one ring as processes with MQTT listeners, to be measured, killed and started again.
+"""The peers of one ring as processes with MQTT listeners, which can be measured, killed and started again.
 
-Owns their start, their end and what they logged. Knows a peer by its command line and its status.
+Owns their start, their end and their logs. Knows a peer by its command line and its status.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ringmq.experiments.load.raw_clients import Address, BenchError
 from ringmq.experiments.processes.ports import choose_ports
 from ringmq.experiments.processes.servers import Server
 from ringmq.overlay.config import show
-from ringmq.overlay.core.ids import Id, nearness
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.queries import ask_status
-from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.resources.memory import with_pages
 
 HOST: Final = "127.0.0.1"
 SETTLE_S: Final = 30.0
 SETTLE_S_PER_PEER: Final = 2.0
-"""Until peers are one ring: several times what it takes on two cores."""
+"""Time for peers to become one ring, in all: several times the time that two cores need."""
 LOOK_S: Final = 0.05
+"""Time between two requests for the status of the peers."""
 TROUBLES: Final = {
     "ring": ("suspicions", "deaths", "pauses"),
     "front": ("publish_dropped",),
     "pubsub": ("dropped", "refused", "given_up", "leases_lost", "expired", "superseded"),
 }
-"""Counters that stay at 0 while nobody dies, nobody leaves, and the machine has time for all."""
+"""Counters that stay at 0 while no peer dies, no peer leaves, and the machine is not overloaded."""
 
 
 class RingPeer:
-    """One place of the ring, and the process that has it now."""
+    """One peer of the ring, with its current process."""
 
     def __init__(self, number: int, overlay: Address, mqtt: Address, log: Path) -> None:
         self.number = number
@@ -50,7 +50,7 @@ class RingPeer:
         self.id = Id(0)
         """Known once the ring has settled."""
         self.log = log
-        """All lives of it write there."""
+        """Log file of all its processes, one after the other."""
         self._server: Server | None = None
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class RingPeer:
         return self._server is not None and self._server.runs
 
     def start(self, join: Address | None, parent_pipe: int, options: Sequence[str]) -> None:
-        """Start its process, which ends when nobody holds the writing end of the pipe any more. Raises BenchError."""
+        """Start its process, which ends when it reads the end of the pipe. Raises BenchError."""
         command = (
             *(sys.executable, "-P", "-m", "ringmq", "peer", "--log-level", "warning"),
             *("--overlay", show(self.overlay), "--mqtt", show(self.mqtt)),
@@ -93,7 +93,7 @@ class RingPeer:
         self._server = Server(str(self), process, self.mqtt)
 
     def complaints(self) -> list[str]:
-        """What it logged as an error, and every line that is no log line, such as those of a traceback."""
+        """Logged errors, and all lines that are no log lines, such as the lines of a traceback."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return [line for line in lines if "warning" not in line]
 
@@ -105,7 +105,7 @@ class Ring:
         self.peers = peers
         self._options = options
         self._core = core
-        # Nothing is ever written to it: its end is how the peers learn that this process is gone.
+        # Nothing is ever written to this pipe: the peers end when they read its end, after this process is gone.
         self._pipe, self._parent_end = os.pipe()
 
     @property
@@ -113,7 +113,7 @@ class Ring:
         return [peer for peer in self.peers if peer.alive]
 
     def start(self, *peers: RingPeer) -> None:
-        """Start these, which join one that lives; the first of a ring joins nobody. Raises BenchError."""
+        """Start peers, which join a live peer if there is one. Raises BenchError."""
         for peer in peers:
             known = self.alive
             peer.start(known[0].overlay if known else None, self._pipe, self._options)
@@ -125,21 +125,21 @@ class Ring:
             peer.server.await_ready()
 
     def kill(self, *peers: RingPeer) -> None:
-        """With SIGKILL, all at once."""
+        """Kill peers with SIGKILL, all at once."""
         for peer in peers:
             peer.server.kill()
         for peer in peers:
             peer.server.wait()
 
     def stop(self) -> None:
-        """The last call."""
+        """Stop all peers. Must be the last call."""
         for peer in self.alive:
             peer.server.stop()
         os.close(self._parent_end)
         os.close(self._pipe)
 
     async def settle(self) -> None:
-        """Return when those that live are one ring. Raises BenchError."""
+        """Return when the live peers are one ring. Raises BenchError."""
         limit_s = SETTLE_S + SETTLE_S_PER_PEER * len(self.alive)
         deadline = time.monotonic() + limit_s
         while time.monotonic() < deadline:
@@ -147,36 +147,33 @@ class Ring:
             statuses = await asyncio.gather(*(status_of(peer) for peer in peers))
             for peer, status in zip(peers, statuses, strict=True):
                 peer.id = Id.parse(status["id"]) if status else Id(0)
-            points = {peer.id for peer in peers}
-            if all(status and is_settled(status, points) for status in statuses):
+            ids = {peer.id for peer in peers}
+            if all(status and is_settled(status, ids) for status in statuses):
                 return
             await asyncio.sleep(LOOK_S)
         raise BenchError(f"{len(self.alive)} peers were not one ring after {limit_s:g} s")
 
-    def owners(self, place: str) -> list[RingPeer]:
-        """Those that live, the coordinator of a place first, then its shadows."""
-        key = key_of_place(place)
-        return sorted(self.alive, key=lambda peer: nearness(key, peer.id))
-
     async def troubles(self) -> str:
-        """What those that live have counted that tells of deaths, of losses, or of a machine without time for them."""
+        """Counters of the live peers that indicate deaths, losses, or an overloaded machine."""
         statuses = [status for peer in self.alive if (status := await status_of(peer))]
         counters = {
             "ring": [status["ring_counters"] for status in statuses],
             "front": [status["front"]["counters"] for status in statuses],
             "pubsub": [status["pubsub"]["counters"] for status in statuses],
         }
-        sums = {name: sum(one[name] for one in counters[part]) for part, names in TROUBLES.items() for name in names}
+        sums = {
+            name: sum(of_peer[name] for of_peer in counters[part]) for part, names in TROUBLES.items() for name in names
+        }
         silent = len(self.alive) - len(statuses)
         return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in ({"silent": silent} | sums).items())
 
     def complaints(self) -> list[str]:
-        """What the peers logged as errors; each line with its peer."""
+        """Complaints of all peers, each line with its peer."""
         return [f"{peer}: {line}" for peer in self.peers for line in peer.complaints()]
 
 
 async def status_of(peer: RingPeer) -> dict[str, Any]:
-    """What it says of itself; nothing if it does not answer."""
+    """The status of a peer; empty if it does not answer."""
     with contextlib.suppress(OverlayError):
         return await ask_status(peer.overlay)
     return {}
@@ -184,7 +181,7 @@ async def status_of(peer: RingPeer) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def ring_of(count: int, options: Sequence[str] = (), core: int | None = None) -> Iterator[Ring]:
-    """So many peers that are one ring, on one core or on all, for as long as the context lasts. Raises BenchError."""
+    """`count` peers as one ring, on one core or on all cores, while the context lasts. Raises BenchError."""
     ports = choose_ports(0, 2 * count)
     with TemporaryDirectory(prefix="ringmq-bench-") as folder:
         ring = Ring(

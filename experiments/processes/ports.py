@@ -1,6 +1,6 @@
 """Ports of this machine that many peers can listen on.
 
-Knows nothing of peers; whoever is told a port must still be ready to find it taken.
+Knows nothing about peers. A port that was free may be taken before the caller listens on it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Final
 import click
 
 FIRST_FREE_PORT: Final = 10240
-"""Below it well-known services listen."""
+"""Well-known services listen on lower ports."""
 TRIES: Final = 1000
+"""Random starts that are tried before the search for free ports is given up."""
 
 
 def is_free(port: int) -> bool:
-    """Whether a peer could listen here, by TCP and UDP. Somebody may take the port before it does."""
+    """Whether a peer could listen here now, on TCP and UDP."""
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         with socket.socket(socket.AF_INET, kind) as probe:
             if kind is socket.SOCK_STREAM:
-                # As servers do it: connections that were closed a moment ago do not count.
+                # Servers set this too: a closed connection in TIME_WAIT does not keep them from listening.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
@@ -32,9 +33,9 @@ def is_free(port: int) -> bool:
 
 
 def choose_ports(first: int, count: int, option: str = "--overlay-port", apart_from: range = range(0)) -> range:
-    """The ports from `first` on, or for 0 free ones in a row, none of them among `apart_from`.
+    """`count` ports from `first` on, or consecutive free ports if it is 0; none of them is in `apart_from`.
 
-    Raises ClickException, which names the option, if one is taken.
+    Raises ClickException, which names the option, if a port is taken.
     """
     if first:
         ports = range(first, first + count)
@@ -48,7 +49,8 @@ def choose_ports(first: int, count: int, option: str = "--overlay-port", apart_f
             more = f" and {len(taken) - 1} more" if taken[1:] else ""
             raise click.ClickException(f"port {taken[0]}{more} of {ports[0]}-{ports[-1]} in use: try {option} 0")
         return ports
-    # Below those that the system gives to outgoing connections: the first peers' links would take the last ones' ports.
+    # Only ports below the ephemeral range: otherwise an outgoing link of the first peers could take a port that was
+    # chosen for a later peer.
     end = _first_ephemeral_port() - count
     for _ in range(TRIES):
         start = random.randrange(FIRST_FREE_PORT, end)
@@ -58,9 +60,9 @@ def choose_ports(first: int, count: int, option: str = "--overlay-port", apart_f
     raise click.ClickException(f"found no {count} free ports in a row")
 
 
-def _overlap(one: range, other: range) -> bool:
-    """Of two ranges that have no gaps."""
-    return bool(other) and one[0] <= other[-1] and other[0] <= one[-1]
+def _overlap(ports: range, others: range) -> bool:
+    """Whether two ranges without gaps share a port."""
+    return bool(others) and ports[0] <= others[-1] and others[0] <= ports[-1]
 
 
 def _first_ephemeral_port() -> int:

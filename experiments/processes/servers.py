@@ -1,6 +1,6 @@
-"""The servers that are compared: how each is started on a core and a port of its own, and how it ends.
+"""The compared servers: their start on a core and a port of their own, and their end.
 
-Knows their command lines and configuration, nothing of load.
+Knows their command lines and configuration, nothing about load.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ringmq.experiments.processes.signals import held_back
 READY_S: Final = 20.0
 STOP_S: Final = 10.0
 LOOK_S: Final = 0.02
-"""Between two looks whether a server is there."""
+"""Time between two attempts to connect to a starting server."""
 
 MOSQUITTO: Final = """\
 listener {port} 127.0.0.1
@@ -33,7 +33,7 @@ allow_anonymous true
 persistence false
 log_dest none
 """
-"""All else as it comes."""
+"""All other settings have their defaults."""
 AMQTT: Final = """\
 listeners:
   default:
@@ -66,7 +66,7 @@ class Server:
         return self._process.pid
 
     def await_ready(self) -> None:
-        """Return when it accepts connections. Raises BenchError when it has ended, or takes too long."""
+        """Return when it accepts connections. Raises BenchError if it has ended, or takes too long."""
         deadline = time.monotonic() + READY_S
         while self.runs and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
@@ -80,7 +80,7 @@ class Server:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """With SIGKILL. Several can be killed at the same time, and waited for then."""
+        """Kill it with SIGKILL, without waiting for its end, so that several can be killed at one moment."""
         self._process.kill()
 
     def wait(self) -> None:
@@ -112,7 +112,7 @@ def _unrecorded(port: int, folder: Path) -> Sequence[str]:
 
 
 def mosquitto_command(file: Path, config: str) -> Sequence[str]:
-    """To start Mosquitto with this configuration, which is written to `file`."""
+    """The command that starts Mosquitto with this configuration, which is written to `file`."""
     file.write_text(config, encoding="ascii")
     return _mosquitto_binary() or "mosquitto", "-c", str(file)
 
@@ -128,7 +128,7 @@ def _amqtt(port: int, folder: Path) -> Sequence[str]:
 
 
 def _mosquitto_binary() -> str | None:
-    """Debian puts it where only root looks."""
+    """The path of Mosquitto. Debian installs it into a folder that is not in the PATH of users."""
     return shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin")
 
 
@@ -140,12 +140,12 @@ COMMANDS: Final[dict[str, Callable[[int, Path], Sequence[str]]]] = {
     "unrecorded": _unrecorded,
 }
 OTHERS: Final = ("ringmq", "mosquitto", "amqtt")
-"""Those that are compared unless something else is said. The rest are whole peers, one with all that it records by
-default, one with nothing of it, where `ringmq` is the front alone."""
+"""Servers that are compared by default. `ringmq` is the front alone; the other servers are whole peers, with default
+records (`peer`) and without records (`unrecorded`)."""
 
 
 def why_not(name: str) -> str | None:
-    """Why a server cannot be started here; None if it can."""
+    """The reason why a server cannot be started here; None if it can."""
     if name == "mosquitto" and _mosquitto_binary() is None:
         return "mosquitto is not installed"
     if name == "amqtt" and importlib.util.find_spec("amqtt") is None:
@@ -155,7 +155,7 @@ def why_not(name: str) -> str | None:
 
 @contextlib.contextmanager
 def running(name: str, core: int) -> Iterator[Server]:
-    """The server, alone on a core for as long as the context lasts. Raises BenchError."""
+    """A server, alone on a core while the context lasts. Raises BenchError."""
     port = choose_ports(0, 1)[0]
     with (
         TemporaryDirectory(prefix="ringmq-bench-") as folder,
@@ -166,7 +166,7 @@ def running(name: str, core: int) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def started(name: str, command: Sequence[str], port: int, core: int) -> Iterator[Server]:
-    """The process of a command, on a core, once it accepts connections at the port. Raises BenchError."""
+    """The process of a command, on a core, which accepts connections at the port. Raises BenchError."""
     server: Server | None = None
     try:
         with held_back():
@@ -189,7 +189,7 @@ def _process(name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
 
 
 def cores() -> tuple[int, int]:
-    """One for the servers, one for the load. Raises BenchError if there are no two."""
+    """A core for the servers and a core for the load. Raises BenchError if there is only one."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
         raise BenchError("a benchmark needs two cores: one for the server, one for the load")
@@ -198,7 +198,7 @@ def cores() -> tuple[int, int]:
 
 @contextlib.contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """Keep this process on one core for as long as the context lasts."""
+    """Keep this process on one core while the context lasts."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:

@@ -1,12 +1,12 @@
-"""What is compared over several servers: peers of a ring, Mosquittos joined by bridges, and one Mosquitto alone.
+"""The compared sides of several servers: peers of a ring, Mosquittos joined by bridges, and one Mosquitto alone.
 
-All servers of a side share one core. Knows their command lines and when they are joined, nothing of load.
+All servers of a side share one core. Knows their command lines and when they are joined, nothing about load.
 
-The bridged Mosquittos are a star. The first is the hub; each of the others has one bridge to it, which takes everything
-both ways. Mosquitto does not send a message back over the bridge that it came by, and a star has no second way, so each
-message comes once to each broker. In a mesh it would come by each way, and go round: Mosquitto has no rule that keeps
-what came over one bridge from going on over the next. Nor would a mesh save work: either way a message crosses as many
-bridges as there are other brokers.
+The bridged Mosquittos form a star. The first is the hub; each of the others has one bridge to it, which carries all
+topics in both directions. Mosquitto does not send a message back over the bridge by which it came, and a star has one
+path between two brokers, so each broker gets each message once. In a mesh a message would come over each path and
+circulate: Mosquitto has no rule that stops a message of one bridge at the next. A mesh would not save work either: a
+message crosses as many bridges as there are other brokers.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from ringmq.experiments.processes.servers import MOSQUITTO, Server, mosquitto_co
 BRIDGE: Final = """\
 connection bridge-{number}
 address 127.0.0.1:{hub}
-topic # both 0
+topic # both 2
 notifications false
 restart_timeout 1
 """
+"""A message crosses with its own QoS: 2 is the highest that a bridge asks for."""
 AT_ONCE: Final = "set_tcp_nodelay true\n"
-"""Without it small writes wait for acknowledgements that are late on purpose: what comes over an idle bridge takes 9 ms
-in one run and 0.05 in the next. With it, each message costs more."""
+"""Without TCP_NODELAY, small writes wait for delayed acknowledgements: a message over an idle bridge takes 9 ms in one
+run and 0.05 ms in the next. With it, each message costs more."""
 
 
 @contextlib.contextmanager
 def joined(side: str, count: int, core: int) -> Iterator[list[Server]]:
-    """So many servers, in the order of a pattern, for as long as the context lasts. Raises BenchError.
+    """`count` servers, in the order of a pattern, while the context lasts. Raises BenchError.
 
-    Bridges may still be about to connect: `passage.check` waits for them.
+    Bridges may not be connected yet: `reachability.check` waits for them.
     """
     with SIDES[side](count, core) as found:
         yield found
@@ -48,14 +49,14 @@ def joined(side: str, count: int, core: int) -> Iterator[list[Server]]:
 
 @contextlib.contextmanager
 def _ringmq(count: int, core: int) -> Iterator[list[Server]]:
-    """Peers as they come, each with an MQTT listener."""
+    """Peers with default settings, each with an MQTT listener."""
     with ring_of(count, core=core) as ring:
         yield [peer.server for peer in ring.peers]
 
 
 @contextlib.contextmanager
 def _bridged(count: int, core: int, extra: str = "") -> Iterator[list[Server]]:
-    """All else as it comes, but for `extra` lines."""
+    """Mosquittos with bridges, with default settings except for the `extra` lines."""
     ports = choose_ports(0, count)
     with TemporaryDirectory(prefix="ringmq-bench-") as folder, ExitStack() as stack:
         brokers = []
@@ -69,7 +70,7 @@ def _bridged(count: int, core: int, extra: str = "") -> Iterator[list[Server]]:
 
 @contextlib.contextmanager
 def _alone(count: int, core: int) -> Iterator[list[Server]]:
-    """One, whatever the count."""
+    """One server, whatever the count."""
     with servers.running("mosquitto", core) as server:
         yield [server]
 
@@ -83,5 +84,5 @@ SIDES: Final[dict[str, Callable[[int, int], contextlib.AbstractContextManager[li
 
 
 def why_not(side: str) -> str | None:
-    """Why a side cannot be started here; None if it can."""
+    """The reason why a side cannot be started here; None if it can."""
     return servers.why_not("ringmq" if side == "ringmq" else "mosquitto")

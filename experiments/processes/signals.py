@@ -1,6 +1,6 @@
-"""SIGTERM as Ctrl-C: what a command has started is ended in order, whoever asks it to stop, and whenever.
+"""SIGTERM handled like Ctrl-C: a command ends its child processes in order for either signal, at any moment.
 
-For the main thread only.
+Usable in the main thread only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import FrameType
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM raises KeyboardInterrupt for as long as the context lasts."""
+    """While the context lasts, SIGTERM raises KeyboardInterrupt."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -23,17 +23,20 @@ def sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """SIGINT and SIGTERM come when the context ends: a process that is just being started is nobody's yet."""
-    came: list[int] = []
+    """Deliver SIGINT and SIGTERM only when the context ends.
 
-    def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+    An interrupt between the start of a process and the assignment that stores it would leave the process running.
+    """
+    received: list[int] = []
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    def remember(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    if came:
-        signal.raise_signal(came[0])
+    if received:
+        signal.raise_signal(received[0])

@@ -1,4 +1,4 @@
-"""What processes have used of their cores, and how long others kept them from it. Linux: from /proc."""
+"""Processor time of processes, and the time in which they waited for a core. For Linux: reads /proc."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Self
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Seconds since the processes began, over all their threads."""
+    """Seconds since the start of the processes, over all their threads."""
 
     cpu_s: float
     waited_s: float
-    """They could have run, but their core was taken: by somebody else, or by another of them."""
+    """Time in which they were ready but their core was in use, by another process or by another of these processes."""
 
     @classmethod
     def of(cls, *pids: int) -> Self:
@@ -32,14 +32,15 @@ class Usage:
 
 
 def busy_s(cores: Iterable[int]) -> float:
-    """How long cores were not idle, whoever had them; in steps of some milliseconds."""
+    """Time in which cores were not idle, by all processes; the resolution is some milliseconds."""
     lines = (line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines())
-    ticks = {name: [int(one) for one in counts] for name, *counts in lines if name.startswith("cpu")}
+    ticks = {name: [int(count) for count in counts] for name, *counts in lines if name.startswith("cpu")}
     return sum(_busy(ticks[f"cpu{core}"]) for core in cores) / os.sysconf("SC_CLK_TCK")
 
 
 def _busy(ticks: Sequence[int]) -> int:
-    """All but idle and iowait, the fourth and fifth. What follows steal, the eighth, is counted in the first two."""
+    """Sum of all ticks except idle and iowait, the fourth and fifth. The ticks after steal, the eighth, are part of the
+    first two."""
     return sum(ticks[:3]) + sum(ticks[5:8])
 
 

@@ -1,1 +1,1 @@
-"""Owns what is done to simulated rings, and its figures; must not know real processes."""
+"""Owns failures, joins and traffic in simulated rings, and their figures; must not know real processes."""

@@ -1,4 +1,4 @@
-"""What no dispatching can do better, for tests and for plots to compare with."""
+"""Lower bounds for every way of dispatching, with which tests and figures compare."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from ringmq.dispatching.plan import require_fanout
 
 
 def least_depth(count: int, fanout: int) -> int:
-    """The hops to the last of `count` subscribers if nobody sends more than `fanout`, at best: every level full.
+    """Least possible hops to the last of `count` subscribers if each peer sends at most `fanout` copies.
 
-    For a fan-out F above 1 this is ⌈log_F((count + 1)(F - 1) + 1)⌉ - 1, without the logarithm's rounding. Raises
-    DispatchingError for a fan-out below 1.
+    It is the depth of a tree with full levels: ⌈log_F((count + 1)(F - 1) + 1)⌉ - 1 for a fan-out F above 1, computed
+    without the rounding of a logarithm. Raises DispatchingError for a fan-out below 1.
     """
     require_fanout(fanout)
     if fanout == 1:

@@ -1,8 +1,8 @@
-"""Peers come and go for hours: what is delivered wrongly or not at all, and what keeping the ring costs.
+"""Peers come and go for hours: wrong and lost deliveries, and the cost of keeping the ring.
 
-Sessions are Weibull, with a shape below 1: a stable majority and a fast-turning minority, as measured in real
-networks; exponential sessions would be kinder. Every end is a silent crash. Half of those who went come back under
-their old id, half of the places are taken by new peers.
+Sessions have a Weibull distribution with a shape below 1, with a stable majority and a minority of short sessions, as
+measured in real networks; exponential sessions would be kinder. Every session ends with a silent crash. Half of the
+crashed peers come back with their old ids, the others are replaced by new peers.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from ringmq.experiments.simulator.world import Node, World
 from ringmq.overlay.core.timing import PRESETS
 
 SHAPE: Final = 0.5
-"""Weibull's k; fits to measured BitTorrent sessions gave .34 to .59."""
+"""Shape k of the Weibull distribution; fits to measured BitTorrent sessions gave .34 to .59."""
 ABSENCE_S: Final = 60.0
-"""The mean time until somebody takes the place of a peer that went."""
+"""Mean time until a crashed peer comes back or is replaced."""
 LOOKUPS_PER_S: Final = 0.01
-"""By each peer."""
+"""Lookups a second of each peer."""
 WORKLOAD: Final = frozenset({"Lookup", "Receipt"})
-"""Kinds of messages that are not control traffic; acknowledgements of hops are."""
+"""Kinds of messages that are not control traffic. Acknowledgements of hops are control traffic."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChurnFigures:
-    """`control_per_s` are messages a second and peer: all but lookups and their receipts."""
+    """Figures of a run. `control_per_s` is the rate of control messages of one peer."""
 
     nodes: int
     seed: int
@@ -75,9 +75,9 @@ class Churn:
         heappush(self._due, (self.world.now + session_s, next(self._entries), node))
 
     def run(self, span_s: float, progress: Progress) -> float:
-        """Let it all happen for so long; returns the mean number of live peers."""
+        """Run lookups and sessions for a time. Returns the mean number of live peers."""
         world, lookups, due = self.world, self.lookups, self._due
-        end, told, area, live = world.now + span_s, 0.0, 0.0, len(world.live())
+        end, reported, area, live = world.now + span_s, 0.0, 0.0, len(world.live())
         while True:
             moment = min(lookups.next_at, due[0][0])
             area += live * (min(moment, end) - world.now)
@@ -88,13 +88,13 @@ class Churn:
             if moment == lookups.next_at:
                 lookups.issue()
             else:
-                live += self._turn(heappop(due)[2])
-            if moment - told > span_s / 500:
-                told = moment
+                live += self._change(heappop(due)[2])
+            if moment - reported > span_s / 500:
+                reported = moment
                 progress(1 - (end - moment) / span_s)
 
-    def _turn(self, node: Node) -> int:
-        """A session ends, or somebody takes the place of one that ended."""
+    def _change(self, node: Node) -> int:
+        """End the session of a peer, or begin one in its place. Returns the change in the number of live peers."""
         world = self.world
         if node.alive:
             self.detection.crashing(node)
@@ -119,7 +119,7 @@ def churn(
     median_s: float = 3600.0,
     progress: Progress = silent,
 ) -> ChurnFigures:
-    """Without loss, raises InvariantBrokenError at the first thing that must never happen; with loss, counts them."""
+    """Run churn. Raises InvariantBrokenError at the first broken invariant; with loss, breaks are counted instead."""
     scene = Churn(nodes, seed, timing, burst_loss, median_s)
     world = scene.world
     mean_live = scene.run(hours * 3600, progress)

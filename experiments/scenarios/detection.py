@@ -1,4 +1,4 @@
-"""How long a silent death stays unknown: to the first that finds it, and to all who had the peer in their leaf set."""
+"""Time to detect a silent death: until the first peer finds it, and until all peers with it in their leaf sets know."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ringmq.overlay.core.ids import Id
 
 @dataclass(frozen=True, slots=True)
 class DetectionFigures:
-    """Seconds from the crash, over all crashes that had somebody left to find them."""
+    """Seconds from the crash, over all crashes that were found by a peer."""
 
     deaths: int
     first_median_s: float
@@ -20,19 +20,19 @@ class DetectionFigures:
 
 
 class Death:
-    """One crash, and who has yet to take note of it."""
+    """One crash, and the peers that have not noticed it yet."""
 
-    __slots__ = ("at", "first_s", "point", "unaware")
+    __slots__ = ("at", "first_s", "peer_id", "unaware")
 
-    def __init__(self, point: Id, at: float, unaware: set[Id]) -> None:
-        self.point = point
+    def __init__(self, peer_id: Id, at: float, unaware: set[Id]) -> None:
+        self.peer_id = peer_id
         self.at = at
         self.unaware = unaware
         self.first_s: float | None = None
 
 
 class Detection:
-    """Watches the leaf sets of those who knew a crashed peer."""
+    """Watches the leaf sets of the peers that knew a crashed peer."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -42,19 +42,19 @@ class Detection:
         world.on_change = self._changed
 
     def crashing(self, node: Node) -> None:
-        """To be called right before the crash."""
-        nodes, point = self._world.nodes, node.peer.id
-        for death in self._watching.pop(point, ()):
-            self._aware(death, point)
-        unaware = {peer.id for peer in node.ring.leaves if nodes[peer.id].alive and point in nodes[peer.id].ring.leaves}
-        death = Death(point, self._world.now, unaware)
+        """Note a crash. Call it right before the crash."""
+        nodes, dying = self._world.nodes, node.peer.id
+        for death in self._watching.pop(dying, ()):
+            self._aware(death, dying)
+        unaware = {peer.id for peer in node.ring.leaves if nodes[peer.id].alive and dying in nodes[peer.id].ring.leaves}
+        death = Death(dying, self._world.now, unaware)
         for watcher in sorted(unaware):
             self._watching.setdefault(watcher, []).append(death)
 
-    def returned(self, point: Id) -> None:
-        """The peer has started again under its id: who had not noticed its death will not any more."""
+    def returned(self, peer_id: Id) -> None:
+        """Forget the death of a peer that has started again: peers that missed it cannot notice it any more."""
         for watcher in list(self._watching):
-            deaths = self._watching[watcher] = [death for death in self._watching[watcher] if death.point != point]
+            deaths = self._watching[watcher] = [death for death in self._watching[watcher] if death.peer_id != peer_id]
             if not deaths:
                 del self._watching[watcher]
 
@@ -63,7 +63,7 @@ class Detection:
         if deaths is None:
             return
         known = node.ring.leaves.ids
-        for death in [death for death in deaths if death.point not in known]:
+        for death in [death for death in deaths if death.peer_id not in known]:
             deaths.remove(death)
             if death.first_s is None:
                 death.first_s = self._world.now - death.at
@@ -86,7 +86,7 @@ class Detection:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The value below which this share of them lies; 0 for none."""
+    """The value below which this share of the values lies; 0 without values."""
     if not values:
         return 0.0
     ordered = sorted(values)

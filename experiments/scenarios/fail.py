@@ -1,4 +1,4 @@
-"""A large share of the ring dies at the same moment, silently: how long until it is one ring again."""
+"""A large share of the ring dies silently at one moment: time until the remaining peers are one ring again."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.timing import PRESETS
 
 BEFORE_S: Final = 2.0
-"""How long the ring runs before the crash."""
+"""Time that the ring runs before the crash."""
 PATIENCE_S: Final = 120.0
-"""After so long a ring that is not one is given up."""
+"""Time after which a ring that has not become one is given up."""
 LOOKUPS_PER_S: Final = 200.0
-"""In the whole ring, all the time."""
+"""Lookups a second in the whole ring."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailFigures:
-    """`one_ring_after_s` counts from the crash to the moment when each live peer knows its true neighbours."""
+    """Figures of a run. `one_ring_after_s` counts from the crash until each live peer knows its true neighbours."""
 
     nodes: int
     seed: int
@@ -39,7 +39,7 @@ class FailFigures:
 
 
 def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: Progress = silent) -> FailFigures:
-    """Raises InvariantBrokenError when a lookup is delivered to a wrong peer, or two peers own the same key."""
+    """Let a share of the peers die. Raises InvariantBrokenError at a wrong delivery, or a key with two owners."""
     world = World(seed, PRESETS[timing], Weather(delay_s=DELAYS_S[timing]))
     settled_ring(world, nodes, lambda done: progress(0.3 * done))
     lookups = Lookups(world, LOOKUPS_PER_S)
@@ -75,7 +75,7 @@ def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: 
 
 
 def _upkeep(world: World) -> int:
-    """Messages sent so far to keep the ring, without those of the lookups."""
+    """Messages sent so far to maintain the ring, without the messages of lookups."""
     return world.messages - sum(world.sent[kind] for kind in ("Lookup", "Receipt", "RouteAck"))
 
 
@@ -89,7 +89,7 @@ def _run_with(world: World, lookups: Lookups, span_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DetourFigures:
-    """Mean hops over perfect tables, before and after a share of the peers died that nobody has replaced yet."""
+    """Mean hops over perfect tables, before and after a share of the peers died, without repairs."""
 
     nodes: int
     fraction: float
@@ -101,11 +101,11 @@ class DetourFigures:
 
 
 def detours(nodes: int, seed: int, fraction: float, lookups: int, progress: Progress = silent) -> DetourFigures:
-    """Lookups between live peers; who meets a dead one goes around it, as after a hop's timeout."""
+    """Send lookups between live peers. A dead next hop is avoided, as after the timeout of a hop."""
     ring = FilledRing(nodes, seed)
     random = Random(seed)
-    dead = frozenset(random.sample(ring.points, int(nodes * fraction)))
-    live = [place for place, point in enumerate(ring.points) if point not in dead]
+    dead = frozenset(random.sample(ring.ids, int(nodes * fraction)))
+    live = [position for position, peer_id in enumerate(ring.ids) if peer_id not in dead]
     before = after = wrong = 0
     for number in range(lookups):
         key, start = Id(random.getrandbits(ID_BITS)), random.choice(live)

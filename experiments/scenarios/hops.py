@@ -1,4 +1,4 @@
-"""How many hops a message takes: perfect tables against Pastry's Figure 5, and the tables that joining really makes."""
+"""Hops of a message: perfect tables against Pastry's Figure 5, and the tables that result from joins."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ringmq.experiments.simulator.filled import FilledRing
 from ringmq.experiments.simulator.network import DELAYS_S, Weather
 from ringmq.experiments.simulator.world import World
 from ringmq.overlay.core.ids import ID_BITS, Id
-from ringmq.overlay.core.next_hop import next_hop
+from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import LAN
 
 FIGURE_5: Final = (0.0, 0.0006, 0.0156, 0.1643, 0.6449, 0.1745)
-"""Shares of messages with 0, 1, … hops between two random nodes of 10^5: b = 4, leaf set 16, one entry a slot
+"""Shares of messages with 0, 1, … hops between two random nodes of 10^5: b = 4, leaf set 16, one entry in each slot
 (Rowstron and Druschel 2001, Figure 5)."""
 
 PASTRY: Final = "as in Pastry"
@@ -25,15 +25,15 @@ FILLED: Final = "filled"
 JOINED: Final = "joined"
 
 PASTRY_HALF: Final = 8
-"""Pastry's evaluation has 8 leaves a side."""
+"""Leaves on each side in Pastry's evaluation."""
 
 GOSSIP_S: Final = 60.0
-"""How long a grown ring exchanges rows of its tables before they are looked at."""
+"""Time in which the peers of a grown ring exchange rows of their tables before the measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class HopFigures:
-    """The distribution of hops of one kind of tables. `unlike_figure_5` is the largest difference of a share."""
+    """Distribution of hops over one kind of tables. `unlike_figure_5` is the largest difference of a share."""
 
     tables: str
     nodes: int
@@ -59,13 +59,13 @@ def _figures(tables: str, nodes: int, leaf_set: int, counts: Counter[int], wrong
 
 
 def hops_as_in_pastry(nodes: int, seed: int, lookups: int, progress: Progress = silent) -> HopFigures:
-    """Messages from a random peer to the id of another, over tables of one entry a slot and small leaf sets."""
+    """Send messages to ids of random peers, over tables with one entry in each slot and small leaf sets."""
     ring = FilledRing(nodes, seed, PASTRY_HALF, entries=1)
-    return _walks(PASTRY, ring, seed, lookups, lambda random: random.choice(ring.points), progress)
+    return _walks(PASTRY, ring, seed, lookups, lambda random: random.choice(ring.ids), progress)
 
 
 def hops_filled(nodes: int, seed: int, half: int, lookups: int, progress: Progress = silent) -> HopFigures:
-    """Lookups of random keys, as topics have, over perfect tables."""
+    """Look up random keys, like the keys of topics, over perfect tables."""
     ring = FilledRing(nodes, seed, half)
     return _walks(FILLED, ring, seed, lookups, lambda random: Id(random.getrandbits(ID_BITS)), progress)
 
@@ -73,7 +73,7 @@ def hops_filled(nodes: int, seed: int, half: int, lookups: int, progress: Progre
 def _walks(
     tables: str, ring: FilledRing, seed: int, lookups: int, key_from: Callable[[Random], Id], progress: Progress
 ) -> HopFigures:
-    """Follow so many lookups. `wrong` counts those that did not end at the owner."""
+    """Follow lookups and count their hops. `wrong` counts the lookups that did not end at the owner."""
     random = Random(seed)
     counts: Counter[int] = Counter()
     wrong = 0
@@ -88,18 +88,18 @@ def _walks(
 
 
 def hops_joined(nodes: int, seed: int, half: int, lookups: int, progress: Progress = silent) -> HopFigures:
-    """Lookups over the tables of a ring that was grown by the join protocol, and has gossiped for a minute."""
+    """Look up random keys over the tables of a ring that was grown by joins and exchanged rows for a minute."""
     world = World(seed, LAN, Weather(delay_s=DELAYS_S["lan"]), half=half)
     joined_ring(world, nodes, lambda done: progress(0.6 * done))
     for second in range(int(GOSSIP_S)):
         world.run(world.now + 1.0)
         progress(0.6 + 0.3 * second / GOSSIP_S)
-    points = list(world.nodes)
+    ids = list(world.nodes)
     counts: Counter[int] = Counter()
     wrong = 0
     for _ in range(lookups):
         key = Id(world.random.getrandbits(ID_BITS))
-        node, hops = world.nodes[world.random.choice(points)], 0
+        node, hops = world.nodes[world.random.choice(ids)], 0
         while (peer := next_hop(node.ring.leaves, node.ring.table, key)) is not None:
             node, hops = world.nodes[peer.id], hops + 1
         counts[hops] += 1

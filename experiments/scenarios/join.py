@@ -1,4 +1,4 @@
-"""Many join at once: what that costs, and whether it ever breaks an invariant when some crash meanwhile."""
+"""Many peers join at once: the cost, and whether crashes during the joins break an invariant."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ringmq.experiments.simulator.world import Node, World
 from ringmq.overlay.core.timing import LAN, Timing
 
 PATIENCE_S: Final = 60.0
-"""Virtual time after which a ring that is not one is taken for broken."""
+"""Virtual time after which peers that are not one ring count as broken."""
 
 QUIET_S: Final = 60.0
-"""After it is one ring, leaf sets must be exact within this: six rounds of comparing them."""
+"""Time in which the leaf sets of one ring must become exact: six rounds of comparing them."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFigures:
-    """One ring out of `nodes` peers that all joined through the first one at the same moment."""
+    """Figures of a ring of `nodes` peers that all joined through the first peer at the same moment."""
 
     nodes: int
     seed: int
@@ -32,7 +32,7 @@ class JoinFigures:
 
 
 def join_at_once(nodes: int, seed: int, timing: Timing = LAN, progress: Progress = silent) -> JoinFigures:
-    """Raises InvariantBrokenError when the ring did what it must never do."""
+    """Run the joins. Raises InvariantBrokenError at the first broken invariant."""
     world = World(seed, timing, Weather(delay_s=DELAYS_S["lan"]))
     first = world.add()
     world.found(first)
@@ -61,7 +61,7 @@ def join_at_once(nodes: int, seed: int, timing: Timing = LAN, progress: Progress
 
 @dataclass(frozen=True, slots=True)
 class StormFigures:
-    """Joins with crashes, restarts and pauses among them, for one seed."""
+    """Figures of joins with crashes, restarts and pauses among them, for one seed."""
 
     seed: int
     joins: int
@@ -75,7 +75,7 @@ class StormFigures:
 
 
 class Storm:
-    """Plans and carries out one storm; everything about it comes from the seed."""
+    """Plans one storm from its seed, and runs it."""
 
     def __init__(self, seed: int, joins: int) -> None:
         weather = Weather(
@@ -97,13 +97,13 @@ class Storm:
         self._paused: list[tuple[float, Node]] = []
 
     def run(self) -> bool:
-        """Whether it is one ring in the end."""
+        """Run the storm. Returns whether the peers are one ring at the end."""
         world = self.world
         first = world.add()
         world.found(first)
-        for moment, what in self._plan:
+        for moment, action in self._plan:
             world.run(max(moment, world.now))
-            self._do(what, first)
+            self._do(action, first)
         for moment, node in sorted(self._paused, key=lambda pause: pause[0]):
             world.run(max(moment, world.now))
             if node.alive:
@@ -113,34 +113,34 @@ class Storm:
         return one_ring
 
     def _whole(self) -> bool:
-        """Who lost all its contacts before it was in is told others, as by its seeds."""
+        """Whether the peers are one ring. A joining peer without any contact left gets new ones, as from its seeds."""
         for node in self.world.live():
             if not node.ring.active and not node.ring.leaves and self.world.checks.active:
                 join_somewhere(self.world, node)
         return self.world.checks.whole()
 
-    def _do(self, what: str, first: Node) -> None:
+    def _do(self, action: str, first: Node) -> None:
         world, random = self.world, self.world.random
         up = [node for node in world.live() if not node.paused and node is not first]
         down = [node for node in world.nodes.values() if not node.alive]
-        if what == "join":
+        if action == "join":
             join_somewhere(world, world.add())
-        elif what == "restart" and down:
-            self.counts[what] += 1
+        elif action == "restart" and down:
+            self.counts[action] += 1
             again = world.restart(random.choice(down), first)
             join_somewhere(world, again)
-        elif what == "crash" and up:
-            self.counts[what] += 1
+        elif action == "crash" and up:
+            self.counts[action] += 1
             world.crash(random.choice(up))
-        elif what == "pause" and up:
-            self.counts[what] += 1
+        elif action == "pause" and up:
+            self.counts[action] += 1
             node = random.choice(up)
             world.pause(node)
             self._paused.append((world.now + random.choice((0.5, 3.0, 10.0)), node))
 
 
 def join_storm(seed: int, joins: int = 50) -> StormFigures:
-    """Raises InvariantBrokenError when the ring did what it must never do."""
+    """Run the joins. Raises InvariantBrokenError at the first broken invariant."""
     storm = Storm(seed, joins)
     one_ring = storm.run()
     world, counts = storm.world, storm.counts

@@ -1,7 +1,7 @@
-"""The least time in which a message can reach many peers, whoever sends it to whom: the postal model, also LogP.
+"""The least time in which a message can reach many peers by any plan of sends: the postal model, also LogP.
 
-A send keeps its sender busy for a gap and arrives a delay after that. Nobody can do better than that everybody who has
-the message goes on sending it, to somebody new each time (Bar-Noy and Kipnis 1992; Karp et al. 1993).
+A send keeps its sender busy for a gap, and arrives a delay after that. The optimal plan lets each peer that has the
+message send it to a new peer in each gap (Bar-Noy and Kipnis 1992; Karp et al. 1993).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from ringmq.dispatching.plan import UNBOUNDED
 
 
 def least_time_s(count: int, gap_s: float, delay_s: float, fanout: int = UNBOUNDED) -> float:
-    """Until the last of so many others has it, if nobody sends more than `fanout` copies."""
+    """Time until the last of `count` receivers has the message, if each peer sends at most `fanout` copies."""
     arrives_s = 0.0
-    # When the next copy of each peer arrives, and how many more it may send.
+    # A heap of all peers that may send: when their next copies arrive, and how many more copies they may send.
     copies = [(gap_s + delay_s, fanout - 1)]
     for _ in range(count):
         arrives_s, left = copies[0]

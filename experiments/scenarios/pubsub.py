@@ -1,7 +1,7 @@
-"""Peers publish and subscribe while others join, crash and stop, messages get lost, and the network is split.
+"""Peers publish and subscribe while others join, crash and pause, messages are lost, and the network is split.
 
-Which of that happens, and when, the seed says. In the end all is left alone until it is quiet, and then everything must
-be as if nothing had been.
+The seed determines all of it. At the end the world runs without failures until it is quiet, and then no trace of the
+failures may be left.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ FILTERS: Final = (
 DIRECT: Final = Choice("direct")
 WARM_UP_S: Final = 2.0
 QUIET_S: Final = 75.0
-"""Longer than any lease, and than what is gone is remembered."""
+"""Time at the end without failures: longer than any lease, and than removed entries are remembered."""
 SPLIT_S: Final = 12.0
 HEALED_S: Final = 40.0
-"""After a split has healed, for so long messages need not reach everybody: the rings find each other, and the peers
-their coordinators."""
+"""Time after the healing of a split in which messages need not reach every subscriber: the rings find each other, and
+the peers find their coordinators."""
 LONGEST_PAUSE_S: Final = 8.0
 CALM_S: Final = 6.0
-"""Between two failures that could hit the same place: longer than a ring needs to repair."""
+"""Time between two failures that could hit the same place: longer than a ring needs for its repair."""
 
 
 RACERS: Final = 4
-"""Peers that publish at the moment of a SUBACK."""
+"""Publications of other peers at the moment of a SUBACK."""
 RACE_S: Final = 0.12
-"""In which a subscription begins, and the retained messages that are to meet it; a first publication takes half."""
+"""Time in which a subscription and the retained messages that race with it begin; a first publication takes half."""
 NEAR_BITS: Final = ID_BITS - 16
-"""So near to a key that nobody else is likely to be nearer."""
+"""Bits of the distance between a key and a peer that joins next to it: hardly any other peer is nearer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Failures per second of virtual time, and what the network does."""
+    """Failures per second of virtual time, and faults of the network."""
 
     name: str
     joins: float = 0.0
@@ -78,7 +78,7 @@ TROUBLES: Final = (
 
 
 class PubSubScene:
-    """One run: its world, and what is to happen next."""
+    """One run: its world, and its future actions."""
 
     def __init__(self, nodes: int, seed: int, timing: str, trouble: Trouble, dispatch: Choice) -> None:
         weather = Weather(
@@ -99,15 +99,16 @@ class PubSubScene:
             trees=TREES[timing] if scribe else None,
             strict=calm,
         )
-        self.world.told.lenient = scribe and trouble is not CALM
+        self.world.pubsub_checks.lenient = scribe and trouble is not CALM
         self._filters = [name for name in FILTERS if self.world.serves(name)]
         self.trouble = trouble
         self.joins = self.crashes = self.pauses = 0
         self._calm_at = 0.0
         self._paused: list[tuple[float, PubSubNode]] = []
-        self._fresh = 0
-        self._acts = 0
+        self._fresh_topics = 0
+        self._actions = 0
         self._races: list[tuple[float, int, Callable[[], None]]] = []
+        """A heap of actions with their times and numbers."""
         self.world.on_suback = self._race_suback
         settled_ring(self.world, nodes)
 
@@ -123,26 +124,26 @@ class PubSubScene:
             self._crash: trouble.crashes,
             self._pause: trouble.pauses,
         }
-        acts, weights = list(rates), list(rates.values())
+        actions, weights = list(rates), list(rates.values())
         split_at = world.now + span_s / 3 if trouble.split else end + 1
         heal_at = split_at + SPLIT_S
         while world.now < end:
             until = world.now + world.random.expovariate(sum(weights))
             while self._races and self._races[0][0] < until:
-                at, _, act = heappop(self._races)
+                at, _, action = heappop(self._races)
                 world.run(max(at, world.now))
                 self._resume_due()
-                act()
+                action()
             world.run(until)
             self._resume_due()
             if split_at <= world.now:
                 split_at = end + 1
-                world.network.split({point: world.random.randrange(2) for point in world.nodes})
-                world.told.blur(world.now - 1.0, heal_at + HEALED_S)
+                world.network.split({peer_id: world.random.randrange(2) for peer_id in world.nodes})
+                world.pubsub_checks.exempt(world.now - 1.0, heal_at + HEALED_S)
             if heal_at <= world.now:
                 heal_at = end + 1
                 world.network.heal()
-            world.random.choices(acts, weights)[0]()
+            world.random.choices(actions, weights)[0]()
             progress(1 - (end - world.now) / span_s)
         world.network.heal()
         while self._paused:
@@ -154,26 +155,28 @@ class PubSubScene:
         self._publish(random.choice(TOPICS), random.randrange(3), random.random() < 0.2)
 
     def _publish(self, topic: str, qos: int, retain: bool) -> None:
-        self.world.publish(self._anybody(), topic, qos, retain)
+        self.world.publish(self._random_peer(), topic, qos, retain)
 
     def _subscribe(self) -> None:
-        """While others retain messages there, before and after."""
+        """Subscribe while other peers retain messages that match the filter, before and after it."""
         random = self.world.random
         name = random.choice(self._filters)
         for _ in range(random.randrange(3)):
             topic = random.choice(self._topics_of(name))
-            if random.random() < 0.5:  # one that nobody has published to before
-                self._fresh += 1
-                topic = inner_of(name).replace("+", f"t{self._fresh}").replace("#", f"t{self._fresh}")
+            if random.random() < 0.5:
+                # A new topic: no publisher has its subscriber list yet.
+                self._fresh_topics += 1
+                level = f"t{self._fresh_topics}"
+                topic = inner_of(name).replace("+", level).replace("#", level)
             self._soon(partial(self._publish, topic, 1, True))
         self._soon(partial(self._subscribe_to, name))
 
-    def _soon(self, act: Callable[[], None]) -> None:
-        self._acts += 1
-        heappush(self._races, (self.world.now + self.world.random.uniform(0, RACE_S), self._acts, act))
+    def _soon(self, action: Callable[[], None]) -> None:
+        self._actions += 1
+        heappush(self._races, (self.world.now + self.world.random.uniform(0, RACE_S), self._actions, action))
 
     def _subscribe_to(self, name: str) -> None:
-        node = self._anybody()
+        node = self._random_peer()
         if name not in node.clients.filters:
             self.world.subscribe(node, name)
 
@@ -181,7 +184,7 @@ class PubSubScene:
         return [topic for topic in TOPICS if matches(inner_of(name), topic)]
 
     def _race_suback(self, node: PubSubNode, name: str) -> None:
-        """The moment that a client has its SUBACK, others publish."""
+        """Let other peers publish at the moment of a client's SUBACK."""
         random = self.world.random
         others = [other for other in self.world.peers() if other is not node and other.active]
         for _ in range(RACERS):
@@ -189,38 +192,38 @@ class PubSubScene:
             self.world.publish(random.choice(others), topic, random.randrange(3), random.random() < 0.2)
 
     def _unsubscribe(self) -> None:
-        node = self._anybody()
+        node = self._random_peer()
         if node.clients.filters:
             self.world.unsubscribe(node, self.world.random.choice(sorted(node.clients.filters)))
 
-    def _anybody(self) -> PubSubNode:
-        """A few do most of it, so that there is something to be found."""
+    def _random_peer(self) -> PubSubNode:
+        """A random active peer. A few peers are chosen more often, so that subscriptions and publications meet."""
         peers = [node for node in self.world.peers() if node.active]
         few = peers[: max(1, len(peers) // 5)]
         return self.world.random.choice(few if self.world.random.random() < 0.5 else peers)
 
     def _join(self) -> None:
-        """Every other one comes next to a key in use, and takes it over."""
+        """Let a peer join, in half of the cases next to a key in use, which it takes over."""
         self.joins += 1
-        random, point = self.world.random, None
+        random, peer_id = self.world.random, None
         if random.random() < 0.5:
             key = key_of_place(place_of(random.choice(FILTERS)))
-            point = Id((key + random.choice((-1, 1)) * random.getrandbits(NEAR_BITS)) % SPACE)
-        if point is None or point not in self.world.nodes:
-            join_somewhere(self.world, self.world.add(point))
+            peer_id = Id((key + random.choice((-1, 1)) * random.getrandbits(NEAR_BITS)) % SPACE)
+        if peer_id is None or peer_id not in self.world.nodes:
+            join_somewhere(self.world, self.world.add(peer_id))
 
     def _victims(self) -> list[PubSubNode]:
-        """Anybody; or the coordinator of some place; or that and its first shadow together."""
+        """A random peer, or the coordinator of a place, or the coordinator and its first shadow."""
         random = self.world.random
         if random.random() < 0.4:
-            return [self._anybody()]
+            return [self._random_peer()]
         live = {node.peer.id: node for node in self.world.peers()}
         key = key_of_place(place_of(random.choice(FILTERS)))
-        nearest = sorted(live, key=lambda point: nearness(key, point))
-        return [live[point] for point in nearest[: random.choice((1, self.world.config.shadows))]]
+        nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))
+        return [live[peer_id] for peer_id in nearest[: random.choice((1, self.world.config.shadows))]]
 
     def _may_fail(self) -> bool:
-        """No more at once than a set of coordinator and shadows survives."""
+        """Whether peers may fail now. More failures at once could kill a coordinator with all its shadows."""
         if self.world.now < self._calm_at:
             return False
         self._calm_at = self.world.now + CALM_S
@@ -230,7 +233,7 @@ class PubSubScene:
         if self._may_fail():
             for node in self._victims():
                 self.crashes += 1
-                self.world.told.crashed(node)
+                self.world.pubsub_checks.crashed(node)
                 self.world.crash(node)
 
     def _pause(self) -> None:
@@ -258,15 +261,19 @@ def pubsub(
     progress: Progress = silent,
     dispatch: Choice = DIRECT,
 ) -> PubSubFigures:
-    """Raises InvariantBrokenError at the first thing that must never happen. Without `trouble` the seed chooses it."""
-    chosen = next((one for one in TROUBLES if one.name == trouble), TROUBLES[seed % len(TROUBLES)])
+    """Run the scenario, by default with the `trouble` that the seed chooses.
+
+    Raises InvariantBrokenError at the first broken invariant.
+    """
+    chosen = next((kind for kind in TROUBLES if kind.name == trouble), TROUBLES[seed % len(TROUBLES)])
     scene = PubSubScene(nodes, seed, timing, chosen, dispatch)
     world = scene.world
     try:
         scene.run(span_s, progress)
         world.run(world.now + QUIET_S)
-        # A message with QoS 0 has one way; in a tree it may also be overtaken, and dropped for that.
-        world.told.quiet(world.network.weather.lossless and not chosen.jitter and dispatch.name in ("direct", SCRIBE))
+        # A message with QoS 0 is sent once. In a tree a later message may overtake it, and then it is dropped.
+        lossless = world.network.weather.lossless and not chosen.jitter and dispatch.name in ("direct", SCRIBE)
+        world.pubsub_checks.quiet(lossless)
     except AssertionError as broken:
         broken.add_note(f"seed {seed}, trouble {chosen.name}")
         raise
@@ -279,14 +286,14 @@ def pubsub(
         nodes=nodes,
         seed=seed,
         trouble=chosen.name,
-        messages=len(world.told.sent),
-        subscriptions=len(world.told.subscriptions),
-        deliveries=world.told.delivered,
+        messages=len(world.pubsub_checks.sent),
+        subscriptions=len(world.pubsub_checks.subscriptions),
+        deliveries=world.pubsub_checks.delivered,
         joins=scene.joins,
         crashes=scene.crashes,
         pauses=scene.pauses,
-        longest_suback_s=round(world.told.latest_ack_s, 3),
-        losses=dict(world.told.losses),
+        longest_suback_s=round(world.pubsub_checks.latest_ack_s, 3),
+        losses=dict(world.pubsub_checks.losses),
         counters=totals,
         digest=world.digest,
         events=world.steps,

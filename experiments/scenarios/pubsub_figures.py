@@ -1,4 +1,4 @@
-"""What a run of publish and subscribe amounts to, and several of them together."""
+"""Figures of a run of publish and subscribe, and totals of several runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class PubSubFigures:
-    """What happened in one run in which everything held."""
+    """Figures of one run without a broken invariant."""
 
     nodes: int
     seed: int
@@ -20,7 +20,7 @@ class PubSubFigures:
     pauses: int
     longest_suback_s: float
     losses: dict[str, int]
-    """What may be lost and was, by kind: pairs of a message and a subscription."""
+    """Excused losses by kind: pairs of a message and a subscription."""
     counters: dict[str, int]
     digest: int
     events: int
@@ -29,10 +29,10 @@ class PubSubFigures:
 
 @dataclass(slots=True)
 class Total:
-    """Of several runs."""
+    """Totals of several runs."""
 
     held: int = 0
-    """Runs in which everything held."""
+    """Runs without a broken invariant."""
     messages: int = 0
     subscriptions: int = 0
     deliveries: int = 0

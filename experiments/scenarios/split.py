@@ -1,4 +1,4 @@
-"""The network is cut in two, each half goes on as a ring of its own, and then the cut heals."""
+"""The network is split in two halves, each half becomes a ring of its own, and then the network heals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.timing import PRESETS
 
 PATIENCE_S: Final = 120.0
-"""After so long two halves that are not one ring are given up."""
+"""Time after which two halves that are not one ring are given up."""
 LOOKUPS: Final = 1000
-"""Issued once it is one ring again; each must be delivered to the right peer."""
+"""Lookups issued once the halves are one ring again; each must be delivered to the right peer."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitFigures:
-    """`halves_after_s` counts from the cut, `one_ring_after_s` and `exact_after_s` from the healing."""
+    """Figures of a run. `halves_after_s` counts from the split, the other times count from the healing."""
 
     nodes: int
     seed: int
@@ -37,13 +37,13 @@ class SplitFigures:
 def split_and_heal(
     nodes: int, seed: int, timing: str, apart_s: float = 300.0, progress: Progress = silent
 ) -> SplitFigures:
-    """While the halves are apart two peers own each key, and the checks only count that."""
+    """Split a ring and heal it. During the split each key has two owners, so breaks of invariants are only counted."""
     world = World(seed, PRESETS[timing], Weather(delay_s=DELAYS_S[timing]), strict=False)
     settled_ring(world, nodes)
     world.run(2.0)
-    points = list(world.nodes)
-    world.random.shuffle(points)
-    side = frozenset(points[: nodes // 2])
+    ids = list(world.nodes)
+    world.random.shuffle(ids)
+    side = frozenset(ids[: nodes // 2])
     world.network.split(dict.fromkeys(side, 1))
     cut_at = world.now
     halves_after_s = None
@@ -78,5 +78,6 @@ def split_and_heal(
 
 
 def _halves(world: World, side: frozenset[Id]) -> bool:
-    """Whether no live peer has one of the other side in its leaf set any more."""
-    return all((peer.id in side) == (point in side) for point, node in world.nodes.items() for peer in node.ring.leaves)
+    """Whether every leaf set has only peers of its own side."""
+    leaf_pairs = [(peer_id, leaf.id) for peer_id, node in world.nodes.items() for leaf in node.ring.leaves]
+    return all((leaf_id in side) == (peer_id in side) for peer_id, leaf_id in leaf_pairs)

@@ -1,12 +1,12 @@
-"""A message to thousands of peers: who sends how often, and how long it takes, by each way of dispatching.
+"""A message to thousands of peers: the sends of each peer, and the time to the last receiver, by way of dispatching.
 
 Publications go through the cores of peers over a settled ring. A send keeps its sender busy for a while and arrives one
-delay after that, so the time can be held against the least that is possible (`postal`). All delays are the same: hops
-count, and distances do not.
+delay after that, so the time can be compared with the least possible time (`postal`). All delays are equal: hops count,
+and distances do not.
 
-Each topic has another publisher, which publishes twice. The second message is looked at; for the first its publisher
-had to find out who subscribes. For Direct and Guided each peer subscribes once, to all topics. Scribe has a tree for
-each topic, which is made before and taken down after.
+Each topic has another publisher, which publishes twice. The second message is measured; for the first message, the
+publisher has to ask for the subscribers. For Direct and Guided each peer subscribes once, to all topics. Scribe has a
+tree for each topic, which is built before its messages and removed after them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from ringmq.dispatching.algorithms import Choice
 from ringmq.experiments.scenarios.building import Progress, settled_ring, silent
-from ringmq.experiments.scenarios.spread_figures import SpreadFigures, Tally, named
+from ringmq.experiments.scenarios.spread_figures import SpreadFigures, SpreadTally, name_of
 from ringmq.experiments.simulator.copies import CopiesWorld
 from ringmq.experiments.simulator.network import Weather
 from ringmq.overlay.core.timing import WAN
@@ -41,7 +41,7 @@ WARM_UP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is to be sent, and what the network is like."""
+    """The ring, the messages and the network of a measurement."""
 
     nodes: int
     subscribers: int
@@ -49,9 +49,9 @@ class Setting:
     seed: int = 1
     delay_s: float = 0.05
     gap_s: float = 30e-6
-    """How long a send keeps its sender busy."""
+    """Time that a send takes its sender."""
     uplink_bits_per_s: float | None = None
-    """With one, a send takes as long as its bytes, if that is more."""
+    """Bandwidth of a sender; a send takes the time of its bytes, but at least `gap_s`. None for no limit."""
     body_bytes: int = 100
 
     @property
@@ -61,12 +61,12 @@ class Setting:
 
     @property
     def send_s(self) -> float:
-        """What one copy of a message takes its sender at least."""
+        """Least time that one copy of a message takes its sender."""
         return self.weather.takes_s(self.body_bytes)
 
 
 def spread(setting: Setting, choices: Sequence[Choice] = CHOICES, progress: Progress = silent) -> list[SpreadFigures]:
-    """Raises InvariantBrokenError when a message does not reach everybody once."""
+    """Measure all choices. Raises InvariantBrokenError if a message does not reach every subscriber exactly once."""
     figures = []
     planned = [choice for choice in choices if choice.name != SCRIBE]
     share = len(planned) / len(choices)
@@ -78,7 +78,7 @@ def spread(setting: Setting, choices: Sequence[Choice] = CHOICES, progress: Prog
 
 
 class Stage:
-    """A ring, who subscribes and who publishes: the same for all, as far as the seed says so."""
+    """A ring with its subscribers and publishers, which follow from the seed and are equal for all choices."""
 
     def __init__(self, setting: Setting, world: CopiesWorld) -> None:
         self.world = world
@@ -86,29 +86,31 @@ class Stage:
         world.run(WARM_UP_S)
         random, nodes = Random(f"spread {setting.seed}"), world.members()
         self.subscribers = random.sample(nodes, setting.subscribers)
-        self.points = {node.peer.id for node in self.subscribers}
+        self.subscriber_ids = {node.peer.id for node in self.subscribers}
         self.publishers = [random.choice(nodes) for _ in range(setting.topics)]
         self._body = bytes(setting.body_bytes)
 
-    def play(self, tally: Tally, number: int, topic: str) -> None:
+    def play(self, tally: SpreadTally, number: int, topic: str) -> None:
+        """Publish to a topic twice, and count the second message."""
         world, publisher = self.world, self.publishers[number]
-        receivers = len(self.subscribers) - (publisher.peer.id in self.points)
-        world.bring(publisher, topic, self._body, receivers)
-        tally.add(world.members(), receivers, world.bring(publisher, topic, self._body, receivers))
+        receivers = len(self.subscribers) - (publisher.peer.id in self.subscriber_ids)
+        world.publish_and_wait(publisher, topic, self._body, receivers)
+        took_s = world.publish_and_wait(publisher, topic, self._body, receivers)
+        tally.add(world.members(), receivers, took_s)
 
 
 def _planned(setting: Setting, choices: Sequence[Choice], progress: Progress) -> list[SpreadFigures]:
-    """Direct and Guided: a topic's first level says how it is dispatched."""
-    rules = tuple([(f"{named(choice)}/+", choice) for choice in choices])
+    """Measure Direct and Guided in one ring: the first level of a topic selects its way of dispatching."""
+    rules = tuple([(f"{name_of(choice)}/+", choice) for choice in choices])
     world = CopiesWorld(setting.seed, WAN, setting.weather, config=replace(ROLES, rules=rules))
     stage = Stage(setting, world)
     world.network.in_turn = False
     world.subscribe_all(stage.subscribers, ALL_TOPICS)
     world.network.in_turn = True
-    tallies = [Tally(choice, stage.points) for choice in choices]
+    tallies = [SpreadTally(choice, stage.subscriber_ids) for choice in choices]
     for number in range(setting.topics):
         for tally in tallies:
-            stage.play(tally, number, f"{named(tally.choice)}/{number}")
+            stage.play(tally, number, f"{name_of(tally.choice)}/{number}")
         progress((number + 1) / setting.topics)
     return [tally.figures(setting.send_s, setting.delay_s) for tally in tallies]
 
@@ -116,7 +118,7 @@ def _planned(setting: Setting, choices: Sequence[Choice], progress: Progress) ->
 def _scribe(setting: Setting, progress: Progress) -> SpreadFigures:
     world = CopiesWorld(setting.seed, WAN, setting.weather, config=ROLES, trees=TREES)
     stage = Stage(setting, world)
-    tally = Tally(Choice(SCRIBE), stage.points)
+    tally = SpreadTally(Choice(SCRIBE), stage.subscriber_ids)
     for number in range(setting.topics):
         topic = f"{SCRIBE}/{number}"
         world.network.in_turn = False

@@ -1,4 +1,4 @@
-"""What bringing messages to many peers amounts to, and the table of several ways to do it."""
+"""Figures of messages to many peers, and their table for several ways of dispatching."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from ringmq.overlay.core.ids import Id
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpreadFigures:
-    """Of one way of dispatching, over the messages of all topics."""
+    """Figures of one way of dispatching, over the messages of all topics."""
 
     dispatch: str
     sends: float
-    """For each receiver of a message."""
+    """Sends for each receiver of a message."""
     most_sends: int
-    """Of one peer for one message."""
+    """Most sends of one peer for one message."""
     senders: float
-    """Peers that send anything for a message."""
+    """Peers that send a copy of a message."""
     relays: float
-    """Peers that get a message to which nobody there subscribes."""
+    """Peers without a subscriber that receive a message."""
     depth: int
-    """Hops to the last receiver, the most of all messages."""
+    """Most hops of a message to its last receiver."""
     least_depth: int
     time_s: float
-    """Until the last receiver has a message."""
+    """Mean time until the last receiver has a message."""
     longest_s: float
     least_s: float
-    """The least time that is possible, if nobody sends more than the fan-out allows."""
+    """Least possible time, if no peer sends more copies than the fan-out allows."""
     ratio: float
-    """Of the time to the least."""
+    """Ratio of the mean time to the least possible time."""
     sent_bytes: float
-    """For each receiver of a message."""
+    """Bytes sent for each receiver of a message."""
     most_bytes: int
-    """That one peer sends for one message."""
+    """Most bytes that one peer sends for one message."""
     busiest: int
-    """Sends of one peer for the messages of all topics."""
+    """Most sends of one peer for the messages of all topics."""
 
 
 COLUMNS: Final = (
@@ -54,7 +54,7 @@ COLUMNS: Final = (
 
 
 def table(rows: Sequence[SpreadFigures]) -> list[str]:
-    """The lines of a table; its columns are as wide as they need be."""
+    """The lines of the table, with columns as wide as their widest cells."""
     cells = [COLUMNS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = []
@@ -83,11 +83,11 @@ def _cells(row: SpreadFigures) -> tuple[str, ...]:
     )
 
 
-def named(choice: Choice) -> str:
+def name_of(choice: Choice) -> str:
     return choice.name if choice.fanout == UNBOUNDED else f"{choice.name} {choice.fanout}"
 
 
-class Tally:
+class SpreadTally:
     """Adds up the messages of one way of dispatching."""
 
     def __init__(self, choice: Choice, subscribers: set[Id]) -> None:
@@ -101,7 +101,7 @@ class Tally:
         self._bytes = self._depth = self._most_sends = self._most_bytes = 0
 
     def add(self, nodes: Sequence[CopiesNode], receivers: int, time_s: float) -> None:
-        """One message, as all peers have counted it."""
+        """Add one message, from the counts of all peers."""
         self._receivers.append(receivers)
         self._times_s.append(time_s)
         self._senders.append(sum(node.copies > 0 for node in nodes))
@@ -113,11 +113,11 @@ class Tally:
         self._most_bytes = max(self._most_bytes, *(node.copy_bytes for node in nodes))
 
     def figures(self, send_s: float, delay_s: float) -> SpreadFigures:
-        """`send_s` is what one copy takes its sender at least."""
+        """Summarise all messages. `send_s` is the least time that one copy takes its sender."""
         fanout, total, most = self.choice.fanout, sum(self._receivers), max(self._receivers)
         time_s, least_s = mean(self._times_s), least_time_s(most, send_s, delay_s, fanout)
         return SpreadFigures(
-            dispatch=named(self.choice),
+            dispatch=name_of(self.choice),
             sends=self._sends.total() / total,
             most_sends=self._most_sends,
             senders=mean(self._senders),

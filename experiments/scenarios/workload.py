@@ -1,4 +1,4 @@
-"""Lookups: messages to random keys from random peers, and what became of each."""
+"""Lookups: messages from random peers to random keys, and the fate of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringmq.overlay.core.messages import Route
 
 @dataclass(frozen=True, slots=True)
 class LookupFigures:
-    """Counts of lookups; `lost` are those of live origins that were not delivered, `orphaned` those of dead ones."""
+    """Counts of lookups. Undelivered lookups are `lost` if their origin lives, and `orphaned` if it died."""
 
     issued: int
     delivered: int
@@ -26,7 +26,7 @@ class LookupFigures:
 
 
 class Lookups:
-    """Issues lookups at a rate, and watches where they are delivered."""
+    """Issues lookups at a rate, and checks where they are delivered."""
 
     def __init__(self, world: World, rate_per_s: float) -> None:
         self._world = world
@@ -46,7 +46,7 @@ class Lookups:
         return now + self._world.random.expovariate(self._rate_per_s) if self._rate_per_s else inf
 
     def issue(self) -> None:
-        """One lookup, from a random active peer; to be called when its time has come."""
+        """Issue one lookup from a random active peer. Call it at `next_at`."""
         world = self._world
         self.next_at = self._later(world.now)
         if not world.checks.active:

@@ -1,14 +1,14 @@
-"""What must never happen in a ring, looked at after every step that changed something.
+"""Invariants of a ring, checked after every step that changed a leaf set or the activity of a peer.
 
-- At most one deliverer per key: what neighbouring active peers take for theirs does not overlap.
-- Leaf sets of active peers are symmetric: who has a member is a member there, or stands farther away than a full side.
-  Once something has failed, two peers that lose the same member may learn of each other one after the other; then
-  an asymmetry may last `grace_s`, no longer.
-- One ring: each active peer knows the next live active one.
-- Nothing is delivered by a peer that is not active, or while another active one is closer to the key.
+- At most one deliverer per key: the key ranges that neighbouring active peers claim do not overlap.
+- Leaf sets of active peers are symmetric: a peer is in the leaf set of each of its members, unless it is farther away
+  than a full side. After a failure, two peers that lost the same member may learn of each other one after the other, so
+  an asymmetry may last for `grace_s`, no longer.
+- One ring: each active peer knows the next active peer.
+- A message is delivered by an active peer, and by the active peer that is closest to the key.
 
-They hold at every step as long as no live peer is taken for dead, which only loss, a partition or a pause can bring
-about. Where those are injected the breaks are counted instead, and the state must be right again once it is quiet.
+The invariants hold at every step unless a live peer is declared dead, which only loss, a partition or a pause can
+cause. In worlds with these faults the breaks are counted instead, and the ring must be exact again once it is quiet.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ from ringmq.overlay.core.ids import SPACE, Id, clockwise, nearness
 from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.ring import Ring
 
-TOLD: Final = 20
-"""Breaks kept as text; all are counted."""
+MOST_TEXTS: Final = 20
+"""Breaks whose texts are kept; all breaks are counted."""
 
 
 class InvariantBrokenError(AssertionError):
-    """The ring did what it must never do; the simulator adds the seed and the last events."""
+    """An invariant is broken. The simulator adds the seed and the last events as a note."""
 
 
 class Checks:
-    """Holds the truth about who is live and active, and compares the cores with it."""
+    """Knows which peers are live and active, and compares the cores with that."""
 
     def __init__(self, strict: bool, grace_s: float) -> None:
         self.strict = strict
         self.failed = False
-        """Whether anything has failed yet: before that, no asymmetry is excused."""
+        """Whether any peer has failed; before that, no asymmetry is excused."""
         self._grace_s = grace_s
         self._lopsided: dict[tuple[Id, Id], float] = {}
+        """Asymmetries (a peer, and a member that does not have it) with the end of their grace, in ascending order."""
         self.breaks: Counter[str] = Counter()
-        self.told: list[str] = []
+        self.break_texts: list[str] = []
         self.checked = 0
         self._active: SortedDict[Id, Ring] = SortedDict()
         self._live: dict[Id, Ring] = {}
@@ -52,17 +53,17 @@ class Checks:
         if self.strict:
             raise InvariantBrokenError(f"{kind}: {text}")
         self.breaks[kind] += 1
-        if len(self.told) < TOLD:
-            self.told.append(f"{kind}: {text}")
+        if len(self.break_texts) < MOST_TEXTS:
+            self.break_texts.append(f"{kind}: {text}")
 
     @contextmanager
-    def looking_away(self) -> Iterator[None]:
-        """While a ring is being put together by hand, nothing holds."""
+    def suspended(self) -> Iterator[None]:
+        """Suspend the checks while a ring is assembled by hand: its intermediate states break them."""
         strict, self.strict = self.strict, False
         yield
         self.strict = strict
         self.breaks.clear()
-        self.told.clear()
+        self.break_texts.clear()
         self._lopsided.clear()
 
     @property
@@ -70,69 +71,69 @@ class Checks:
         return len(self._active)
 
     def pick(self, random: Random) -> Id:
-        """Any active peer; there must be one."""
+        """A random active peer; there must be one."""
         return self._active.peekitem(random.randrange(len(self._active)))[0]
 
     def started(self, ring: Ring) -> None:
         self._live[ring.me.id] = ring
 
-    def stopped(self, point: Id) -> None:
-        """Crashed, left, or paused: it can do nothing, whatever it believes of itself."""
+    def stopped(self, peer_id: Id) -> None:
+        """Count out a peer that crashed, left, or was paused: it cannot act, even if its core is still active."""
         self.failed = True
-        self._live.pop(point, None)
-        self._active.pop(point, None)
+        self._live.pop(peer_id, None)
+        self._active.pop(peer_id, None)
 
     def step(self, ring: Ring, now: float) -> None:
-        """The ring's leaf set or activity has changed."""
+        """Check a ring after a change of its leaf set or activity."""
         self.checked += 1
         self.end_of_grace(now)
-        point = ring.me.id
+        peer_id = ring.me.id
         if not ring.active:
-            self._active.pop(point, None)
+            self._active.pop(peer_id, None)
             return
-        if point not in self._active:
-            self._active[point] = ring
-        successor, predecessor = self._neighbours(point)
+        if peer_id not in self._active:
+            self._active[peer_id] = ring
+        successor, predecessor = self._neighbours(peer_id)
         if successor is None or predecessor is None:
             return
-        self._disjoint(ring, successor)
-        self._disjoint(predecessor, ring)
-        self._symmetric(ring, now)
-        self._one_ring(ring, successor)
+        self._check_disjoint(ring, successor)
+        self._check_disjoint(predecessor, ring)
+        self._check_symmetry(ring, now)
+        self._check_successor(ring, successor)
 
-    def _neighbours(self, point: Id) -> tuple[Ring | None, Ring | None]:
+    def _neighbours(self, peer_id: Id) -> tuple[Ring | None, Ring | None]:
         rings = self._active
         if len(rings) < 2:
             return None, None
-        place = rings.index(point)
-        return rings.peekitem((place + 1) % len(rings))[1], rings.peekitem(place - 1)[1]
+        position = rings.index(peer_id)
+        return rings.peekitem((position + 1) % len(rings))[1], rings.peekitem(position - 1)[1]
 
-    def _disjoint(self, low: Ring, high: Ring) -> None:
+    def _check_disjoint(self, low: Ring, high: Ring) -> None:
         forward, backward = low.leaves.reach()[1], high.leaves.reach()[0]
         if forward + backward >= (clockwise(low.me.id, high.me.id) or SPACE):
-            self._broken("two owners", f"{low.me} and {high.me} both take keys between them for theirs")
+            self._broken("two owners", f"{low.me} and {high.me} both claim keys between them")
 
-    def _symmetric(self, ring: Ring, now: float) -> None:
-        point, active, lopsided = ring.me.id, self._active, self._lopsided
+    def _check_symmetry(self, ring: Ring, now: float) -> None:
+        peer_id, active, lopsided = ring.me.id, self._active, self._lopsided
         if lopsided:
             self._forget_mended(ring)
         for member in ring.leaves.ids:
             other = active.get(member)
-            if other is not None and point not in other.leaves.ids and other.leaves.admits(point):
+            if other is not None and peer_id not in other.leaves.ids and other.leaves.admits(peer_id):
                 if not self.failed and self.strict:
-                    self._lopsided_for_good(ring, other)
-                lopsided.setdefault((point, other.me.id), now + self._grace_s)
+                    self._not_symmetric(ring, other)
+                lopsided.setdefault((peer_id, other.me.id), now + self._grace_s)
 
     def _forget_mended(self, ring: Ring) -> None:
-        """Only what stays lopsided without a break for all of its time counts."""
-        point, members, lopsided = ring.me.id, ring.leaves.ids, self._lopsided
-        for pair in [pair for pair in lopsided if point in pair]:
-            one, other = pair
-            if (one == point and other not in members) or (other == point and not ring.leaves.admits(one)):
+        """Forget asymmetries that have ended: only an asymmetry that lasts for the whole grace without a gap counts."""
+        peer_id, members, lopsided = ring.me.id, ring.leaves.ids, self._lopsided
+        for pair in [pair for pair in lopsided if peer_id in pair]:
+            holder, member = pair
+            if (holder == peer_id and member not in members) or (member == peer_id and not ring.leaves.admits(holder)):
                 del lopsided[pair]
 
     def end_of_grace(self, now: float) -> None:
-        """To be called as time passes: looks at each asymmetry, in the order of their time, when it is over."""
+        """Check each asymmetry whose grace has ended. Call it as time passes."""
         while self._lopsided:
             pair, until = next(iter(self._lopsided.items()))
             if until > now:
@@ -140,27 +141,27 @@ class Checks:
             del self._lopsided[pair]
             ring, other = self._active.get(pair[0]), self._active.get(pair[1])
             if ring is not None and other is not None and pair[1] in ring.leaves and other.leaves.admits(pair[0]):
-                self._lopsided_for_good(ring, other)
+                self._not_symmetric(ring, other)
 
-    def _lopsided_for_good(self, ring: Ring, other: Ring) -> None:
-        self._broken("not symmetric", f"{ring.me} has {other.me}, which has room for it and does not have it")
+    def _not_symmetric(self, ring: Ring, other: Ring) -> None:
+        self._broken("not symmetric", f"{ring.me} has {other.me}, which would admit it and does not have it")
 
-    def _one_ring(self, ring: Ring, successor: Ring) -> None:
+    def _check_successor(self, ring: Ring, successor: Ring) -> None:
         nearest = next((peer for peer in ring.leaves if peer.id in self._active), None)
         if nearest is None or nearest.id != successor.me.id:
-            self._broken("not one ring", f"{ring.me} takes {nearest} for the next active peer, it is {successor.me}")
+            self._broken("not one ring", f"the next active peer of {ring.me} is {successor.me}, but it has {nearest}")
 
     def owner(self, key: Id) -> Id | None:
-        """The active peer that is really closest to the key."""
+        """The active peer that is closest to the key."""
         rings = self._active
         if not rings:
             return None
-        place = rings.bisect_left(key)
-        around = (rings.peekitem(place % len(rings))[0], rings.peekitem(place - 1)[0])
-        return min(around, key=lambda point: nearness(key, point))
+        position = rings.bisect_left(key)
+        around = (rings.peekitem(position % len(rings))[0], rings.peekitem(position - 1)[0])
+        return min(around, key=lambda peer_id: nearness(key, peer_id))
 
     def delivered(self, ring: Ring, key: Id) -> bool:
-        """A message has been delivered; whether that was right."""
+        """Check a delivery. Returns whether the deliverer was active and the owner of the key."""
         if not ring.active:
             self._broken("delivered by an inactive peer", f"{ring.me}, key {key:032x}")
             return False
@@ -172,17 +173,17 @@ class Checks:
         return True
 
     def faults(self, half: int) -> list[str]:
-        """What still separates the live peers from one perfect ring; empty when they are one."""
+        """Differences between the live peers and one ring with exact leaf sets."""
         live: SortedDict[Id, Ring] = SortedDict(self._live)
-        points = list(live)
-        count = len(points)
+        ids = list(live)
+        count = len(ids)
         faults = []
-        for place, (point, ring) in enumerate(live.items()):
+        for position, (peer_id, ring) in enumerate(live.items()):
             if not ring.active:
                 faults.append(f"{ring.me} is not active")
-            exact = LeafSet(point, half)
+            exact = LeafSet(peer_id, half)
             reach = min(count - 1, 2 * half)
-            around = {points[(place + step) % count] for step in range(-reach, reach + 1)} - {point}
+            around = {ids[(position + step) % count] for step in range(-reach, reach + 1)} - {peer_id}
             exact.fill(live[other].me for other in around)
             if ring.leaves.ids != exact.ids:
                 missing, extra = len(exact.ids - ring.leaves.ids), len(ring.leaves.ids - exact.ids)
@@ -190,17 +191,17 @@ class Checks:
         return faults
 
     def whole(self) -> bool:
-        """Whether each live peer is active and knows its true neighbours: one ring that visits all."""
+        """Whether the live peers are one ring: each is active and knows its true neighbours."""
         if len(self._active) != len(self._live):
             return False
-        points = list(self._active)
-        count = len(points)
-        for place, ring in enumerate(self._active.values()):
+        ids = list(self._active)
+        count = len(ids)
+        for position, ring in enumerate(self._active.values()):
             successor, predecessor = ring.leaves.successor, ring.leaves.predecessor
             if count == 1:
                 return successor is None
-            if successor is None or successor.id != points[(place + 1) % count]:
+            if successor is None or successor.id != ids[(position + 1) % count]:
                 return False
-            if predecessor is None or predecessor.id != points[place - 1]:
+            if predecessor is None or predecessor.id != ids[position - 1]:
                 return False
         return True

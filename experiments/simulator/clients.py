@@ -1,4 +1,4 @@
-"""The clients of a simulated peer, as its front would serve them: one client per filter, with what it got."""
+"""The clients of a simulated peer, as its front would serve them: one client per filter, with its deliveries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ringmq.peer.messaging.partitions import inner_of, is_shared
 from ringmq.peer.messaging.publication import Publication
 
 if TYPE_CHECKING:
-    from ringmq.experiments.simulator.pubsub_checks import PubSubChecks, Sent
+    from ringmq.experiments.simulator.pubsub_checks import PublishedMessage, PubSubChecks
 
 
 class Subscription:
-    """A client's subscription, and how often it got each message, by the messages' numbers."""
+    """A client's subscription, and the number of deliveries of each message, by message number."""
 
     __slots__ = ("acked_at", "filter", "got", "inner", "live", "peer", "removed_at", "shared", "since")
 
@@ -29,67 +29,67 @@ class Subscription:
         self.removed_at: float | None = None
         self.got: Counter[int] = Counter()
         self.live: set[int] = set()
-        """Retained messages that came live before SUBACK: they are not given again."""
+        """Retained messages that were delivered live before the SUBACK: they are not delivered again as retained."""
 
 
 class SimulatedClients:
-    """What is behind the roles of one peer."""
+    """The clients of one peer, below its roles."""
 
-    __slots__ = ("_retained", "_told", "filters", "peer")
+    __slots__ = ("_checks", "_retained", "filters", "peer")
 
-    def __init__(self, peer: Peer, told: PubSubChecks) -> None:
+    def __init__(self, peer: Peer, checks: PubSubChecks) -> None:
         self.peer = peer
         self.filters: dict[str, Subscription] = {}
-        self._told = told
+        self._checks = checks
         self._retained: dict[str, int] = {}
 
-    def subscribing(self, topic_filter: str, now: float) -> Subscription:
+    def add_subscription(self, topic_filter: str, now: float) -> Subscription:
         subscription = self.filters[topic_filter] = Subscription(self.peer, topic_filter, now)
-        self._told.subscriptions.append(subscription)
+        self._checks.subscriptions.append(subscription)
         return subscription
 
-    def subscribed(self, subscription: Subscription, now: float) -> None:
-        """SUBACK, and what is retained."""
+    def acknowledge(self, subscription: Subscription, now: float) -> None:
+        """Send the SUBACK, and deliver the retained messages."""
         if self.filters.get(subscription.filter) is not subscription:
             return
         subscription.acked_at = now
-        self._told.acknowledged(subscription)
+        self._checks.acknowledged(subscription)
         if subscription.shared:
             return
         for topic, number in self._retained.items():
             if number not in subscription.live and matches(subscription.inner, topic):
-                self._told.got(subscription, number, live=False)
+                self._checks.got(subscription, number, live=False)
 
-    def unsubscribed(self, topic_filter: str, now: float) -> None:
+    def remove_subscription(self, topic_filter: str, now: float) -> None:
         self.filters.pop(topic_filter).removed_at = now
 
-    def published_here(self, sent: Sent) -> bool:
-        """A client here publishes: the others get it at once, but for shared filters."""
-        return self._give(sent.topic, sent.number, sent.retain) > 0
+    def publish_locally(self, message: PublishedMessage) -> bool:
+        """Deliver a client's message at once to the other clients of the peer, except to shared filters."""
+        return self._deliver_unshared(message.topic, message.number, message.retain) > 0
 
-    def _give(self, topic: str, number: int, retain: bool) -> int:
+    def _deliver_unshared(self, topic: str, number: int, retain: bool) -> int:
         count = 0
         for subscription in self.filters.values():
             if not subscription.shared and matches(subscription.inner, topic):
                 count += 1
                 if retain and subscription.acked_at is None:
                     subscription.live.add(number)
-                self._told.got(subscription, number, live=True)
+                self._checks.got(subscription, number, live=True)
         return count
 
-    # What the roles call
+    # Interface for the roles
 
     def deliver(self, publication: Publication) -> int:
         number = int(publication.body)
-        count = self._give(publication.topic, number, publication.retain) if publication.plain else 0
+        count = self._deliver_unshared(publication.topic, number, publication.retain) if publication.unshared else 0
         for name in publication.shared:
             subscription = self.filters.get(name)
             if subscription is not None:
-                self._told.got(subscription, number, live=True)
+                self._checks.got(subscription, number, live=True)
                 count += 1
         return count
 
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
         return None
 
     def retained(self, topic: str, body: bytes) -> None:

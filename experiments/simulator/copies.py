@@ -1,6 +1,6 @@
-"""Peers with roles that count the copies of one message: who sends how many, how far it goes, and when it is there.
+"""Peers with roles that count the copies of one message: sends of each peer, hops, and times of arrival.
 
-Their clients note the time and no more, so that there can be tens of thousands.
+Their clients only record the times, so that a world can have tens of thousands of peers.
 """
 
 from __future__ import annotations
@@ -13,47 +13,50 @@ from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.publication import PUBLICATION, Publication
+from ringmq.peer.messaging.fast_path import PUBLICATION
+from ringmq.peer.messaging.publication import Publication
 
 AT_ONCE: Final = 250
-"""Peers that subscribe at the same moment. For each that comes a coordinator looks at all that wait."""
+"""Peers that subscribe at the same moment. For each new subscription a coordinator scans all waiting ones."""
 SETTLE_S: Final = 1.0
-"""Until what nobody waits for has come to its end too."""
+"""Time for the messages that no condition waits for."""
 PATIENCE_S: Final = 600.0
+"""Virtual time after which an operation is given up."""
 LOOK_S: Final = 0.1
+"""Virtual time between two checks of a condition."""
 
 
-class Hearer(SimulatedClients):
-    """The clients of one peer. `heard` has the times at which they got the message."""
+class TimedClients(SimulatedClients):
+    """The clients of one peer. `arrived_at` has the times at which they received the message."""
 
-    __slots__ = ("_world", "heard")
+    __slots__ = ("_world", "arrived_at")
 
     def __init__(self, peer: Peer, world: CopiesWorld) -> None:
-        super().__init__(peer, world.told)
+        super().__init__(peer, world.pubsub_checks)
         self._world = world
-        self.heard: list[float] = []
+        self.arrived_at: list[float] = []
 
     def deliver(self, publication: Publication) -> int:
-        self.heard.append(self._world.now)
+        self.arrived_at.append(self._world.now)
         self._world.delivered += 1
         return 1
 
 
 class CopiesNode(PubSubNode):
-    """A peer that counts the copies it sends. `depth` says how many hops from the publisher it got the first one."""
+    """A peer that counts the copies it sends. `depth` is the number of hops of the first copy that it received."""
 
     __slots__ = ("copies", "copy_bytes", "depth")
-    clients: Hearer
+    clients: TimedClients
     world: CopiesWorld
 
     def __init__(self, world: CopiesWorld, number: int, peer: Peer, half: int) -> None:
         super().__init__(world, number, peer, half)
-        self.forget()
+        self.reset_counts()
 
-    def forget(self) -> None:
-        """From now on another message counts."""
+    def reset_counts(self) -> None:
+        """Reset all counts before another message."""
         self.copies = self.copy_bytes = self.depth = 0
-        self.clients.heard = []
+        self.clients.arrived_at = []
 
     def send(self, peer: Peer, payload: bytes) -> bool:
         if payload.startswith(PUBLICATION):
@@ -64,13 +67,13 @@ class CopiesNode(PubSubNode):
     def receive(self, sender: Peer, payload: bytes) -> None:
         if payload.startswith(PUBLICATION):
             above = self.world.nodes[sender.id]
-            assert isinstance(above, CopiesNode), "all are"
+            assert isinstance(above, CopiesNode), "node_for makes no others"
             self.depth = self.depth or above.depth + 1
         super().receive(sender, payload)
 
 
 class CopiesWorld(PubSubWorld):
-    """Calls return when what they ask for has happened; all raise InvariantBrokenError when it takes too long."""
+    """A world whose operations return when they are complete, or raise InvariantBrokenError after PATIENCE_S."""
 
     delivered = 0
     _in_force = 0
@@ -78,8 +81,8 @@ class CopiesWorld(PubSubWorld):
     def node_for(self, number: int, peer: Peer) -> CopiesNode:
         return CopiesNode(self, number, peer, self.half)
 
-    def clients_for(self, peer: Peer) -> Hearer:
-        return Hearer(peer, self)
+    def clients_for(self, peer: Peer) -> TimedClients:
+        return TimedClients(peer, self)
 
     def members(self) -> list[CopiesNode]:
         return [node for node in self.nodes.values() if isinstance(node, CopiesNode)]
@@ -87,17 +90,17 @@ class CopiesWorld(PubSubWorld):
     def subscribe_all(self, nodes: Sequence[CopiesNode], topic_filter: str) -> None:
         self._in_force = 0
         for start in range(0, len(nodes), AT_ONCE):
-            some = nodes[start : start + AT_ONCE]
-            for node in some:
+            batch = nodes[start : start + AT_ONCE]
+            for node in batch:
                 self._at(node)
-                node.core.subscribe(topic_filter, self._is_in_force)
+                node.core.subscribe(topic_filter, self._count_in_force)
                 self._after(node)
-            self._until(partial(self._are_in_force, start + len(some)), f"to subscribe to {topic_filter}")
+            self._until(partial(self._all_in_force, start + len(batch)), f"to subscribe to {topic_filter}")
 
-    def _is_in_force(self) -> None:
+    def _count_in_force(self) -> None:
         self._in_force += 1
 
-    def _are_in_force(self, count: int) -> bool:
+    def _all_in_force(self, count: int) -> bool:
         return self._in_force == count
 
     def unsubscribe_all(self, nodes: Sequence[CopiesNode], topic_filter: str) -> None:
@@ -107,21 +110,21 @@ class CopiesWorld(PubSubWorld):
             self._after(node)
         self.run(self.now + SETTLE_S)
 
-    def bring(self, publisher: CopiesNode, topic: str, body: bytes, receivers: int) -> float:
-        """Publish a message that so many peers are to get. Returns how long it took until the last had it."""
+    def publish_and_wait(self, publisher: CopiesNode, topic: str, body: bytes, receivers: int) -> float:
+        """Publish a message for `receivers` peers. Returns the time until the last of them received it."""
         for node in self.members():
-            node.forget()
+            node.reset_counts()
         self.delivered, began_at = 0, self.now
         self._at(publisher)
         publisher.core.publish(topic, body, 0)
         self._after(publisher)
         self._until(lambda: self.delivered >= receivers, f"to bring {topic} to {receivers} peers")
         self.run(self.now + SETTLE_S)
-        heard = [node.clients.heard for node in self.members() if node.clients.heard]
-        if len(heard) != receivers or self.delivered != receivers:
-            raise InvariantBrokenError(f"{topic} came {self.delivered} times to {len(heard)} of {receivers} peers")
-        return max((at for (at,) in heard), default=began_at) - began_at
+        arrivals = [node.clients.arrived_at for node in self.members() if node.clients.arrived_at]
+        if len(arrivals) != receivers or self.delivered != receivers:
+            raise InvariantBrokenError(f"{topic} came {self.delivered} times to {len(arrivals)} of {receivers} peers")
+        return max((at for (at,) in arrivals), default=began_at) - began_at
 
-    def _until(self, done: Callable[[], bool], what: str) -> None:
+    def _until(self, done: Callable[[], bool], task: str) -> None:
         if not self.run(self.now + PATIENCE_S, done, LOOK_S):
-            raise InvariantBrokenError(f"it took more than {PATIENCE_S:g} s {what}")
+            raise InvariantBrokenError(f"it took more than {PATIENCE_S:g} s {task}")

@@ -1,6 +1,6 @@
-"""A ring at full size from the start: leaf sets exact and routing tables complete, as if all had met long ago.
+"""A ring at full size from the start: leaf sets are exact and routing tables complete, as if all had met long ago.
 
-Peers are made when they are first looked at, so that a ring of a million fits into memory.
+The tables of a peer are made at their first use, so that a ring of a million peers fits into memory.
 """
 
 from __future__ import annotations
@@ -13,109 +13,109 @@ from typing import Final
 from ringmq.overlay.core.ids import BASE, DIGIT_BITS, DIGITS, ID_BITS, Id, digit, nearness
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
 from ringmq.overlay.core.messages import MAX_HOPS, Peer
-from ringmq.overlay.core.next_hop import next_hop
-from ringmq.overlay.core.routing import RoutingTable
+from ringmq.overlay.core.routing import RoutingTable, next_hop
 
 KEPT_VIEWS: Final = 120_000
-"""Tables kept for the next message that comes by; about 10 kB each."""
+"""Most peers whose tables are kept for later messages; they take about 10 kB each."""
 
 NOWHERE: Final = "nowhere"
-"""The host of peers that are only looked at."""
+"""Host of the peers, which are never contacted."""
 
 View = tuple[LeafSet, RoutingTable]
 
 
 class LostWayError(AssertionError):
-    """A message went round and round."""
+    """A message took more than MAX_HOPS hops."""
 
 
 def _two_of(start: int, end: int, random: Random) -> tuple[int, ...]:
-    """Two different numbers out of a range, or as many as it has."""
+    """Two different numbers of a range, or all numbers of a shorter range."""
     count = end - start
     if count < 2:
         return tuple(range(start, end))
-    one, other = int(random.random() * count), int(random.random() * (count - 1))
-    return start + one, start + other + (other >= one)
+    first, second = int(random.random() * count), int(random.random() * (count - 1))
+    return start + first, start + second + (second >= first)
 
 
 class FilledRing:
-    """`nodes` random ids and what each would know; `walk` follows a message by the peers' own routing function."""
+    """`nodes` random ids and the tables of their peers; `walk` follows a message with the peers' routing function."""
 
     def __init__(self, nodes: int, seed: int, half: int = HALF, entries: int = 2) -> None:
-        random = Random(f"ids {seed}")  # not the world's sequence, whose new ids must be others
-        points = sorted({Id(random.getrandbits(ID_BITS)) for _ in range(nodes)})
-        self.points: list[Id] = points
+        # Another sequence than the world's: the ids that a world draws later must differ from these.
+        random = Random(f"ids {seed}")
+        self.ids: list[Id] = sorted({Id(random.getrandbits(ID_BITS)) for _ in range(nodes)})
+        """Ids in the order of the ring. A peer is named by its position in it."""
         self.half = half
         self._per_slot = entries
         self._seed = seed
         self._views: dict[int, View] = {}
 
     def __len__(self) -> int:
-        return len(self.points)
+        return len(self.ids)
 
-    def peer(self, place: int) -> Peer:
-        return Peer(self.points[place], NOWHERE, 4883, 0)
+    def peer(self, position: int) -> Peer:
+        return Peer(self.ids[position], NOWHERE, 4883, 0)
 
-    def leaves(self, place: int) -> list[Peer]:
-        """The exact leaf set of the peer at this place."""
-        count = len(self.points)
+    def leaves(self, position: int) -> list[Peer]:
+        """The exact leaf set of the peer at a position."""
+        count = len(self.ids)
         reach = self.half if count > 4 * self.half else count - 1
-        leaves = LeafSet(self.points[place], self.half)
-        leaves.fill(self.peer((place + step) % count) for step in range(-reach, reach + 1))
+        leaves = LeafSet(self.ids[position], self.half)
+        leaves.fill(self.peer((position + step) % count) for step in range(-reach, reach + 1))
         return list(leaves)
 
-    def entries(self, place: int) -> Iterator[Peer]:
-        """Random peers for each slot of its routing table, as many as it takes or as there are."""
-        points = self.points
-        point = points[place]
-        random = Random(self._seed ^ point)
-        low, high = 0, len(points)
+    def entries(self, position: int) -> Iterator[Peer]:
+        """Random peers for each slot of its routing table, as many as the slot holds or as fit into it."""
+        ids = self.ids
+        own_id = ids[position]
+        random = Random(self._seed ^ own_id)
+        low, high = 0, len(ids)
         for row in range(DIGITS):
             if high - low <= 1:
                 return
             shift = ID_BITS - DIGIT_BITS * (row + 1)
-            first = point >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS)
-            bounds = [low, *(bisect_left(points, first + (d << shift), low, high) for d in range(1, BASE)), high]
-            own = digit(point, row)
+            first = own_id >> (shift + DIGIT_BITS) << (shift + DIGIT_BITS)
+            bounds = [low, *(bisect_left(ids, first + (d << shift), low, high) for d in range(1, BASE)), high]
+            own_digit = digit(own_id, row)
             for column in range(BASE):
-                if column != own:
+                if column != own_digit:
                     start, end = bounds[column], bounds[column + 1]
                     for choice in _two_of(start, end, random)[: self._per_slot]:
                         yield self.peer(choice)
-            low, high = bounds[own], bounds[own + 1]
+            low, high = bounds[own_digit], bounds[own_digit + 1]
 
-    def view(self, place: int) -> View:
-        """What the peer at this place knows."""
-        view = self._views.get(place)
+    def view(self, position: int) -> View:
+        """The leaf set and the routing table of the peer at a position."""
+        view = self._views.get(position)
         if view is None:
             if len(self._views) >= KEPT_VIEWS:
                 self._views.clear()
-            leaves, table = LeafSet(self.points[place], self.half), RoutingTable(self.points[place])
-            leaves.fill(self.leaves(place))
-            for peer in self.entries(place):
+            leaves, table = LeafSet(self.ids[position], self.half), RoutingTable(self.ids[position])
+            leaves.fill(self.leaves(position))
+            for peer in self.entries(position):
                 table.offer(peer)
-            view = self._views[place] = leaves, table
+            view = self._views[position] = leaves, table
         return view
 
-    def place(self, point: Id) -> int:
-        return bisect_left(self.points, point)
+    def position(self, peer_id: Id) -> int:
+        return bisect_left(self.ids, peer_id)
 
     def owner(self, key: int, dead: Collection[Id] = ()) -> Id:
         """The live peer whose id is numerically closest to the key."""
-        points, count = self.points, len(self.points)
-        place = bisect_left(points, key)
-        above = next(points[step % count] for step in range(place, place + count) if points[step % count] not in dead)
-        down = range(place - 1, place - 1 - count, -1)
-        below = next(points[step % count] for step in down if points[step % count] not in dead)
-        return min(above, below, key=lambda point: nearness(key, point))
+        ids, count = self.ids, len(self.ids)
+        start = bisect_left(ids, key)
+        above = next(ids[step % count] for step in range(start, start + count) if ids[step % count] not in dead)
+        down = range(start - 1, start - 1 - count, -1)
+        below = next(ids[step % count] for step in down if ids[step % count] not in dead)
+        return min(above, below, key=lambda peer_id: nearness(key, peer_id))
 
     def walk(self, start: int, key: Id, dead: Collection[Id] = ()) -> tuple[Id, int]:
-        """Who gets a message from there, and after how many hops; the dead do not answer and are gone around."""
-        place, hops = start, 0
+        """Route a message from a position. Returns the peer where it ends and the hops; dead peers are avoided."""
+        position, hops = start, 0
         while hops <= MAX_HOPS:
-            leaves, table = self.view(place)
+            leaves, table = self.view(position)
             peer = next_hop(leaves, table, key, dead)
             if peer is None:
                 return leaves.center, hops
-            place, hops = self.place(peer.id), hops + 1
-        raise LostWayError(f"{key!r} from {self.points[start]!r} is still on its way after {hops} hops")
+            position, hops = self.position(peer.id), hops + 1
+        raise LostWayError(f"{key!r} from {self.ids[start]!r} is still on its way after {hops} hops")

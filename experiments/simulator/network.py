@@ -1,4 +1,4 @@
-"""The simulated network: how long a message takes, and whether it arrives at all, by seed and nothing else."""
+"""The simulated network: delay, loss and duplication of messages, which depend on the seed alone."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ DELAYS_S: Final[dict[str, tuple[float, float]]] = {
     "lan": (0.001, 0.010),
     "wan": (0.020, 0.100),
 }
-"""One-way delay between two peers, from and to, for each timing preset; the papers' testbeds emulate 1 to 10 ms."""
+"""Least and greatest one-way delay between two peers, by timing preset. The papers' testbeds emulate 1 to 10 ms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weather:
-    """What the network does to messages. The default is perfect but for its delays."""
+    """Faults and delays of the network. The default network has delays and no faults."""
 
     delay_s: tuple[float, float] = DELAYS_S["lan"]
-    """Each pair of peers has one delay out of this range, the same in both directions."""
+    """Range of delays. Each pair of peers has one delay from it, equal in both directions."""
     jitter: float = 0.0
-    """Up to this share of its delay is added to each message by itself, which lets them overtake each other."""
+    """Greatest share of its delay that is added to a message, independently, so that messages overtake each other."""
     loss: float = 0.0
-    """The share of messages lost, each by itself."""
+    """Share of the messages that are lost, independently."""
     burst_loss: float = 0.0
-    """The share of time in which one direction of a pair loses everything."""
+    """Share of the time in which one direction of a pair loses all messages."""
     burst_s: float = 2.0
-    """The mean length of such a time."""
+    """Mean length of such a burst."""
     duplication: float = 0.0
-    """The share of messages that arrive twice."""
+    """Share of the messages that arrive twice."""
     gap_s: float = 0.0
-    """The parcels of one peer leave one after the other, each so long after the one before: the sender's work."""
+    """Time between two parcels of a peer, for the work of the sender."""
     uplink_bits_per_s: float = inf
-    """What a peer can send. A parcel takes as long as its bytes, if that is more than `gap_s`."""
+    """Bandwidth of a peer. Sending a parcel takes the time of its bytes, but at least `gap_s`."""
     resets: bool = False
-    """Whether the machine of a crashed peer answers for it, as TCP does: who sends to it is told, and who was linked
-    to it at once. Otherwise a crash is silent, as when the power fails."""
+    """Whether the machine of a crashed peer resets its connections, like TCP: linked peers are notified at once, and
+    later senders by the answer. Otherwise a crash is silent, like a power failure."""
 
     @property
     def lossless(self) -> bool:
         return not self.loss and not self.burst_loss
 
     def takes_s(self, size_bytes: int) -> float:
-        """How long a peer is busy with sending so much."""
+        """Time that a peer needs to send a parcel of this size."""
         return max(self.gap_s, 8 * size_bytes / self.uplink_bits_per_s)
 
 
 class Network:
-    """Decides the fate of each message: `fates` gives the delays after which copies of it arrive."""
+    """Decides the fate of each message: `fates` returns the delays of its arriving copies, none for a lost message."""
 
     __slots__ = ("_bursts", "_high", "_low", "_random", "_sides", "in_turn", "lost", "weather")
 
@@ -59,23 +59,23 @@ class Network:
         self.weather = weather
         self.lost = 0
         self.in_turn = weather.takes_s(1) > 0
-        """Whether the parcels of a peer have to wait for each other."""
+        """Whether a parcel waits for the earlier parcels of its sender."""
         self._low, self._high = weather.delay_s
         self._random = random
         self._bursts: dict[tuple[Id, Id], tuple[bool, float]] = {}
         self._sides: dict[Id, int] | None = None
 
     def split(self, sides: dict[Id, int]) -> None:
-        """From now on only peers of the same side reach each other; one that is not named is on side 0."""
+        """Let only peers of the same side reach each other, until `heal`. Unnamed peers are on side 0."""
         self._sides = sides
 
     def heal(self) -> None:
         self._sides = None
 
-    def delay(self, one: Id, other: Id) -> float:
-        mixed = one ^ other
+    def delay(self, sender: Id, receiver: Id) -> float:
+        mixed = sender ^ receiver  # equal in both directions
         share = ((mixed >> 64) ^ mixed & 0xFFFFFFFFFFFFFFFF) / 0x10000000000000000
-        return min(self._high, self._low + (self._high - self._low) * share)  # the sum may be rounded up
+        return min(self._high, self._low + (self._high - self._low) * share)  # rounding may exceed the range
 
     def fates(self, sender: Id, receiver: Id, now: float) -> tuple[float, ...]:
         weather = self.weather
@@ -97,7 +97,7 @@ class Network:
         return (delay,)
 
     def _in_burst(self, sender: Id, receiver: Id, now: float) -> bool:
-        """Gilbert's two-state chain in continuous time, advanced only when a message looks at it."""
+        """Gilbert's two-state chain in continuous time. Its state is drawn only when a message is sent."""
         share, mean_s = self.weather.burst_loss, self.weather.burst_s
         pair = (sender, receiver)
         bad = share

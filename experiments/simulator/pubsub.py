@@ -1,6 +1,6 @@
 """Peers with the roles of publish and subscribe in the virtual world: the cores of real peers, on its clock.
 
-Either those of RingMQ or those of Scribe; all peers of a world have the same.
+All peers of a world have the roles of RingMQ, or all have the roles of Scribe.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.network import Weather
-from ringmq.experiments.simulator.pubsub_checks import PubSubChecks, Sent
+from ringmq.experiments.simulator.pubsub_checks import PublishedMessage, PubSubChecks
 from ringmq.experiments.simulator.scribe_checks import ScribeChecks
 from ringmq.experiments.simulator.world import Node, SimulatedRing, World
 from ringmq.overlay.core.ids import ID_BITS, Id
@@ -20,11 +20,11 @@ from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import LocalClients, Overlay
+from ringmq.peer.messaging.engine import LocalClients, Overlay
 
 
 class PubSubRing(SimulatedRing):
-    """A ring whose peer's roles have deadlines of their own."""
+    """A ring that also serves the deadlines of its peer's roles."""
 
     __slots__ = ()
     node: PubSubNode
@@ -40,7 +40,7 @@ class PubSubRing(SimulatedRing):
 
 
 class PubSubNode(Node):
-    """A peer with roles; it is the overlay to them."""
+    """A peer with roles. It is the overlay of its roles and the application of its ring."""
 
     __slots__ = ("clients", "core")
     ring: PubSubRing
@@ -52,7 +52,7 @@ class PubSubNode(Node):
         self.ring = PubSubRing(peer, world.timing, self, half)
         self.ring.node = self
 
-    # The overlay of the roles
+    # Overlay of the roles
 
     @property
     def me(self) -> Peer:
@@ -84,23 +84,19 @@ class PubSubNode(Node):
     def news(self, key: Id) -> tuple[Peer, ...] | None:
         return self.ring.news(key)
 
-    # The application of the ring
+    # Application of the ring
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
         self.receive(origin, payload)
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
-        core = self.core
-        if not isinstance(core, ScribeEngine):
-            return True
-        return core.forward(key, payload, next_hop)
+        return self.core.forward(key, payload, next_hop)
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.core.receive(sender, payload)
 
     def link_lost(self, peer: Peer) -> None:
-        if isinstance(self.core, ScribeEngine):
-            self.core.lost(peer)
+        self.core.link_lost(peer)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self.core.owners_changed(key, owners)
@@ -110,7 +106,7 @@ class PubSubNode(Node):
 
 
 class PubSubWorld(World):
-    """A world of peers with roles, with `trees` those of Scribe. All that their clients do goes through here."""
+    """A world of peers with roles; with `trees`, the roles of Scribe. Clients act through its methods."""
 
     def __init__(
         self,
@@ -125,7 +121,7 @@ class PubSubWorld(World):
     ) -> None:
         self.config = config
         self.trees = trees
-        self.told = PubSubChecks(self) if trees is None else ScribeChecks(self)
+        self.pubsub_checks = PubSubChecks(self) if trees is None else ScribeChecks(self)
         self.on_suback: Callable[[PubSubNode, str], None] = lambda node, topic_filter: None
         super().__init__(seed, timing, weather, strict=strict, half=half)
 
@@ -133,7 +129,7 @@ class PubSubWorld(World):
         return PubSubNode(self, number, peer, self.half)
 
     def clients_for(self, peer: Peer) -> SimulatedClients:
-        return SimulatedClients(peer, self.told)
+        return SimulatedClients(peer, self.pubsub_checks)
 
     def core_for(self, overlay: Overlay, clients: LocalClients) -> CoordinatedEngine | ScribeEngine:
         if self.trees is None:
@@ -141,16 +137,16 @@ class PubSubWorld(World):
         return ScribeEngine(overlay, clients, self.config, self.trees, clock=self)
 
     def serves(self, topic_filter: str) -> bool:
-        """Whether clients can subscribe to a filter."""
+        """Whether clients can subscribe to a filter. Scribe does not serve all of them."""
         return self.trees is None or ScribeEngine.serves(topic_filter)
 
-    def add(self, point: Id | None = None) -> PubSubNode:
+    def add(self, peer_id: Id | None = None) -> PubSubNode:
         number = next(self._numbers)
-        if point is None:
-            point = Id(self.random.getrandbits(ID_BITS))
-        boot = number if point in self.nodes else 0
-        peer = Peer(point, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
-        node = self.nodes[point] = self.node_for(number, peer)
+        if peer_id is None:
+            peer_id = Id(self.random.getrandbits(ID_BITS))
+        boot = number if peer_id in self.nodes else 0
+        peer = Peer(peer_id, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
+        node = self.nodes[peer_id] = self.node_for(number, peer)
         self.checks.started(node.ring)
         return node
 
@@ -158,15 +154,15 @@ class PubSubWorld(World):
         return [node for node in self.nodes.values() if isinstance(node, PubSubNode)]
 
     def peers(self) -> list[PubSubNode]:
-        """Those whose clients can do anything now."""
+        """Live peers that are not paused, whose clients can act."""
         return [node for node in self.all_nodes() if node.alive and not node.paused]
 
     def subscribe(self, node: PubSubNode, topic_filter: str) -> None:
         self._at(node)
-        subscription = node.clients.subscribing(topic_filter, self.now)
+        subscription = node.clients.add_subscription(topic_filter, self.now)
 
         def done() -> None:
-            node.clients.subscribed(subscription, self.now)
+            node.clients.acknowledge(subscription, self.now)
             if subscription.removed_at is None:
                 self.on_suback(node, topic_filter)
 
@@ -175,20 +171,21 @@ class PubSubWorld(World):
 
     def unsubscribe(self, node: PubSubNode, topic_filter: str) -> None:
         self._at(node)
-        node.clients.unsubscribed(topic_filter, self.now)
+        node.clients.remove_subscription(topic_filter, self.now)
         node.core.unsubscribe(topic_filter)
         self._after(node)
 
-    def publish(self, node: PubSubNode, topic: str, qos: int, retain: bool = False) -> Sent:
+    def publish(self, node: PubSubNode, topic: str, qos: int, retain: bool = False) -> PublishedMessage:
         self._at(node)
-        sent = self.told.publishing(node.peer, topic, qos, retain, self.now)
-        matched = node.clients.published_here(sent)
-        sent.seq = node.core.publish(
-            topic, sent.body, qos, matched, retain, done=lambda reason: self.told.done(sent, reason, self.now)
+        checks = self.pubsub_checks
+        message = checks.publishing(node.peer, topic, qos, retain, self.now)
+        matched = node.clients.publish_locally(message)
+        node.core.publish(
+            topic, message.body, qos, matched, retain, done=lambda reason: checks.done(message, reason, self.now)
         )
         self._after(node)
-        return sent
+        return message
 
     def _at(self, node: PubSubNode) -> None:
-        assert node.alive, "the dead do nothing"
-        assert not node.paused, "those who are stopped do nothing"
+        assert node.alive, "a dead peer cannot act"
+        assert not node.paused, "a paused peer cannot act"

@@ -1,13 +1,15 @@
-"""What must never happen to messages and subscriptions, whatever happens to the peers.
+"""Invariants of messages and subscriptions, which hold whatever happens to the peers.
 
-At every step: nobody gets a message twice, or one of a publisher and topic before an earlier one; QoS 1 and 2 are done
-only when every subscriber of before the publication holds it; of a shared filter one member gets each message, and
-another only if the first has died. When all is quiet: each subscriber that is still there has everything that was
-published after its SUBACK, and of each topic what was retained; of each shared filter somebody has got what was
-published; each place has one coordinator, its shadows hold the same, and that is what the clients want.
+At every step: no client gets a message twice, or a message before an earlier one of the same publisher and topic. A
+message with QoS 1 or 2 is done only when every client that had subscribed before it has it. One member of a shared
+filter gets each message, and another member only if the first has died.
 
-What a split, or the death of a whole set of coordinator and shadows, takes away is nobody's to give: a scenario says by
-`blur` for which time it does not demand that messages reach everybody.
+When it is quiet: each remaining subscriber has every message that was published after its SUBACK, and the retained
+message of each topic. A member of each shared filter has got each message. Each place has one coordinator, its shadows
+hold the same records as it does, and the records are the subscriptions of the clients.
+
+A split, or the death of a coordinator with all its shadows, loses messages that no peer can restore. With `exempt` a
+scenario sets the time in which messages need not reach every subscriber.
 """
 
 from __future__ import annotations
@@ -31,12 +33,13 @@ if TYPE_CHECKING:
     from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 
 SHOWN: Final = 5
+"""Subscriptions that are named in an error."""
 
 
-class Sent:
-    """A message that some client published."""
+class PublishedMessage:
+    """A message of a client."""
 
-    __slots__ = ("at", "body", "done_at", "number", "publisher", "qos", "reason", "retain", "seq", "topic")
+    __slots__ = ("at", "body", "done_at", "number", "publisher", "qos", "reason", "retain", "topic")
 
     def __init__(self, number: int, publisher: Peer, topic: str, qos: int, retain: bool, at: float) -> None:
         self.number = number
@@ -45,7 +48,6 @@ class Sent:
         self.qos = qos
         self.retain = retain
         self.at = at
-        self.seq = 0
         self.body = str(number).encode()
         self.done_at: float | None = None
         self.reason: Reason | None = None
@@ -56,34 +58,35 @@ class Sent:
 
 
 class PubSubChecks:
-    """The truth about messages and subscriptions, and comparisons with it."""
+    """Knows all messages and subscriptions, and compares deliveries and records with them."""
 
     def __init__(self, world: PubSubWorld) -> None:
         self._world = world
-        self.sent: list[Sent] = []
+        self.sent: list[PublishedMessage] = []
         self.subscriptions: list[Subscription] = []
         self.delivered = 0
         self.latest_ack_s = 0.0
         self.lenient = False
-        """Whether what is lost is counted and not raised."""
+        """Whether losses are counted instead of raised."""
         self.losses: Counter[str] = Counter()
-        """By kind, each pair of a message and a subscription."""
-        self._blurs: list[tuple[float, float]] = []
+        """Losses by kind. A loss is a pair of a message and a subscription."""
+        self._exempt_times: list[tuple[float, float]] = []
         self._last: dict[tuple[int, int, str, str, bool], int] = {}
         self._group_got: defaultdict[tuple[str, int], list[Peer]] = defaultdict(list)
         self._crashed: dict[Peer, float] = {}
 
-    def blur(self, start: float, end: float) -> None:
-        """Between these times it is not demanded that messages reach everybody."""
-        self._blurs.append((start, end))
+    def exempt(self, start: float, end: float) -> None:
+        """Do not require that messages between these times reach every subscriber."""
+        self._exempt_times.append((start, end))
 
-    def _blurred(self, at: float) -> bool:
-        return any(start <= at <= end for start, end in self._blurs)
+    def _is_exempt(self, at: float) -> bool:
+        return any(start <= at <= end for start, end in self._exempt_times)
 
-    def _blurred_on_its_way(self, sent: Sent) -> bool:
-        """Also of what was published before: it may have waited for a list, and got one of half the ring."""
+    def _exempt_in_flight(self, sent: PublishedMessage) -> bool:
+        """Whether a message was in flight in exempt time. An earlier one may have waited for a list, and got that of
+        half the ring."""
         end = self._world.now if sent.done_at is None else sent.done_at
-        return any(sent.at <= until and start <= end for start, until in self._blurs)
+        return any(sent.at <= until and start <= end for start, until in self._exempt_times)
 
     def _lost(self, kind: str, text: str, count: int = 1) -> None:
         if not self.lenient:
@@ -93,19 +96,19 @@ class PubSubChecks:
     def crashed(self, node: PubSubNode) -> None:
         self._crashed[node.peer] = self._world.now
 
-    def publishing(self, publisher: Peer, topic: str, qos: int, retain: bool, now: float) -> Sent:
-        sent = Sent(len(self.sent), publisher, topic, qos, retain, now)
+    def publishing(self, publisher: Peer, topic: str, qos: int, retain: bool, now: float) -> PublishedMessage:
+        sent = PublishedMessage(len(self.sent), publisher, topic, qos, retain, now)
         self.sent.append(sent)
         return sent
 
     def acknowledged(self, subscription: Subscription) -> None:
         assert subscription.acked_at is not None
-        if not self._blurred(subscription.acked_at):
+        if not self._is_exempt(subscription.acked_at):
             self.latest_ack_s = max(self.latest_ack_s, subscription.acked_at - subscription.since)
             self._held_by_all(subscription)
 
     def _held_by_all(self, subscription: Subscription) -> None:
-        """The coordinator and its shadows, but for those that died since it was asked for, hold it."""
+        """Check that coordinator and shadows hold the subscription, except peers that died since its request."""
         assert subscription.acked_at is not None
         world, place = self._world, place_of(subscription.filter)
         key = (Kind.ENTRY, subscription.filter, subscription.peer.id)
@@ -117,12 +120,12 @@ class PubSubChecks:
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
         wanted = min(world.config.shadows + 1, len(world.nodes)) - died
         if count < wanted:
-            raise InvariantBrokenError(f"SUBACK for {named([subscription])}, held by {count} and not {wanted}")
+            raise InvariantBrokenError(f"SUBACK for {names_of([subscription])}, held by {count} instead of {wanted}")
 
-    # At every step
+    # Checks at every step
 
     def got(self, subscription: Subscription, number: int, live: bool) -> None:
-        """A client gets a message."""
+        """Check the delivery of a message to a client."""
         sent = self.sent[number]
         self.delivered += 1
         subscription.got[number] += 1
@@ -140,104 +143,113 @@ class PubSubChecks:
                 )
             self._last[key] = number
 
-    def _got_by_group(self, subscription: Subscription, sent: Sent) -> None:
-        """A second one gets it only if the first has died, perhaps before it could say that it had it."""
+    def _got_by_group(self, subscription: Subscription, sent: PublishedMessage) -> None:
+        """A second member may get the message only if the first has died, perhaps before it could acknowledge it."""
         got = self._group_got[subscription.filter, sent.number]
-        if any(peer not in self._crashed for peer in got) and not self._blurred(sent.at):
+        if any(peer not in self._crashed for peer in got) and not self._is_exempt(sent.at):
             raise InvariantBrokenError(f"twice in a group: {sent} to {subscription.filter}")
         got.append(subscription.peer)
 
-    def done(self, sent: Sent, reason: Reason, now: float) -> None:
-        """The publisher was told that all have it."""
+    def done(self, sent: PublishedMessage, reason: Reason, now: float) -> None:
+        """Check a message when its publisher is notified that every subscriber has it."""
         if sent.done_at is not None:
             raise InvariantBrokenError(f"done twice: {sent}")
         sent.done_at, sent.reason = now, reason
-        if sent.qos and not self._blurred_on_its_way(sent):
-            missing = [one for one in self._owed(sent) if not one.got[sent.number]]
+        if sent.qos and not self._exempt_in_flight(sent):
+            missing = self._missing(sent)
             if missing:
-                self._lost("done, but not held", f"{sent}, {reason.name}: {named(missing)}", len(missing))
+                self._lost("done, but not held", f"{sent}, {reason.name}: {names_of(missing)}", len(missing))
 
-    def _owed(self, sent: Sent) -> Iterable[Subscription]:
-        """Who must have it, being there still."""
+    def _missing(self, sent: PublishedMessage) -> list[Subscription]:
+        """Subscriptions that must have the message and do not."""
+        return [subscription for subscription in self._owed(sent) if not subscription.got[sent.number]]
+
+    def _owed(self, sent: PublishedMessage) -> Iterable[Subscription]:
+        """Subscriptions that must have the message, and whose peers still live."""
         nodes = self._world.nodes
-        for one in self.subscriptions:
-            if one.shared or one.removed_at is not None or one.acked_at is None or one.acked_at > sent.at:
+        for subscription in self.subscriptions:
+            acked_at, peer = subscription.acked_at, subscription.peer
+            if subscription.shared or subscription.removed_at is not None or acked_at is None or acked_at > sent.at:
                 continue
-            if self._blurred(one.acked_at):
+            if self._is_exempt(acked_at):
                 continue
-            node = nodes.get(one.peer.id)
-            if node is not None and node.alive and node.peer is one.peer and matches(one.inner, sent.topic):
-                yield one
+            node = nodes.get(peer.id)
+            if node is not None and node.alive and node.peer is peer and matches(subscription.inner, sent.topic):
+                yield subscription
 
-    # When all is quiet
+    # Checks when it is quiet
 
     def quiet(self, lossless: bool) -> None:
-        """Raises unless everything is as it should be in the end."""
+        """Raise InvariantBrokenError unless all messages arrived and all records are consistent."""
         self._all_reached(lossless)
         self._all_retained(lossless)
         self.settled()
 
     def _all_reached(self, lossless: bool) -> None:
         groups: dict[str, list[Subscription]] = defaultdict(list)
-        for one in self.subscriptions:
-            if one.shared:
-                groups[one.filter].append(one)
+        for subscription in self.subscriptions:
+            if subscription.shared:
+                groups[subscription.filter].append(subscription)
         for sent in self.sent:
-            if self._blurred_on_its_way(sent) or (not sent.qos and not lossless):
+            if self._exempt_in_flight(sent) or (not sent.qos and not lossless):
                 continue
             crashed_at = self._crashed.get(sent.publisher)
             if crashed_at is not None and (sent.done_at is None or not sent.qos):
                 continue
             if sent.done_at is None:
                 raise InvariantBrokenError(f"never done: {sent}")
-            missing = [one for one in self._owed(sent) if not one.got[sent.number]]
+            missing = self._missing(sent)
             if missing:
-                self._lost("not reached", f"{sent}, {sent.reason}: {named(missing)}", len(missing))
+                self._lost("not reached", f"{sent}, {sent.reason}: {names_of(missing)}", len(missing))
             for name, members in groups.items():
                 if sent.qos and not self._group_got[name, sent.number] and self._owed_to_group(sent, members):
-                    self._lost("not reached", f"{sent}, {sent.reason}: nobody of {name}")
+                    self._lost("not reached", f"{sent}, {sent.reason}: no member of {name}")
 
-    def _owed_to_group(self, sent: Sent, members: list[Subscription]) -> bool:
-        """Whether one was there all the time, and none of the others left while it was on its way."""
+    def _owed_to_group(self, sent: PublishedMessage, members: list[Subscription]) -> bool:
+        """Whether a member stayed subscribed all the time, and no other member left while the message was in flight."""
         assert sent.done_at is not None
         if not matches(members[0].inner, sent.topic):
             return False
-        left = [one.removed_at for one in members if one.removed_at is not None]
+        left = [member.removed_at for member in members if member.removed_at is not None]
         if any(sent.at - self._world.config.lease_s <= at <= sent.done_at for at in left):
             return False
         live = {node.peer for node in self._world.peers()}
-        stayed = [one for one in members if one.removed_at is None and one.peer in live and one.acked_at is not None]
-        return any(one.acked_at < sent.at and not self._blurred(one.acked_at) for one in stayed if one.acked_at)
+        stayed = [member for member in members if member.removed_at is None and member.peer in live]
+        acked_at = [member.acked_at for member in stayed if member.acked_at]
+        return any(at < sent.at and not self._is_exempt(at) for at in acked_at)
 
     def _all_retained(self, lossless: bool) -> None:
-        """Of each topic, whoever subscribed got the last message retained before its SUBACK, or a later one."""
-        by_topic: dict[str, list[Sent]] = defaultdict(list)
+        """Check that each subscription got, for each topic, the last message retained before its SUBACK or a later."""
+        by_topic: dict[str, list[PublishedMessage]] = defaultdict(list)
         for sent in self.sent:
-            if sent.retain and sent.publisher not in self._crashed and not self._blurred(sent.at):
+            if sent.retain and sent.publisher not in self._crashed and not self._is_exempt(sent.at):
                 by_topic[sent.topic].append(sent)
-        for one in self.subscriptions:
-            node = self._world.nodes.get(one.peer.id)
-            if one.acked_at is None or self._blurred(one.acked_at) or one.removed_at is not None:
+        for subscription in self.subscriptions:
+            acked_at, peer = subscription.acked_at, subscription.peer
+            node = self._world.nodes.get(peer.id)
+            if acked_at is None or self._is_exempt(acked_at) or subscription.removed_at is not None:
                 continue
-            if not self._gets_retained(one):
+            if not self._gets_retained(subscription):
                 continue
-            if node is None or not node.alive or node.peer is not one.peer:
+            if node is None or not node.alive or node.peer is not peer:
                 continue
+            got = subscription.got
             for topic, messages in by_topic.items():
-                before = [sent for sent in messages if _was_retained(sent, one, lossless)]
-                if not before or not matches(one.inner, topic):
+                before = [sent for sent in messages if _was_retained(sent, subscription, lossless)]
+                if not before or not matches(subscription.inner, topic):
                     continue
                 last = before[-1]
-                if not any(one.got[sent.number] for sent in messages if sent.at >= last.at):
+                if not any(got[sent.number] for sent in messages if sent.at >= last.at):
                     others = [sent for sent in self.sent if sent.retain and sent.topic == topic and sent.at >= last.at]
-                    if not any(one.got[sent.number] for sent in others):
-                        self._lost("retained and never seen", f"{last}: {named([one])} {one.since:.3f}")
+                    if not any(got[sent.number] for sent in others):
+                        text = f"{last}: {names_of([subscription])} {subscription.since:.3f}"
+                        self._lost("retained and never seen", text)
 
     def _gets_retained(self, subscription: Subscription) -> bool:
         return not subscription.shared
 
     def settled(self) -> None:
-        """Each place has its true coordinator, the shadows hold the same, and it is what the clients want."""
+        """Check that the true coordinator of each place and its shadows hold the subscriptions of the clients."""
         world = self._world
         live = {node.peer.id: node for node in world.peers()}
         wanted: dict[str, set[tuple[str, Id]]] = defaultdict(set)
@@ -247,8 +259,8 @@ class PubSubChecks:
         held = {replica.place for node in live.values() for replica in holdings_of(node)}
         for place in sorted(held | set(wanted)):
             key = key_of_place(place)
-            nearest = sorted(live, key=lambda point: nearness(key, point))[: world.config.shadows + 1]
-            books = [holdings_of(live[point]).get(place) for point in nearest]
+            nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))[: world.config.shadows + 1]
+            books = [holdings_of(live[peer_id]).get(place) for peer_id in nearest]
             first = books[0]
             entries = (
                 set()
@@ -261,9 +273,9 @@ class PubSubChecks:
             )
             if entries != wanted[place]:
                 more, fewer = len(entries - wanted[place]), len(wanted[place] - entries)
-                raise InvariantBrokenError(f"not what is wanted: {place} has {more} too many and lacks {fewer}")
+                raise InvariantBrokenError(f"wrong entries: {place} has {more} too many and lacks {fewer}")
             others = [
-                node.peer for point, node in live.items() if point not in nearest and holdings_of(node).get(place)
+                node.peer for peer_id, node in live.items() if peer_id not in nearest and holdings_of(node).get(place)
             ]
             if others:
                 raise InvariantBrokenError(f"held by others: {place} by {others[0]}")
@@ -271,16 +283,19 @@ class PubSubChecks:
                 continue
             if not first.coordinates:
                 raise InvariantBrokenError(f"no coordinator: {place} at {live[nearest[0]].peer}")
-            for point, book in zip(nearest[1:], books[1:], strict=True):
+            for peer_id, book in zip(nearest[1:], books[1:], strict=True):
                 present = frozenset() if book is None else book.present()
                 if present != first.present():
-                    peers = f"{live[point].peer} from {live[nearest[0]].peer}"
+                    peers = f"{live[peer_id].peer} from {live[nearest[0]].peer}"
                     raise InvariantBrokenError(f"shadow differs: {place}: {peers}: {present ^ first.present()}")
 
 
-def _was_retained(sent: Sent, subscription: Subscription, lossless: bool) -> bool:
-    """Whether a subscriber must have had it by its SUBACK. With QoS 0 it may be lost on its way to one whose entry is
-    known already: then it must have been in its place before."""
+def _was_retained(sent: PublishedMessage, subscription: Subscription, lossless: bool) -> bool:
+    """Whether a subscriber must have the retained message by its SUBACK.
+
+    A message with QoS 0 may be lost on its way to a subscriber whose entry is known. It counts only if it was done
+    before the subscription began.
+    """
     assert subscription.acked_at is not None
     if sent.qos or lossless:
         return sent.at < subscription.acked_at
@@ -288,10 +303,11 @@ def _was_retained(sent: Sent, subscription: Subscription, lossless: bool) -> boo
 
 
 def holdings_of(node: PubSubNode) -> ReplicaTable:
-    assert isinstance(node.core, CoordinatedEngine), "Scribe holds no lists"
+    assert isinstance(node.core, CoordinatedEngine), "Scribe has no holdings"
     return node.core.replicas
 
 
-def named(subscriptions: list[Subscription]) -> str:
-    told = [f"{one.peer} {one.filter} acked {one.acked_at}" for one in subscriptions[:SHOWN]]
-    return f"{', '.join(told)}{' …' if len(subscriptions) > SHOWN else ''}"
+def names_of(subscriptions: list[Subscription]) -> str:
+    """The first subscriptions, for an error."""
+    names = [f"{shown.peer} {shown.filter} acked {shown.acked_at}" for shown in subscriptions[:SHOWN]]
+    return f"{', '.join(names)}{' …' if len(subscriptions) > SHOWN else ''}"

@@ -1,7 +1,7 @@
-"""The virtual world: cores, a clock, a network, and the things that go wrong.
+"""The virtual world: cores, a clock, a network, and failures.
 
-One heap of events in the order of their virtual time; a step is one message or one tick given to one core. Everything
-random comes from one seed, so the same seed gives the same trace, whatever PYTHONHASHSEED; `digest` proves it. A
+A heap has all events in the order of their virtual time. A step passes one message or one tick to one core. All random
+choices follow from one seed, so equal seeds give equal traces, independently of PYTHONHASHSEED; `digest` proves it. A
 broken invariant is raised with the seed and the last events.
 """
 
@@ -27,21 +27,21 @@ from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import Timing
 
 LAST_EVENTS: Final = 60
-"""Events shown with a failure."""
+"""Events in the trace of a failure."""
 
 Delivery = Callable[["Node", Route], None]
 
 
 class Tick:
-    """The event of a core's deadline."""
+    """Event of a core's deadline."""
 
 
-class Broken:
-    """The event of a link that broke or could not be opened."""
+class LinkLost:
+    """Event of a link that broke or could not be opened."""
 
 
 class SimulatedRing(Ring):
-    """A ring that shows whole routed messages, with their hops, to the simulator."""
+    """A ring that passes whole routed messages, including their hops, to the simulator."""
 
     __slots__ = ("node",)
     node: Node
@@ -53,7 +53,7 @@ class SimulatedRing(Ring):
 
 
 class Node:
-    """A peer of the world: its core, and what the world does to it."""
+    """A peer of the world: its core, and its state in the world."""
 
     __slots__ = (
         "alive",
@@ -82,11 +82,11 @@ class Node:
         self.wake = inf
         self.checked = 0
         self.free_at = 0.0
-        """When its last parcel has left."""
+        """Time when its last parcel has left."""
         self.sent = 0
         self.undelivered = 0
 
-    # The application of the ring: deliveries are seen by SimulatedRing, the rest is of no interest here.
+    # Application of the ring. SimulatedRing observes the deliveries; the other calls have no effect here.
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None: ...
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
@@ -103,7 +103,7 @@ class Node:
 
 
 class World:
-    """Build peers with `add`, let them `join`, move time with `run`; then hurt them."""
+    """Many peers on one clock. Add peers with `add`, let them `join`, advance time with `run`; then make them fail."""
 
     def __init__(
         self, seed: int, timing: Timing, weather: Weather | None = None, *, strict: bool = True, half: int = HALF
@@ -134,15 +134,15 @@ class World:
 
     # Peers
 
-    def add(self, point: Id | None = None) -> Node:
-        """A new peer that knows nobody yet."""
+    def add(self, peer_id: Id | None = None) -> Node:
+        """Add a peer that knows no other peer yet."""
         number = next(self._numbers)
-        if point is None:
-            point = Id(self.random.getrandbits(ID_BITS))
-        assert point not in self.nodes or not self.nodes[point].alive, f"{point!r} is alive"
-        boot = number if point in self.nodes else 0
-        peer = Peer(point, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
-        node = self.nodes[point] = Node(self, number, peer, self.half)
+        if peer_id is None:
+            peer_id = Id(self.random.getrandbits(ID_BITS))
+        assert peer_id not in self.nodes or not self.nodes[peer_id].alive, f"{peer_id!r} is alive"
+        boot = number if peer_id in self.nodes else 0
+        peer = Peer(peer_id, f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 4883, boot)
+        node = self.nodes[peer_id] = Node(self, number, peer, self.half)
         self.checks.started(node.ring)
         return node
 
@@ -155,8 +155,8 @@ class World:
         self._after(node)
 
     def settle(self, node: Node, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
-        """Make the peer an old member of a ring that was there before."""
-        node.ring.settled(leaves, entries, self.now)
+        """Make the peer a member of a ring that has existed for a long time."""
+        node.ring.restore(leaves, entries, self.now)
         self._after(node)
 
     def meet(self, node: Node, other: Node) -> None:
@@ -171,34 +171,34 @@ class World:
     def live(self) -> list[Node]:
         return [node for node in self.nodes.values() if node.alive]
 
-    # What goes wrong
+    # Failures
 
     def crash(self, node: Node) -> None:
-        """It stops for ever; silently, unless the weather has resets."""
+        """Stop a peer for ever, silently unless the weather has resets."""
         node.alive = False
         self.checks.stopped(node.peer.id)
         if self.network.weather.resets:
             for peer in node.ring.leaves:
                 other = self.nodes.get(peer.id)
                 if other is not None and other.alive:
-                    self._push(self.network.delay(node.peer.id, peer.id), other, node.peer, Broken)
+                    self._push(self.network.delay(node.peer.id, peer.id), other, node.peer, LinkLost)
 
     def restart(self, node: Node, contact: Node) -> Node:
-        """The same id starts again with empty hands."""
+        """Start a peer with the same id again, without its earlier state."""
         assert not node.alive
         again = self.add(node.peer.id)
         self.join(again, contact)
         return again
 
     def leave(self, node: Node) -> None:
-        """It says goodbye and stops."""
+        """Let a peer say good-bye and stop."""
         node.ring.leave(self.now)
         self._post(node)
         node.alive = False
         self.checks.stopped(node.peer.id)
 
     def pause(self, node: Node) -> None:
-        """The process is stopped; its messages pile up."""
+        """Stop the process of a peer for a while; its messages wait in the backlog."""
         node.paused = True
         self.checks.stopped(node.peer.id)
 
@@ -215,8 +215,8 @@ class World:
     # Time
 
     def run(self, until: float, done: Callable[[], bool] | None = None, every_s: float = 0.0) -> bool:
-        """Let time pass. With `done`, look every `every_s` and stop early; whether it was done."""
-        assert done is None or every_s > 0, "how often to look must be said"
+        """Advance the time. With `done`, check it every `every_s`, and return early with True once it holds."""
+        assert done is None or every_s > 0, "a condition needs an interval"
         if done is None:
             self._advance(until)
             return True
@@ -236,7 +236,7 @@ class World:
                     self.now = moment
                     self._step(node, sender, event)
             except Exception as broken:
-                broken.add_note(self.story())
+                broken.add_note(self.trace())
                 raise
             finally:
                 self.wall_s += time.perf_counter() - started
@@ -246,10 +246,10 @@ class World:
     def _step(self, node: Node, sender: Peer | None, event: object) -> None:
         now = self.now
         if not node.alive:
-            if sender is not None and event is not Broken and self.network.weather.resets:
+            if sender is not None and event is not LinkLost and self.network.weather.resets:
                 asker = self.nodes.get(sender.id)
                 if asker is not None and asker.alive:
-                    self._push(self.network.delay(node.peer.id, sender.id), asker, node.peer, Broken)
+                    self._push(self.network.delay(node.peer.id, sender.id), asker, node.peer, LinkLost)
             return
         if node.paused:
             if sender is not None:
@@ -260,7 +260,7 @@ class World:
         self._last.append((now, node.number, sender, event))
         if sender is None:
             node.ring.tick(now)
-        elif event is Broken:
+        elif event is LinkLost:
             node.ring.link_lost(sender, now, refused=True)
         else:
             node.ring.receive(sender, event, now)  # type: ignore[arg-type]
@@ -293,21 +293,21 @@ class World:
         in_turn = self.network.in_turn
         for peer, message in outbox:
             sent[_kind(message)] += 1
-            leaves_at = self._turn_of(node, message) if in_turn and isinstance(message, Parcel) else now
+            leaves_at = self._leaves_at(node, message) if in_turn and isinstance(message, Parcel) else now
             receiver = nodes.get(peer.id)
             if receiver is not None:
                 for delay in fates(me.id, peer.id, now):
                     heappush(events, (leaves_at + delay, next(entries), receiver, me, message))
 
-    def _turn_of(self, node: Node, parcel: Parcel) -> float:
-        """When a parcel has left that stands behind the others of its sender."""
+    def _leaves_at(self, node: Node, parcel: Parcel) -> float:
+        """Time when a parcel has left its sender, after all earlier parcels."""
         node.free_at = max(self.now, node.free_at) + self.network.weather.takes_s(len(parcel.payload))
         return node.free_at
 
     def _push(self, delay: float, node: Node, sender: Peer, event: object) -> None:
         heappush(self._events, (self.now + delay, next(self._entries), node, sender, event))
 
-    # Telling
+    # Figures and the trace
 
     @property
     def messages(self) -> int:
@@ -317,36 +317,36 @@ class World:
     def events_per_s(self) -> float:
         return self.steps / self.wall_s if self.wall_s else 0.0
 
-    def story(self) -> str:
-        """The seed and the last events: what is needed to see a failure again."""
+    def trace(self) -> str:
+        """The seed and the last events, which reproduce and explain a failure."""
         lines = [f"seed {self.seed}, at {self.now:.6f} s, after {self.steps} steps; the last events:"]
         for moment, number, sender, event in self._last:
-            lines.append(f"  {moment:.6f} peer {number} <- {sender or 'clock'}: {_told(event)}")
+            lines.append(f"  {moment:.6f} peer {number} <- {sender or 'clock'}: {_shortened(event)}")
         return "\n".join(lines)
 
 
 def _kind(message: Message) -> str:
-    """The name a message is counted under; routed ones by what they carry."""
+    """The kind of a message in the counts; the kind of a routed message is that of its body."""
     if isinstance(message, Route):
         return "Lookup" if isinstance(message.body, bytes) else message.body.__class__.__name__
     return message.__class__.__name__
 
 
-def _told(event: object) -> str:
-    """An event in one short line: ids by their first digits, lists by their length."""
+def _shortened(event: object) -> str:
+    """An event as one short line, with the first digits of ids, and the lengths of lists."""
     if isinstance(event, type):
         return event.__name__
     parts = []
     for field in event.__struct_fields__:  # type: ignore[attr-defined]
         value = getattr(event, field)
-        told = value.short() if isinstance(value, Id) else f"{len(value)}" if isinstance(value, tuple) else str(value)
-        parts.append(f"{field}={told[:40]}")
+        text = value.short() if isinstance(value, Id) else f"{len(value)}" if isinstance(value, tuple) else str(value)
+        parts.append(f"{field}={text[:40]}")
     return f"{event.__class__.__name__}({', '.join(parts)})"
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Cores make no cycles while they run; scanning 10^5 of them for some would take most of the time."""
+    """Switch garbage collection off: running cores make no cycles, and scanning 10^5 of them takes most of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

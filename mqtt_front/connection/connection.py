@@ -1,13 +1,14 @@
-"""One client's connection, whole: how the client is let in, and how it goes.
+"""The connection of one client: how the client is admitted, and how its connection ends.
 
-Bytes come in by `feed`; bytes to send gather in `out`, and `closing` says to close after them. No socket and no clock:
-the shell moves the bytes, and calls `lost` when the connection is gone. It stands on three halves of its own:
-`mqtt_front.connection.reader` has the bytes in, `mqtt_front.connection.handlers` the packets,
-`mqtt_front.connection.writer` the bytes out. Sessions and messages are the broker's.
+Owns the phase of the connection and its three parts: `reader` turns bytes into packets, `handlers` has a method for
+each packet, `writer` gathers the bytes to send. No socket and no clock: the shell calls `feed` with the bytes that
+arrive, sends those that gather in `writer`, and calls `lost` when the socket is gone. Sessions and messages belong to
+the broker.
 """
 
 from __future__ import annotations
 
+import weakref
 from typing import Protocol
 
 from ringmq.mqtt_front.access.access import Decision
@@ -16,71 +17,138 @@ from ringmq.mqtt_front.codec.decode import decode
 from ringmq.mqtt_front.codec.encode import encode
 from ringmq.mqtt_front.codec.packets import Connect, Disconnect, Kind, Properties, Version
 from ringmq.mqtt_front.codec.reasons import DISCONNECT_REASONS, Reason
+from ringmq.mqtt_front.connection.handlers import Handlers
 from ringmq.mqtt_front.connection.opening import check_connect, connack, keep_alive_s, refusal, session_expiry_s
-from ringmq.mqtt_front.connection.reader import Phase, Reading
-from ringmq.mqtt_front.errors import ProtocolBreachError, UnsupportedVersionError
+from ringmq.mqtt_front.connection.phase import Event, Phase, after
+from ringmq.mqtt_front.connection.reader import Reader
+from ringmq.mqtt_front.connection.writer import Owner, Writer
+from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError, UnsupportedVersionError
 from ringmq.mqtt_front.matching.topics import is_of_the_server
+from ringmq.mqtt_front.sessions.session import Session
 
-__all__ = ["Connection", "Gate", "Phase"]
+__all__ = ["Connection", "Gate"]
 
 
 class Gate(Protocol):
-    """Who decides on a CONNECT, now or later, by calling `Connection.admitted`."""
+    """Decides on a CONNECT, now or later, by calling `Connection.admitted`."""
 
     def decide(self, connection: Connection, connect: Connect, client_id: str) -> None: ...
     def new_client_id(self) -> str: ...
 
 
-class Connection(Reading):
+class Connection:
     """Create when a client connects; `feed` it; call `lost` once, at the end."""
 
     __slots__ = (
+        "__weakref__",
         "_connect",
         "_gate",
         "anonymous_allowed",
+        "broker",
+        "client_id",
         "decision",
         "gone",
+        "handlers",
         "keep_alive_s",
         "opened_at",
+        "phase",
+        "reader",
         "why",
+        "writer",
     )
 
     def __init__(self, broker: Broker, gate: Gate, anonymous_allowed: bool) -> None:
-        super().__init__(broker)
+        self.broker = broker
         self._gate = gate
+        owner: weakref.ref[Owner] = weakref.ref(self)
+        self.writer = Writer(broker, owner)
+        self.handlers = Handlers(broker, owner, self.writer)
+        self.reader = Reader(broker, self.handlers, self.writer)
+        self.phase = Phase.NEW
+        self.client_id = ""
         self.anonymous_allowed = anonymous_allowed
         self.opened_at = broker.clock.now
         self.keep_alive_s = 0
         self.decision: Decision | None = None
         self.gone = False
-        """The socket is closed. It is over once what came before is worked off."""
+        """The socket is closed. The connection ends once all that came before is processed."""
         self.why = ""
         """Why the server closed it; empty if it did not."""
         self._connect: Connect | None = None
 
+    @property
+    def session(self) -> Session | None:
+        return self.handlers.session
+
+    @property
+    def pausing(self) -> bool:
+        """Do not read from the client now: it has sent more than a turn has room for, or than may be unanswered."""
+        return self.reader.behind or self.handlers.full
+
+    def opened(self) -> None:
+        """The socket is there: the time that the client has for its CONNECT begins now."""
+        self.opened_at = self.broker.clock.now
+        self.reader.hear()
+
+    def feed(self, data: bytes) -> None:
+        """Process what the client has sent. Never raises for what a client does: it closes the connection instead."""
+        self.broker.counters.bytes_received += len(data)
+        try:
+            if self.phase is Phase.OPEN:
+                self.reader.read(data)
+            else:
+                self._feed_early(data)
+        except PacketError as error:
+            self._fail_for(error)
+
+    def _feed_early(self, data: bytes) -> None:
+        """Process what comes before the client is admitted: the CONNECT, and packets that follow it at once."""
+        reader = self.reader
+        data, at = reader.take_rest(data), 0
+        reader.begin_turn()
+        while at < len(data):
+            if self.phase is Phase.NEW:
+                at = reader.packet(data, at, self._open)
+            elif self.phase is Phase.DECIDING:
+                reader.keep(data[at:])
+                return
+            elif self.phase is Phase.OPEN:
+                reader.read(data[at:])
+                return
+            else:
+                return
+
+    def _fail_for(self, error: PacketError) -> None:
+        """Close because of what the client sent."""
+        error.__traceback__ = None  # The packet reader keeps the error, whose frames would keep this connection.
+        if self.phase is Phase.OPEN:
+            self.broker.counters.protocol_errors += 1
+        self.fail(error.reason, str(error))
+
     # Opening
 
     def _open(self, first: int, body: memoryview) -> None:
+        """Handle the first packet. Raises PacketError if it is no CONNECT, or none that can be accepted."""
         if first >> 4 != Kind.CONNECT:  # [MQTT-3.1.0-1]
             raise ProtocolBreachError("the first packet is not a CONNECT")
         try:
-            connect = decode(self.version, first, body)
+            connect = decode(self.writer.version, first, body)
         except UnsupportedVersionError as error:
-            # In the form nearest to what the client reads: none knows more than it speaks.
-            self.version = Version.V5 if error.level > Version.V5 else Version.V311
+            # In the version nearest to that of the client, which knows no other.
+            self.writer.speak(Version.V5 if error.level > Version.V5 else Version.V311)
             self._refuse(error.reason)
             raise
         assert isinstance(connect, Connect)
         self._connect = connect
-        self.version, self.v5 = connect.version, connect.version is Version.V5
-        self._reader.shortest_lengths = self.v5
+        self.writer.speak(connect.version)
+        self.reader.check_lengths(connect.version is Version.V5)
         check_connect(connect, self.broker.config)
         self.client_id = connect.client_id or self._new_client_id()
-        self.phase = Phase.DECIDING
+        self.phase = after(self.phase, Event.CONNECT_RECEIVED)
         self._gate.decide(self, connect, self.client_id)
 
     def _new_client_id(self) -> str:
-        """One that no session has [MQTT-3.2.2-16]: also none that took a likely one for itself."""
+        """A client id that no session has [MQTT-3.2.2-16], as a client may have chosen a likely one for itself."""
         while True:
             client_id = self._gate.new_client_id()
             if client_id not in self.broker.sessions:
@@ -103,32 +171,56 @@ class Connection(Reading):
         if not self.broker.has_room_for(self.client_id):
             self.fail(Reason.SERVER_BUSY, "too many sessions")
             return
-        self.decision, self.rights = decision, decision.rights
-        self._begin(connect, decision.user_name)
+        self.decision = decision
+        self._begin(connect, decision)
         self.feed(b"")  # What came meanwhile.
 
-    def _begin(self, connect: Connect, user: str | None) -> None:
-        broker, config, properties = self.broker, self.broker.config, connect.properties
-        self.face(
-            connect.version,
+    def _begin(self, connect: Connect, decision: Decision) -> None:
+        broker, config, properties, writer = self.broker, self.broker.config, connect.properties, self.writer
+        writer.face(
             properties.receive_maximum or config.max_inflight,
             properties.maximum_packet_size,
             properties.topic_alias_maximum or 0,
         )
-        if not self._takes(encode(self.version, connack(connect, config, True, self.client_id))):
+        if not writer.takes(encode(connect.version, connack(connect, config, True, self.client_id))):
             self.fail(Reason.PACKET_TOO_LARGE, "it takes no CONNACK")
             return
         expiry_s = session_expiry_s(connect, config)
-        session, present = broker.begin(self.client_id, connect.clean_start, self.rights, user, expiry_s, connect.will)
-        self.session = session
-        self.phase = Phase.OPEN
+        session, present = broker.begin(
+            self.client_id, connect.clean_start, decision.rights, decision.user_name, expiry_s, connect.will
+        )
+        self.handlers.begin(session)
+        self.phase = after(self.phase, Event.ADMITTED)
         self.keep_alive_s = keep_alive_s(connect, config)
-        self.send(encode(self.version, connack(connect, config, present, self.client_id)))
-        session.line = self
+        writer.send(encode(connect.version, connack(connect, config, present, self.client_id)))
+        session.line = writer
         broker.counters.connections += 1
         self._connect = None
         if present:
             session.resume(broker.clock.now)
+
+    # While it is open
+
+    def block(self) -> None:
+        """The client does not read."""
+        self.writer.block()
+
+    def unblock(self) -> None:
+        """The client reads again; call `go_on`."""
+        self.writer.unblock()
+
+    def go_on(self) -> None:
+        """Send and process more. The shell calls this when the outbox has been emptied and the writer is `starved`."""
+        reader = self.reader
+        reader.begin_turn()
+        self.handlers.go_on()
+        if reader.behind:
+            reader.resume()
+            self.feed(b"")
+            if not reader.behind:
+                self.handlers.reconsider()
+        if self.gone and not reader.behind:
+            self.close(will=True)
 
     # The end
 
@@ -138,54 +230,48 @@ class Connection(Reading):
             return
         self.why = text
         if self.phase is Phase.OPEN:
-            if self.v5:
+            if self.writer.v5:
                 self._say_goodbye(reason if reason in DISCONNECT_REASONS else Reason.UNSPECIFIED_ERROR, text)
         else:
             self.broker.counters.refused += 1
-            if self._connect is not None:  # Nothing is said to who sent none.
+            if self._connect is not None:  # Without a CONNECT there is no CONNACK.
                 self._refuse(reason)
         self.close(will=True)
 
     def _say_goodbye(self, reason: Reason, text: str) -> None:
-        """With the text only if the client takes as much [MQTT-3.14.2-3]."""
+        """Send a DISCONNECT, with the text only if the client takes as much [MQTT-3.14.2-3]."""
+        writer = self.writer
         for properties in (Properties(reason_string=text), Properties()):
-            packet = encode(self.version, Disconnect(reason, properties))
-            if self._takes(packet):
-                self.send(packet)
+            packet = encode(writer.version, Disconnect(reason, properties))
+            if writer.takes(packet):
+                writer.send(packet)
                 return
 
     def _refuse(self, reason: Reason) -> None:
-        answer = refusal(self.version, reason)
+        writer = self.writer
+        answer = refusal(writer.version, reason)
         if answer is not None:
-            packet = encode(self.version, answer)
-            if self._takes(packet):
-                self.send(packet)
+            packet = encode(writer.version, answer)
+            if writer.takes(packet):
+                writer.send(packet)
 
     def lost(self) -> None:
-        """The connection is gone without a word. To be called at the end in any case.
+        """The socket is gone without a DISCONNECT. The shell calls this at the end in any case.
 
-        What it sent before counts, a DISCONNECT above all: while it is `behind`, it goes on, and closes by itself then.
+        Packets that came before count, a DISCONNECT above all: while the reader is `behind`, the connection goes on,
+        and closes by itself then.
         """
         self.gone = True
-        if not self.behind:
-            self.close(will=True)
-
-    def go_on(self) -> None:
-        super().go_on()
-        if self.gone and not self.behind:
+        if not self.reader.behind:
             self.close(will=True)
 
     def close(self, will: bool) -> None:
+        """End the connection; `will` says whether the client's will is published."""
         if self.phase is Phase.CLOSED:
             return
-        self.phase = Phase.CLOSED
-        self.closing = True
-        self.plain = self.behind = False
-        self._rest = b""
-        self._replay = None
-        if not self.dirty:
-            self.dirty = True
-            self.broker.dirty.append(self)
-        session, self.session = self.session, None
-        if session is not None and session.line is self:
+        self.phase = after(self.phase, Event.ENDED)
+        self.reader.stop()
+        self.writer.close()
+        session = self.handlers.end()
+        if session is not None and session.line is self.writer:
             self.broker.gone(session, will)

@@ -1,18 +1,20 @@
 """The short way of what clients send most: plain publications, and acknowledgements that nothing waits for.
 
 Plain is what is not retained and has no properties. It goes as it came into the outboxes of receivers that want nothing
-special. Each way says at once if a packet is not for it: then it has done nothing, and `Conversation.take` is the way.
+special. Each way says at once if a packet is not for it: then it has done nothing, and `Handlers.handle` is the way.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.codec.encode import encode_ack, encode_publish
 from ringmq.mqtt_front.codec.packets import Kind, Version
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, PACKET_BYTES
-from ringmq.mqtt_front.connection.handlers import Conversation
+from ringmq.mqtt_front.connection.handlers import Handlers
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.message import Message
 
@@ -22,16 +24,21 @@ DOLLAR: Final = ord("$")
 """Topics that begin with it are the server's."""
 
 
-class ShortWay(Conversation):
+class ShortWay:
     """The ways give what they take of the turn, or a negative number. Only for clients with all rights."""
 
-    __slots__ = ()
+    __slots__ = ("_broker", "_handlers", "_writer")
 
-    def _publish_0(self, data: bytes, at: int, start: int, end: int) -> int:
+    def __init__(self, broker: Broker, handlers: Handlers, writer: Writer) -> None:
+        self._broker = broker
+        self._handlers = handlers
+        self._writer = writer
+
+    def publish_0(self, data: bytes, at: int, start: int, end: int) -> int:
         """A PUBLISH with QoS 0."""
-        broker = self.broker
+        broker = self._broker
         after = start + 2 + (data[start] << 8 | data[start + 1]) if end - start > 2 else end + 1
-        v5 = self.v5
+        v5 = self._writer.v5
         if after > end or (v5 and (after == end or data[after])):
             return -1
         if after == start + 2 or data[start + 2] == DOLLAR:
@@ -74,15 +81,16 @@ class ShortWay(Conversation):
             broker.cluster.plain_published(plan.topic, data[after + v5 : end], len(plan.quick))
         return len(plan.quick) * (end - at + DELIVERY_BYTES) + plan.cost
 
-    def _publish_1(self, data: bytes, at: int, start: int, end: int) -> int:
+    def publish_1(self, data: bytes, at: int, start: int, end: int) -> int:
         """A PUBLISH with QoS 1, to receivers that have subscribed with no less."""
-        broker, v5, session = self.broker, self.v5, self.session
+        broker, writer, handlers = self._broker, self._writer, self._handlers
+        v5, session = writer.v5, handlers.session
         id_at = start + 2 + (data[start] << 8 | data[start + 1]) if end - start > 4 else end
         begin = id_at + 2 + v5
         if begin > end or (v5 and data[begin - 1]) or id_at == start + 2 or data[start + 2] == DOLLAR:
             return -1
         packet_id = data[id_at : id_at + 2]
-        if packet_id == NO_ID or self._unreleased or session is None:
+        if packet_id == NO_ID or handlers.unreleased or session is None:
             return -1
         try:
             plan = broker.plan(data[start + 2 : id_at])
@@ -94,8 +102,8 @@ class ShortWay(Conversation):
         counters.publish_received += 1
         counters.messages_received += 1
         number = int.from_bytes(packet_id, "big")
-        done = None if broker.alone else self._done(session, self._expect(1, number))
-        message = Message(plan.topic, data[begin:end], 1, False, b"", None, self.client_id)
+        done = None if broker.alone else handlers.when_done(session, handlers.expect(1, number))
+        message = Message(plan.topic, data[begin:end], 1, False, b"", None, session.client_id)
         head, tail = data[at:id_at], data[id_at + 2 : end]
         for receiver in plan.quick:
             if not receiver.deliver_plain(message, head, tail, v5):
@@ -103,17 +111,17 @@ class ShortWay(Conversation):
         if done is not None:
             broker.cluster.published(message, len(plan.quick), done)
         elif plan.quick or not v5:
-            self.send(PUBACK_HEAD + packet_id)
+            writer.send(PUBACK_HEAD + packet_id)
         else:
-            self.send(encode_ack(Kind.PUBACK, self.version, number, Reason.NO_MATCHING_SUBSCRIBERS))
+            writer.send(encode_ack(Kind.PUBACK, writer.version, number, Reason.NO_MATCHING_SUBSCRIBERS))
         return len(plan.quick) * (end - at + DELIVERY_BYTES) + PACKET_BYTES + plan.cost
 
-    def _puback(self, data: bytes, start: int) -> int:
+    def puback(self, data: bytes, start: int) -> int:
         """A PUBACK. Whoever sends it, it needs no rights."""
-        session = self.session
-        if session is None or self._replay is not None:
+        session = self._handlers.session
+        if session is None or self._handlers.replay is not None:
             return -1
         if not session.acknowledged_plain(data[start] << 8 | data[start + 1]):
             return -1
-        self.broker.counters.messages_received += 1
+        self._broker.counters.messages_received += 1
         return PACKET_BYTES

@@ -1,17 +1,18 @@
-"""What an open connection and its session say to each other: publications, acknowledgements, subscriptions.
+"""The handlers of a connection: one for each kind of packet that the client of an open connection sends.
 
-Owns the topic aliases of the client and the order of acknowledgements to it. How the connection came to be and how it
-ends is `mqtt_front.connection.connection`'s business.
+Owns the topic aliases of the client, and which of its publications are not acknowledged to it: acknowledgements go out
+in the order of the publications [MQTT-4.6.0-2]. Reading packets is the business of `mqtt_front.connection.reader`,
+writing them that of `mqtt_front.connection.writer`.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+import weakref
 from collections import deque
 from functools import partial
 from typing import Final
 
-from ringmq.mqtt_front.access.acl import ALL_RIGHTS, NO_RIGHTS, Rights
+from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.codec.decode import decode, read_publish
@@ -32,7 +33,7 @@ from ringmq.mqtt_front.codec.properties import split_publish_properties
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.budget import FILTER_BYTES, REFUSED_FILTER_BYTES
 from ringmq.mqtt_front.connection.subscribe import Subscribing, first_filters, unsubscribe
-from ringmq.mqtt_front.connection.writer import Outgoing
+from ringmq.mqtt_front.connection.writer import Owner, Writer
 from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError
 from ringmq.mqtt_front.matching.topics import is_of_the_server
 from ringmq.mqtt_front.message import Message
@@ -54,114 +55,121 @@ class Unanswered:
         self.reason: Reason | None = None
 
 
-class Conversation(Outgoing):
-    """`take` is given each packet of an open connection."""
+class Handlers:
+    """The handlers of one connection. `handle` is called with each packet between `begin` and `end`."""
 
     __slots__ = (
         "_aliases_in",
+        "_broker",
+        "_extra_bytes",
         "_incoming_limit",
-        "_replay",
+        "_owner",
         "_unanswered",
         "_unanswered_1",
-        "_unreleased",
-        "behind",
-        "client_id",
-        "extra_bytes",
-        "pausing",
-        "rights",
+        "full",
+        "replay",
         "session",
+        "unreleased",
+        "writer",
     )
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker)
+    def __init__(self, broker: Broker, owner: weakref.ref[Owner], writer: Writer) -> None:
+        self._broker = broker
+        self._owner = owner
+        self.writer = writer
         self.session: Session | None = None
-        self.rights: Rights = NO_RIGHTS
-        self.client_id = ""
-        self.behind = False
-        """The client has sent more than goes into one turn."""
-        self.pausing = False
-        """Do not read from it now: it is behind, or has more unanswered than it may."""
-        self.extra_bytes = 0
-        """What the last packets count for beside what any does; for who counts to take and set back."""
-        self._replay: Replay | None = None
+        """Set while the connection is open."""
+        self.full = False
+        """Do not read from the client now: it has more publications unanswered than it may."""
+        self.replay: Replay | None = None
+        """Retained messages on their way to the client."""
+        self._extra_bytes = 0
+        """What the packets since the last `take_extra_bytes` count for beside the price of any packet."""
         self._aliases_in: dict[int, str] = {}
         self._unanswered: deque[Unanswered] = deque()
         self._unanswered_1 = 0
-        """Those of them with QoS 1."""
-        self._unreleased: set[int] = set()
+        """How many of them have QoS 1."""
+        self.unreleased: set[int] = set()
         """Identifiers of QoS 2 messages that came over this connection and have not had their PUBCOMP."""
         self._incoming_limit = broker.config.receive_maximum
 
-    def take(self, first: int, body: memoryview) -> None:
-        """Raises PacketError when the client may not send this."""
-        self.broker.counters.messages_received += 1
+    def begin(self, session: Session) -> None:
+        """The client has been admitted, with this session."""
+        self.session = session
+
+    def end(self) -> Session | None:
+        """The connection ends; returns the session, if it had one."""
+        session, self.session, self.replay = self.session, None, None
+        return session
+
+    def take_extra_bytes(self) -> int:
+        """What the last packets count for beside the price of any packet. The caller counts it."""
+        extra_bytes, self._extra_bytes = self._extra_bytes, 0
+        return extra_bytes
+
+    def handle(self, first: int, body: memoryview) -> None:
+        """Handle a packet on the general path. Raises PacketError if the client must not send it."""
+        self._broker.counters.messages_received += 1
         kind = first >> 4
         if kind == Kind.PUBLISH:
-            self._on_publish(first, body)
+            self.on_publish(first, body)
         elif first == 0xC0 and not body:
-            self.send(PINGRESP)
+            self.writer.send(PINGRESP)
         elif kind == Kind.CONNECT:  # [MQTT-3.1.0-2], whatever is in it
             raise ProtocolBreachError("a second CONNECT")
         elif kind == Kind.SUBSCRIBE or kind == Kind.UNSUBSCRIBE:
-            self._take_filters(kind, first, body)
+            self._handle_filters(kind, first, body)
         else:
-            self._answer(decode(self.version, first, body))
+            self._handle_decoded(decode(self.writer.version, first, body))
 
-    def _take_filters(self, kind: int, first: int, body: memoryview) -> None:
-        """No more filters are looked at than one packet may have."""
-        most = self.broker.config.max_filters_per_packet
-        body, beyond = first_filters(self.version, kind, body, most)
-        self.extra_bytes += beyond * REFUSED_FILTER_BYTES
+    def _handle_filters(self, kind: int, first: int, body: memoryview) -> None:
+        """Handle a SUBSCRIBE or UNSUBSCRIBE, of which only as many filters are read as one packet may have."""
+        most = self._broker.config.max_filters_per_packet
+        version = self.writer.version
+        body, beyond = first_filters(version, kind, body, most)
+        self._extra_bytes += beyond * REFUSED_FILTER_BYTES
         if beyond and kind == Kind.UNSUBSCRIBE:
             raise PacketError(Reason.QUOTA_EXCEEDED, f"an UNSUBSCRIBE with more than {most} filters")
-        self._answer(decode(self.version, first, body), beyond)
+        self._handle_decoded(decode(version, first, body), beyond)
 
-    def _answer(self, packet: Packet, beyond: int = 0) -> None:
+    def _handle_decoded(self, packet: Packet, beyond: int = 0) -> None:
         session = self.session
         assert session is not None
         match packet:
             case Puback():
-                session.acknowledged(packet.packet_id, self.broker.clock.now)
+                session.acknowledged(packet.packet_id, self._broker.clock.now)
             case Pubrec():
-                self._on_pubrec(session, packet)
+                self.on_pubrec(session, packet)
             case Pubrel():
-                known = session.release(packet.packet_id)
-                self._unreleased.discard(packet.packet_id)
-                reason = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
-                self.send(encode_ack(Kind.PUBCOMP, self.version, packet.packet_id, reason))
+                self.on_pubrel(session, packet)
             case Pubcomp():
-                session.completed(packet.packet_id, self.broker.clock.now)
+                session.completed(packet.packet_id, self._broker.clock.now)
             case Subscribe():
-                self.extra_bytes += len(packet.subscriptions) * FILTER_BYTES
-                Subscribing(self.broker, session, self, packet, beyond).start()
+                self.on_subscribe(session, packet, beyond)
             case Unsubscribe():
-                self.extra_bytes += len(packet.filters) * FILTER_BYTES
-                self.send(encode(self.version, unsubscribe(self.broker, session, packet)))
-                if self._replay is not None:
-                    for topic_filter in packet.filters:
-                        self._replay.drop(topic_filter)
+                self.on_unsubscribe(session, packet)
             case Disconnect():
-                self._on_disconnect(session, packet)
+                self.on_disconnect(session, packet)
             case Pingreq():  # of 3.1, with flags that mean nothing there
-                self.send(PINGRESP)
+                self.writer.send(PINGRESP)
             case _:
                 raise ProtocolBreachError(f"a client does not send {type(packet).__name__.upper()} now")
-        if self._replay is not None and not self.starved:
+        if self.replay is not None and not self.writer.starved:
             # An acknowledgement may have made room for it.
-            self.starved = True
-            self.wake()
+            self.writer.starve()
 
-    def _on_publish(self, first: int, body: memoryview) -> None:
-        broker, session = self.broker, self.session
+    def on_publish(self, first: int, body: memoryview) -> None:
+        broker, session = self._broker, self.session
         assert session is not None
-        topic, packet_id, section, payload = read_publish(self.version, first, body)
+        topic, packet_id, section, payload = read_publish(self.writer.version, first, body)
         properties, forwarded = split_publish_properties(section)
-        if self.v5:
+        if self.writer.v5:
             topic = self._resolve(topic, properties.topic_alias)
         broker.counters.received(topic, len(payload))
         qos, expiry_s = first >> 1 & 3, properties.message_expiry_s
-        entry = self._expect(qos, packet_id) if qos else None
-        if is_of_the_server(topic) or (self.rights is not ALL_RIGHTS and not self.rights.may_write(topic)):
+        entry = self.expect(qos, packet_id) if qos else None
+        rights = session.rights
+        if is_of_the_server(topic) or (rights is not ALL_RIGHTS and not rights.may_write(topic)):
             broker.counters.unauthorized += 1
             if entry is not None:
                 self._answer_publish(entry, Reason.NOT_AUTHORIZED)
@@ -170,8 +178,8 @@ class Conversation(Outgoing):
             self._answer_again(session, entry)
             return
         expires_at = None if expiry_s is None else broker.clock.now + expiry_s
-        message = Message(topic, bytes(payload), qos, bool(first & 1), forwarded, expires_at, self.client_id)
-        broker.publish(message, None if entry is None else self._done(session, entry))
+        message = Message(topic, bytes(payload), qos, bool(first & 1), forwarded, expires_at, session.client_id)
+        broker.publish(message, None if entry is None else self.when_done(session, entry))
 
     def _resolve(self, topic: str, alias: int | None) -> str:
         """The topic that an alias stands for (5.0 §3.3.2.3.4)."""
@@ -179,7 +187,7 @@ class Conversation(Outgoing):
             if not topic:  # §3.3.2.1
                 raise ProtocolBreachError("a PUBLISH has neither a topic nor a topic alias")
             return topic
-        if alias > self.broker.config.topic_alias_maximum:
+        if alias > self._broker.config.topic_alias_maximum:
             raise PacketError(Reason.TOPIC_ALIAS_INVALID, f"topic alias {alias} is above the maximum")
         if topic:
             self._aliases_in[alias] = topic
@@ -189,84 +197,100 @@ class Conversation(Outgoing):
             raise ProtocolBreachError(f"topic alias {alias} is not known")
         return known
 
-    def _on_pubrec(self, session: Session, packet: Pubrec) -> None:
+    def on_pubrec(self, session: Session, packet: Pubrec) -> None:
         packet_id = packet.packet_id
         if packet.reason >= FAILURES:
-            session.refused(packet_id, self.broker.clock.now)
+            session.refused(packet_id, self._broker.clock.now)
         elif session.received(packet_id):
-            self.acknowledge(Kind.PUBREL, packet_id)
+            self.writer.acknowledge(Kind.PUBREL, packet_id)
         else:
-            self.send(encode_ack(Kind.PUBREL, self.version, packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND))
+            self._acknowledge(Kind.PUBREL, packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
 
-    def _on_disconnect(self, session: Session, packet: Disconnect) -> None:
+    def on_pubrel(self, session: Session, packet: Pubrel) -> None:
+        known = session.release(packet.packet_id)
+        self.unreleased.discard(packet.packet_id)
+        reason = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
+        self._acknowledge(Kind.PUBCOMP, packet.packet_id, reason)
+
+    def on_subscribe(self, session: Session, packet: Subscribe, beyond: int) -> None:
+        """`beyond` filters of the packet are too many, and not in `packet`."""
+        self._extra_bytes += len(packet.subscriptions) * FILTER_BYTES
+        Subscribing(self._broker, session, self, packet, beyond).start()
+
+    def on_unsubscribe(self, session: Session, packet: Unsubscribe) -> None:
+        self._extra_bytes += len(packet.filters) * FILTER_BYTES
+        self.writer.send(encode(self.writer.version, unsubscribe(self._broker, session, packet)))
+        if self.replay is not None:
+            for topic_filter in packet.filters:
+                self.replay.drop(topic_filter)
+
+    def on_disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
             if expiry_s and not session.expiry_s:  # §3.14.2.2.2
                 raise ProtocolBreachError("a session that was to end with the connection gets an expiry at its end")
-            session.expiry_s = min(expiry_s, self.broker.config.max_session_expiry_s)
-        self.close(will=packet.reason is not Reason.SUCCESS)
+            session.expiry_s = min(expiry_s, self._broker.config.max_session_expiry_s)
+        owner = self._owner()
+        assert owner is not None, "the connection has called"
+        owner.close(will=packet.reason is not Reason.SUCCESS)
 
     def go_on(self) -> None:
         """The outbox has been emptied, or the client reads again: send what waits for it."""
-        self.starved = False
+        self.writer.resume()
         if self.session is not None:
-            self.session.pump(self.broker.clock.now)
-            if self._replay is not None:
-                if self._replay.advance():
-                    self.starved = True
-                    self.wake()
-                elif self._replay.finished:
-                    self._replay.end()
-                    self._replay = None
+            self.session.pump(self._broker.clock.now)
+            if self.replay is not None:
+                if self.replay.advance():
+                    self.writer.starve()
+                elif self.replay.finished:
+                    self.replay.end()
+                    self.replay = None
+
+    # Retained messages, for `Subscribing`
 
     def expect_retained(self) -> int:
         """Filters are put into force, and `bring_retained` is to follow; gives the mark for it."""
         assert self.session is not None
-        if self._replay is None:
-            self._replay = Replay(self.broker, self.session)
-        return self._replay.expect()
+        if self.replay is None:
+            self.replay = Replay(self._broker, self.session)
+        return self.replay.expect()
 
     def bring_retained(self, filters: list[str], mark: int) -> None:
         """Send the retained messages that match, but for those given live since the mark: some at once, if there is
         nothing else to be done yet in this turn, the others in later turns.
         """
-        if self._replay is None:  # The SUBACK was more than the client takes.
+        if self.replay is None:  # The SUBACK was more than the client takes.
             return
-        self._replay.add(filters, mark)
-        if not self.starved:
-            self._replay.advance()
-        self.starved = True
-        self.wake()
-
-    @abstractmethod
-    def close(self, will: bool) -> None:
-        """End the connection; `will` says whether the client's will is to be published."""
+        self.replay.add(filters, mark)
+        if not self.writer.starved:
+            self.replay.advance()
+        self.writer.starve()
 
     # Acknowledgements of what the client publishes, in the order of its packets [MQTT-4.6.0-2]
 
-    def _expect(self, qos: int, packet_id: int) -> Unanswered:
+    def expect(self, qos: int, packet_id: int) -> Unanswered:
         """Every publication is answered in its turn. Raises PacketError for one too many."""
         unanswered = self._unanswered
         if qos == 1:
             self._unanswered_1 += 1
         else:
-            self._unreleased.add(packet_id)
-        if self.v5:  # §3.3.4
-            if self._unanswered_1 + len(self._unreleased) > self._incoming_limit:
+            self.unreleased.add(packet_id)
+        if self.writer.v5:  # §3.3.4
+            if self._unanswered_1 + len(self.unreleased) > self._incoming_limit:
                 raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._incoming_limit} unacknowledged")
         elif len(unanswered) >= self._incoming_limit:
-            self.pausing = True
-            self.wake()
+            self.full = True
+            self.writer.wake()
         entry = Unanswered(qos, packet_id)
         unanswered.append(entry)
         return entry
 
-    def _done(self, session: Session, entry: Unanswered) -> Done:
+    def when_done(self, session: Session, entry: Unanswered) -> Done:
         """What is to be called when a message has got where it should, or has not."""
         answer = partial(self._answer_publish, entry)
         if entry.qos == 1:
             return answer
-        packet_id, v5 = entry.packet_id, self.v5
+        packet_id, v5 = entry.packet_id, self.writer.v5
         waiting = session.unsettled[packet_id] = [answer]
 
         def done(reason: Reason) -> None:
@@ -276,8 +300,8 @@ class Conversation(Outgoing):
                     session.release(packet_id)
                 else:
                     session.settled(packet_id)
-            for one in waiting:
-                one(reason)
+            for answer_one in waiting:
+                answer_one(reason)
 
         return done
 
@@ -297,18 +321,23 @@ class Conversation(Outgoing):
             first = unanswered.popleft()
             assert first.reason is not None
             self._acknowledge_publish(first.qos, first.packet_id, first.reason)
-        self.see_whether_to_pause()
+        if self.full and len(unanswered) <= self._incoming_limit:
+            self.full = False
+            self.writer.wake()
 
-    def see_whether_to_pause(self) -> None:
-        """One reason not to read from the client may be gone."""
-        if self.pausing and not self.behind and len(self._unanswered) <= self._incoming_limit:
-            self.pausing = False
-            self.wake()
+    def reconsider(self) -> None:
+        """Have the shell read from the client again, unless too many publications are unanswered."""
+        self.full = len(self._unanswered) > self._incoming_limit
+        if not self.full:
+            self.writer.wake()
 
     def _acknowledge_publish(self, qos: int, packet_id: int, reason: Reason) -> None:
         """In MQTT 3 a refused message is acknowledged as any other: there is no word for it."""
         if qos == 1:
             self._unanswered_1 -= 1
         elif reason >= FAILURES:
-            self._unreleased.discard(packet_id)
-        self.send(encode_ack(Kind.PUBACK if qos == 1 else Kind.PUBREC, self.version, packet_id, reason))
+            self.unreleased.discard(packet_id)
+        self._acknowledge(Kind.PUBACK if qos == 1 else Kind.PUBREC, packet_id, reason)
+
+    def _acknowledge(self, kind: Kind, packet_id: int, reason: Reason) -> None:
+        self.writer.send(encode_ack(kind, self.writer.version, packet_id, reason))

@@ -1,13 +1,13 @@
-"""The half of a connection that reads: bytes become packets, which go the short way where there is one for them.
+"""The reader of a connection: bytes become packets, and each packet takes the fast path or the general path.
 
-Owns what has come and is not worked off yet, what one turn may set going, and when the client was last heard. How a
-client is let in and how it goes is `mqtt_front.connection.connection`'s business.
+Owns the bytes that are not processed yet, what this connection has used of the budget of a turn, and the time at which
+the client was last heard. What a packet means is the business of `mqtt_front.connection.handlers`; how a connection
+begins and ends, that of `mqtt_front.connection.connection`.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from enum import Enum, auto
+from collections.abc import Callable
 from typing import Final
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS
@@ -16,6 +16,8 @@ from ringmq.mqtt_front.codec.framing import PacketReader
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, SLICE_BYTES
 from ringmq.mqtt_front.connection.fast_publish import ShortWay
+from ringmq.mqtt_front.connection.handlers import Handlers
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import PacketError
 
 PART_BYTES: Final = 1000
@@ -26,63 +28,53 @@ HEADER_BYTES: Final = 2
 """The shortest fixed header."""
 
 
-class Phase(Enum):
-    """What the connection waits for."""
-
-    NEW = auto()
-    """Its CONNECT."""
-    DECIDING = auto()
-    """The decision whether it may; what it sends meanwhile is kept."""
-    OPEN = auto()
-    CLOSED = auto()
-
-
-class Reading(ShortWay):
-    """`feed` it; `go_on` when the shell has emptied the outboxes, if it is `starved`."""
+class Reader:
+    """The reader of one connection. Before it is open, `packet` reads one packet; then `read` processes all."""
 
     __slots__ = (
+        "_broker",
+        "_fast",
+        "_handlers",
         "_limit",
+        "_packets",
         "_part_bytes",
-        "_reader",
         "_rest",
         "_spent",
         "_turn",
+        "_writer",
+        "behind",
         "heard_at",
-        "phase",
     )
 
-    def __init__(self, broker: Broker) -> None:
-        super().__init__(broker)
-        self.phase = Phase.NEW
+    def __init__(self, broker: Broker, handlers: Handlers, writer: Writer) -> None:
+        self._broker = broker
+        self._handlers = handlers
+        self._writer = writer
+        self._fast = ShortWay(broker, handlers, writer)
         self.heard_at = broker.clock.now
+        self.behind = False
+        """The client has sent more than one turn has room for."""
         self._limit = broker.config.max_packet_bytes
-        self._reader = PacketReader(self._limit)
+        self._packets = PacketReader(self._limit)
         """For the CONNECT, and for packets that `_run` does not know."""
         self._rest = b""
-        """What is not worked off: a packet that is not all there, or what waits for a decision or the next turn."""
+        """Bytes not processed: an incomplete packet, or all that waits for a decision or the next turn."""
         self._turn = -1
         self._spent = 0
-        """What has been worked off in this turn, and what single packets took beyond the share in those before."""
+        """The work of this turn, and what single packets took beyond the share of earlier turns."""
         self._part_bytes = 0
-        """How much of the incomplete packet has been taken for a sign of life."""
+        """How much of the incomplete packet has counted as a sign of life."""
 
-    def feed(self, data: bytes) -> None:
-        """What the client has sent. Never raises for what a client does: it closes the connection instead."""
-        self.broker.counters.bytes_received += len(data)
-        if self._rest:
-            data, self._rest = self._rest + data, b""
-        if self._turn != self.broker.turn:
-            self._begin_turn()
-        at, size = 0, len(data)
-        try:
-            while at < size:
-                plain = self.phase is Phase.OPEN and not self._reader.buffered_bytes and not self.behind
-                at = self._run(data, at) if plain else self._piece(data, at)
-        except PacketError as error:
-            self._thrown_out(error)
+    @property
+    def idle(self) -> bool:
+        """Whether every byte that came has been processed."""
+        return not self._rest and not self._packets.buffered_bytes
 
-    def _begin_turn(self) -> None:
-        turn, work = self.broker.turn, self.broker.work
+    def begin_turn(self) -> None:
+        """Take a new share of the budget, if this is another turn than that of the last call."""
+        turn, work = self._broker.turn, self._broker.work
+        if self._turn == turn:
+            return
         if work.turn != turn:
             work.begin(turn)
         if self._spent:
@@ -90,102 +82,118 @@ class Reading(ShortWay):
         self._turn = turn
 
     def _room(self) -> int:
-        """What it may do yet in this turn."""
-        work, spent = self.broker.work, self._spent
+        """What is left of this turn for this connection."""
+        work, spent = self._broker.work, self._spent
         left = work.share - spent
         return left if left <= work.left else max(work.left, SLICE_BYTES - spent)
 
-    def _thrown_out(self, error: PacketError) -> None:
-        """Close because of what the client sent."""
-        error.__traceback__ = None  # The reader keeps the error, whose frames would keep this connection.
-        if self.phase is Phase.OPEN:
-            self.broker.counters.protocol_errors += 1
-        self.fail(error.reason, str(error))
+    def hear(self) -> None:
+        """Count this moment as a sign of life."""
+        self.heard_at = self._broker.clock.now
 
-    @abstractmethod
-    def _open(self, first: int, body: memoryview) -> None:
-        """The first packet. Raises PacketError if it is no CONNECT, or none that may be let in."""
+    def stop(self) -> None:
+        """The connection is closed: nothing that came is processed any more."""
+        self.behind = False
+        self._rest = b""
 
-    def _piece(self, data: bytes, at: int) -> int:
-        """The general way, for one packet or what there is of one; gives where the next begins."""
-        if self.phase is Phase.CLOSED:
-            return len(data)
-        if self.phase is Phase.DECIDING or self.behind:
-            # Packets may follow a CONNECT at once (5.0 §3.1.4).
-            self._rest = data[at:] if at else data
-            if self.phase is Phase.DECIDING and len(self._rest) > self._limit:
-                raise PacketError(Reason.PACKET_TOO_LARGE, "too much before the CONNACK")
-            return len(data)
-        end = at + (self._reader.lacking_bytes or HEADER_BYTES)
-        for first, body in self._reader.feed(data[at:end]):
-            self.heard_at = self.broker.clock.now
+    # Before the connection is open
+
+    def take_rest(self, data: bytes) -> bytes:
+        """All bytes that are not processed, the new ones last."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        return data
+
+    def keep(self, data: bytes) -> None:
+        """Keep what follows the CONNECT until the decision on it. Raises PacketError for more than one packet's worth.
+
+        Clients may send packets before the CONNACK (5.0 §3.1.4).
+        """
+        self._rest = data
+        if len(data) > self._limit:
+            raise PacketError(Reason.PACKET_TOO_LARGE, "too much before the CONNACK")
+
+    def check_lengths(self, shortest: bool) -> None:
+        """Whether remaining lengths must have their shortest form, which depends on the version."""
+        self._packets.shortest_lengths = shortest
+
+    def packet(self, data: bytes, at: int, handle: Callable[[int, memoryview], None]) -> int:
+        """Read one packet, or a part of one; returns the start of the next. Raises PacketError."""
+        end = at + (self._packets.lacking_bytes or HEADER_BYTES)
+        for first, body in self._packets.feed(data[at:end]):
+            self.heard_at = self._broker.clock.now
             self._part_bytes = 0
-            if self.phase is Phase.OPEN:
-                self._take_one(first, body)
-            else:
-                self._open(first, body)
-        self._heard_part(self._reader.buffered_bytes)
+            handle(first, body)
+        self._heard_part(self._packets.buffered_bytes)
         return end
 
-    def _take_one(self, first: int, body: memoryview) -> None:
-        spent = self._taken(first, body)
+    def _heard_part(self, size_bytes: int) -> None:
+        """An incomplete packet has grown to this size."""
+        if size_bytes - self._part_bytes >= PART_BYTES:
+            self.heard_at = self._broker.clock.now
+            self._part_bytes = size_bytes
+
+    # While it is open
+
+    def read(self, data: bytes) -> None:
+        """Process what the client of an open connection has sent, as far as this turn allows. Raises PacketError."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        if self._turn != self._broker.turn:
+            self.begin_turn()
+        at, size, writer = 0, len(data), self._writer
+        while at < size and not writer.closing:
+            if self.behind:
+                self._rest = data[at:] if at else data
+                return
+            at = self.packet(data, at, self._take) if self._packets.buffered_bytes else self._run(data, at)
+
+    def _take(self, first: int, body: memoryview) -> None:
+        spent = self._handled(first, body)
         self._spent += spent
-        self.broker.work.left -= spent
-        if self.phase is Phase.OPEN and self._room() <= 0:
+        self._broker.work.left -= spent
+        if not self._writer.closing and self._room() <= 0:
             self._fall_behind()
 
-    def _taken(self, first: int, body: memoryview) -> int:
-        """Take a packet, and give what it counts for."""
-        broker = self.broker
+    def _handled(self, first: int, body: memoryview) -> int:
+        """Handle a packet on the general path; returns what it counts for."""
+        broker, handlers = self._broker, self._handlers
         counters = broker.counters
         before = counters.given
         answers = broker.router.answers_made
-        self.take(first, body)
+        handlers.handle(first, body)
         given = counters.given - before
-        spent = PACKET_BYTES + given * (len(body) + DELIVERY_BYTES) + self.extra_bytes
-        self.extra_bytes = 0
+        spent = PACKET_BYTES + given * (len(body) + DELIVERY_BYTES) + handlers.take_extra_bytes()
         if broker.router.answers_made != answers:
             spent += NEW_TOPIC_BYTES
         return spent
 
     def _fall_behind(self) -> None:
-        """This turn is full: the rest is for the next."""
-        self.broker.work.behind += 1
-        self.behind = self.pausing = self.starved = True
-        self.wake()
+        """This turn has no room left: the rest waits for the next."""
+        self._broker.work.behind += 1
+        self.behind = True
+        self._writer.starve()
 
-    def _heard_part(self, size_bytes: int) -> None:
-        """So much of an incomplete packet is there."""
-        if size_bytes - self._part_bytes >= PART_BYTES:
-            self.heard_at = self.broker.clock.now
-            self._part_bytes = size_bytes
-
-    def go_on(self) -> None:
-        if self._turn != self.broker.turn:
-            self._begin_turn()
-        super().go_on()
-        self._catch_up()
-
-    def _catch_up(self) -> None:
-        """Work off what the last turn had no room for, as far as this one has."""
-        if self.behind:
-            self.behind = False
-            self.feed(b"")
-            self.see_whether_to_pause()
+    def resume(self) -> None:
+        """Another turn has begun: `read` processes what the last one had no room for."""
+        self.behind = False
 
     def _run(self, data: bytes, at: int) -> int:
-        """The way of most bytes: whole packets of up to 16 kB, plain publications without another function call.
+        """Process whole packets of up to 16 kB: nearly all bytes come this way. Returns the start of the rest.
 
-        What it does not know (long packets, odd lengths) goes to `_piece`, as what the turn has no room for does.
+        A publication on the fast path costs one function call here. Longer packets and odd lengths go to `packet`, as
+        does a packet for which the turn has no room.
         """
         size, limit = len(data), self._limit - 3
-        work, spent = self.broker.work, self._spent
+        broker, fast, session = self._broker, self._fast, self._handlers.session
+        assert session is not None
+        work, spent = broker.work, self._spent
         left = work.share - spent
         if left > work.left:
             left = max(work.left, SLICE_BYTES - spent)
         room, begin = left, at
         view: memoryview | None = None
-        plain_in = self.rights is ALL_RIGHTS
+        all_rights = session.rights is ALL_RIGHTS
         whole = False
         while at + 1 < size and left > 0:
             length = data[at + 1]
@@ -205,23 +213,23 @@ class Reading(ShortWay):
             if end > size:
                 break
             first, spent = data[at], -1
-            if first == 0x30 and plain_in:
-                spent = self._publish_0(data, at, start, end)
-            elif first == 0x32 and plain_in:
-                spent = self._publish_1(data, at, start, end)
+            if first == 0x30 and all_rights:
+                spent = fast.publish_0(data, at, start, end)
+            elif first == 0x32 and all_rights:
+                spent = fast.publish_1(data, at, start, end)
             elif first == 0x40 and length == 2:
-                spent = self._puback(data, start)
+                spent = fast.puback(data, start)
             if spent < 0:
                 view = view or memoryview(data)
-                spent = self._taken(first, view[start:end])
-                if self.phase is not Phase.OPEN:
+                spent = self._handled(first, view[start:end])
+                if self._writer.closing:
                     work.left -= room - left + spent
                     return size
-                plain_in = self.rights is ALL_RIGHTS
+                all_rights = session.rights is ALL_RIGHTS
             left -= spent
             at = end
         if at > begin:
-            self.heard_at = self.broker.clock.now
+            self.heard_at = broker.clock.now
             self._part_bytes = 0
             self._spent += room - left
             work.left -= room - left
@@ -229,8 +237,10 @@ class Reading(ShortWay):
             self._fall_behind()
         if at == size:
             return size
-        if whole or left <= 0:
-            return self._piece(data, at)
+        if left <= 0:
+            return at
+        if whole:
+            return self.packet(data, at, self._take)
         self._rest = data[at:] if at else data
         self._heard_part(len(self._rest))
         return size

@@ -19,6 +19,7 @@ from ringmq.mqtt_front.codec.packets import (
 )
 from ringmq.mqtt_front.codec.properties import section_at
 from ringmq.mqtt_front.codec.reasons import SUBACK_3_FAILURE, Reason
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import SHARED, parse_shared
 from ringmq.mqtt_front.sessions.session import Session
@@ -31,10 +32,8 @@ SHORTEST_FILTER_BYTES: Final = 2
 class Asker(Protocol):
     """The connection that sent the packet."""
 
-    version: Version
-    closing: bool
+    writer: Writer
 
-    def send(self, data: bytes) -> None: ...
     def expect_retained(self) -> int: ...
     def bring_retained(self, filters: list[str], mark: int) -> None: ...
 
@@ -93,12 +92,13 @@ class Subscribing:
 
     def _one_done(self) -> None:
         self._pending -= 1
-        if self._pending or self._asker.closing:
+        if self._pending or self._asker.writer.closing:
             return
-        version, reasons = self._asker.version, (*self._reasons, *[Reason.QUOTA_EXCEEDED] * self._beyond)
+        writer = self._asker.writer
+        version, reasons = writer.version, (*self._reasons, *[Reason.QUOTA_EXCEEDED] * self._beyond)
         if version is not Version.V5:
             reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
-        self._asker.send(encode(version, Suback(self._packet.packet_id, reasons)))
+        writer.send(encode(version, Suback(self._packet.packet_id, reasons)))
         filters = [subscription.filter for subscription, new in self._granted if _wants_retained(subscription, new)]
         self._asker.bring_retained(filters, self._mark)
 

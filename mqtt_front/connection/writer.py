@@ -1,37 +1,87 @@
-"""The half of a connection that faces its client: how messages and acknowledgements become bytes in its outbox.
+"""The writer of a connection: encodes messages and acknowledgements, and gathers their bytes in the outbox.
 
-A message is encoded once for all receivers of the same version and QoS that want nothing special. Owns topic aliases
-towards the client and the limits that it set. When the bytes leave is the shell's business.
+Owns the outbox, the topic aliases towards the client, and the limits that the client has set. A message is encoded once
+for all receivers of the same version and QoS that want nothing special. The shell decides when the bytes leave. Only
+`mqtt_front.connection.fast_path` appends to an outbox beside the writer: a method call for each receiver of a small
+message would cost more than the rest of its delivery.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Final
+import weakref
+from typing import Final, Protocol
 
+from ringmq.logger.recorder import is_of_the_log
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.codec.encode import encode_ack, encode_publish
+from ringmq.mqtt_front.codec.encode import encode_ack, encode_publish, encode_publish_parts
 from ringmq.mqtt_front.codec.packets import Kind, Version
 from ringmq.mqtt_front.codec.properties import delivery_properties
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.connection.encoded import Encoded
+from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.queue import Delivery
 
-ENDLESS: Final = 1 << 62
+NO_LIMIT: Final = 1 << 62
 
 
-class Outgoing(ABC):
-    """Bytes for one client. `out` is emptied by the shell; `plain` says that ready packets may be put into it."""
+class Encoded:
+    """The encodings of one message, shared by all receivers with the same version, QoS and retain flag.
+
+    Each is made when it is first wanted. The broker keeps the encodings of the message that it is delivering.
+    """
+
+    __slots__ = ("_parts", "_topic", "_whole", "message", "of_the_log")
+
+    def __init__(self, message: Message) -> None:
+        self.message = message
+        self.of_the_log = is_of_the_log(message.topic)
+        """Whether the counters count it apart."""
+        self._topic = message.topic.encode()
+        self._whole: dict[tuple[Version, bool], bytes] = {}
+        self._parts: dict[tuple[Version, int, bool], tuple[bytes, bytes]] = {}
+
+    def whole(self, version: Version, retain: bool) -> bytes:
+        """The packet with QoS 0."""
+        packet = self._whole.get((version, retain))
+        if packet is None:
+            message = self.message
+            packet = self._whole[version, retain] = encode_publish(
+                version, self._topic, message.payload, 0, retain, properties=message.properties
+            )
+        return packet
+
+    def parts(self, version: Version, qos: int, retain: bool) -> tuple[bytes, bytes]:
+        """The bytes before and after the packet identifier."""
+        parts = self._parts.get((version, qos, retain))
+        if parts is None:
+            message = self.message
+            parts = self._parts[version, qos, retain] = encode_publish_parts(
+                version, self._topic, message.payload, qos, retain, False, message.properties
+            )
+        return parts
+
+
+class Owner(Protocol):
+    """The connection, for its parts. They hold it weakly: it owns them, and in a cycle it would outlive its client
+    until the next search for garbage, which a peer makes very seldom.
+    """
+
+    def fail(self, reason: Reason, text: str) -> None: ...
+    def close(self, will: bool) -> None: ...
+
+
+class Writer:
+    """The writer of one connection. A session sends through it (`SessionConnection`); the shell empties it."""
 
     __slots__ = (
         "_aliases",
         "_aliases_left",
         "_blocked",
+        "_broker",
         "_full_bytes",
         "_gathered_bytes",
         "_inflight_limit",
+        "_owner",
         "_packet_limit",
-        "broker",
         "closing",
         "dirty",
         "out",
@@ -41,57 +91,62 @@ class Outgoing(ABC):
         "version",
     )
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
+    def __init__(self, broker: Broker, owner: weakref.ref[Owner]) -> None:
+        self._broker = broker
+        self._owner = owner
         self.version = Version.V311
         self.v5 = False
+        """Whether `version` is 5.0: the comparison is made for every delivery."""
         self.out: list[bytes] = []
+        """The outbox. Only the writer and the fast path change it."""
         self.dirty = False
+        """Whether this writer is on the broker's list of writers that the shell must flush."""
         self.closing = False
-        """Close once `out` is sent."""
+        """The shell closes the socket once `out` is sent."""
         self.plain = False
+        """Whether ready packets may be put into `out`."""
         self.starved = False
-        """There is more to be done than goes into one turn: call `go_on` when `out` has been emptied."""
+        """There is more to send than one turn allows: the shell calls `Connection.go_on` once `out` is empty."""
         self._blocked = False
         self._full_bytes = broker.config.max_buffer_bytes // 2
-        """What one turn may gather: half of what may wait for the client at all."""
+        """What one turn may gather: half of the bytes that may wait for the client at all."""
         self._gathered_bytes = 0
         self._aliases: dict[str, int] = {}
         self._aliases_left = 0
-        self._packet_limit = ENDLESS
+        self._packet_limit = NO_LIMIT
         self._inflight_limit = broker.config.max_inflight
 
-    def face(self, version: Version, receive_maximum: int, packet_limit: int | None, aliases: int) -> None:
-        """What the CONNECT says of the client."""
+    # The client
+
+    def speak(self, version: Version) -> None:
+        """Encode for this version from now on."""
         self.version, self.v5 = version, version is Version.V5
-        self._inflight_limit = min(self.broker.config.max_inflight, receive_maximum)
-        self._packet_limit = packet_limit or ENDLESS
-        self._aliases_left = min(aliases, self.broker.config.topic_alias_maximum)
+
+    def face(self, receive_maximum: int, packet_limit: int | None, aliases: int) -> None:
+        """Set the limits of the client's CONNECT."""
+        config = self._broker.config
+        self._inflight_limit = min(config.max_inflight, receive_maximum)
+        self._packet_limit = packet_limit or NO_LIMIT
+        self._aliases_left = min(aliases, config.topic_alias_maximum)
         self._see_whether_plain()
 
     def _see_whether_plain(self) -> None:
-        simple = self._packet_limit == ENDLESS and not self._aliases_left and not self._aliases
+        simple = self._packet_limit == NO_LIMIT and not self._aliases_left and not self._aliases
         self.plain = simple and not self._blocked and not self.closing
 
-    def send(self, data: bytes) -> None:
-        """Nothing follows the end of the connection, nor is the client sent more at a time than it takes."""
-        if self.closing:
-            return
-        if not self._takes(data):  # [MQTT-3.1.2-24]
-            self.fail(Reason.PACKET_TOO_LARGE, "an answer is larger than the client takes")
-            return
-        self.broker.counters.messages_sent += 1
-        self.out.append(data)
-        self.wake()
+    def block(self) -> None:
+        """The client does not read: QoS 0 is dropped, everything else waits in its session."""
+        self._blocked = True
+        self._see_whether_plain()
 
-    def _takes(self, packet: bytes) -> bool:
+    def unblock(self) -> None:
+        """The client reads again; the caller pumps the session."""
+        self._blocked = False
+        self._see_whether_plain()
+
+    def takes(self, packet: bytes) -> bool:
+        """Whether the client accepts a packet of this size."""
         return len(packet) <= self._packet_limit
-
-    def wake(self) -> None:
-        """Have the shell look at this connection at the end of its turn."""
-        if not self.dirty:
-            self.dirty = True
-            self.broker.dirty.append(self)
 
     @property
     def quota(self) -> int:
@@ -107,19 +162,63 @@ class Outgoing(ABC):
     def reads(self) -> bool:
         return not self._blocked and not self.closing
 
-    def block(self) -> None:
-        """The client does not read: what may be dropped is, the rest waits in its session."""
-        self._blocked = True
-        self._see_whether_plain()
+    # The end
 
-    def unblock(self) -> None:
-        """It reads again; the session is to be pumped."""
-        self._blocked = False
-        self._see_whether_plain()
-
-    @abstractmethod
     def fail(self, reason: Reason, text: str) -> None:
         """Close the connection, telling the client why where its version can."""
+        owner = self._owner()
+        if owner is not None:
+            owner.fail(reason, text)
+
+    def close(self) -> None:
+        """Accept no more bytes. The shell sends those in the outbox, then closes the socket."""
+        self.closing = True
+        self.plain = False
+        self.wake()
+
+    # The shell
+
+    def wake(self) -> None:
+        """Have the shell look at this connection at the end of its turn."""
+        if not self.dirty:
+            self.dirty = True
+            self._broker.dirty.append(self)
+
+    def starve(self) -> None:
+        """Have the shell call `Connection.go_on` in its next turn."""
+        self.starved = True
+        self.wake()
+
+    def resume(self) -> None:
+        """`Connection.go_on` sends the rest now."""
+        self.starved = False
+
+    def gathered(self) -> bytes:
+        """The bytes of the outbox, which stay there: a write may fail."""
+        out = self.out
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    def clear(self) -> None:
+        """The shell has taken the bytes of the outbox, and does not have to look at this connection again."""
+        self.out.clear()
+        self.dirty = False
+
+    def discard(self) -> None:
+        """The socket is gone: there is nobody to send the bytes to."""
+        self.out.clear()
+
+    # Packets
+
+    def send(self, data: bytes) -> None:
+        """Send a packet other than a PUBLISH. Closes the connection if the packet exceeds the client's limit."""
+        if self.closing:
+            return
+        if not self.takes(data):  # [MQTT-3.1.2-24]
+            self.fail(Reason.PACKET_TOO_LARGE, "an answer is larger than the client takes")
+            return
+        self._broker.counters.messages_sent += 1
+        self.out.append(data)
+        self.wake()
 
     def acknowledge(self, kind: Kind, packet_id: int) -> None:
         self.send(encode_ack(kind, self.version, packet_id))
@@ -130,20 +229,20 @@ class Outgoing(ABC):
             return False
         if not self.out:
             self._gathered_bytes = 0
+        broker, message = self._broker, delivery.message
         if not delivery.qos and (self._blocked or self._gathered_bytes >= self._full_bytes):
-            self.broker.counters.dropped(delivery.message.topic)
+            broker.counters.dropped(message.topic)
             return False
-        message = delivery.message
         special = delivery.ids or message.expires_at is not None or self._aliases_left or self._aliases
-        if dup or (special and self.v5) or self._packet_limit != ENDLESS:
+        if dup or (special and self.v5) or self._packet_limit != NO_LIMIT:
             return self._publish_specially(delivery, dup)
-        encoded = self.broker.encoded
+        encoded = broker.encoded
         if encoded is None or encoded.message is not message:
-            encoded = self.broker.encoded = Encoded(message)
+            encoded = broker.encoded = Encoded(message)
         if encoded.of_the_log:
-            self.broker.counters.sent(message.topic, len(message.payload))
+            broker.counters.sent(message.topic, len(message.payload))
         else:
-            self.broker.counters.publish_sent += 1
+            broker.counters.publish_sent += 1
         if not delivery.qos:
             packet = encoded.whole(self.version, delivery.retain)
             self._gathered_bytes += len(packet)
@@ -161,27 +260,28 @@ class Outgoing(ABC):
         if not self.out:
             self._gathered_bytes = 0
         self._gathered_bytes += len(packet)
-        counters = self.broker.counters
+        broker = self._broker
+        counters = broker.counters
         counters.publish_sent += 1
         counters.messages_sent += 1
         self.out.append(packet)
         if not self.dirty:
             self.dirty = True
-            self.broker.dirty.append(self)
+            broker.dirty.append(self)
 
     def _publish_specially(self, delivery: Delivery, dup: bool) -> bool:
-        """With properties of this receiver's own, repeated, or for a client that does not take every size."""
+        """Send with properties of this receiver's own, repeated, or to a client with a limit to its packets."""
         message = delivery.message
         topic, alias = self._alias_for(message.topic) if self.v5 else (message.topic, None)
         packet = self._encoded(delivery, dup, topic, alias)
         if len(packet) > self._packet_limit and alias is not None and topic:
-            # Setting up the alias may be what was too much.
+            # The property that sets up the alias may be what exceeds the limit.
             del self._aliases[topic]
             self._aliases_left += 1
             packet = self._encoded(delivery, dup, topic, None)
         if len(packet) > self._packet_limit:
             return False
-        self.broker.counters.sent(message.topic, len(message.payload))
+        self._broker.counters.sent(message.topic, len(message.payload))
         self._gathered_bytes += len(packet)
         self.send(packet)
         return True
@@ -189,9 +289,8 @@ class Outgoing(ABC):
     def _encoded(self, delivery: Delivery, dup: bool, topic: str, alias: int | None) -> bytes:
         message, section = delivery.message, b""
         if self.v5:
-            section = delivery_properties(
-                message.properties, message.remaining_s(self.broker.clock.now), delivery.ids, alias
-            )
+            remaining_s = message.remaining_s(self._broker.clock.now)
+            section = delivery_properties(message.properties, remaining_s, delivery.ids, alias)
         return encode_publish(
             self.version,
             topic.encode(),
@@ -204,7 +303,7 @@ class Outgoing(ABC):
         )
 
     def _alias_for(self, topic: str) -> tuple[str, int | None]:
-        """The topic to be sent and its alias: the first time both, from then on the alias alone."""
+        """The topic to send and its alias: both the first time, the alias alone from then on."""
         alias = self._aliases.get(topic)
         if alias is not None:
             return "", alias

@@ -10,7 +10,8 @@ import os
 from typing import TYPE_CHECKING, Final, cast
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.connection.connection import Connection, Phase
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.phase import Phase
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.server.server import MqttServer
@@ -46,7 +47,7 @@ class ClientSocket(asyncio.Protocol):
             sock = self.transport.get_extra_info("socket")
             self._file = NO_FILE if sock is None else sock.fileno()
         self.transport.set_write_buffer_limits(high=front.config.max_buffer_bytes)
-        self.connection.opened_at = self.connection.heard_at = front.broker.clock.now
+        self.connection.opened()
 
     def data_received(self, data: bytes) -> None:
         front = self._front
@@ -56,7 +57,7 @@ class ClientSocket(asyncio.Protocol):
         if connection.pausing and self._reading:
             # Not at the end of the iteration: the loop may read one socket many times before anything else.
             self._update_reading()
-        front.send_soon(connection)
+        front.send_soon(connection.writer)
 
     def pause_writing(self) -> None:
         self.connection.block()
@@ -80,7 +81,7 @@ class ClientSocket(asyncio.Protocol):
         # The descriptor's number belongs to the next socket that is opened.
         self._file = NO_FILE
         if self.connection.gone and self.connection.phase is Phase.CLOSED:
-            self._front.forget(self.connection)
+            self._front.forget(self.connection.writer)
             self.transport = None
 
     def _update_reading(self) -> None:
@@ -95,23 +96,21 @@ class ClientSocket(asyncio.Protocol):
         Only once per iteration, or the packets that follow would not share a write.
         """
         connection, transport = self.connection, self.transport
-        broker = self._front.broker
+        writer, broker = connection.writer, self._front.broker
         if transport is None or self._file == NO_FILE or self._sent_in == broker.turn:
             return False
-        if connection.closing or connection.gone or connection.starved or connection.pausing is self._reading:
+        if writer.closing or connection.gone or writer.starved or connection.pausing is self._reading:
             return False
         # Bytes in the transport's buffer must leave first.
         if transport.is_closing() or transport.get_write_buffer_size():
             return False
         self._sent_in = broker.turn
-        out = connection.out
-        data = out[0] if len(out) == 1 else b"".join(out)
+        data = writer.gathered()
         try:
             sent = os.write(self._file, data)
         except OSError:  # The socket is full or closed; the transport handles either.
             return False
-        out.clear()
-        connection.dirty = False
+        writer.clear()
         broker.counters.bytes_sent += len(data)
         if sent < len(data):
             transport.write(data[sent:])
@@ -120,18 +119,15 @@ class ClientSocket(asyncio.Protocol):
     def flush(self) -> bool:
         """Send the outbox at the end of an iteration. False: the client does not read, and `resume` will cut it off."""
         connection, transport = self.connection, self.transport
-        connection.dirty = False
-        out = connection.out
+        data = connection.writer.gathered()
+        connection.writer.clear()
         if transport is None or connection.gone or transport.is_closing():
-            out.clear()
             self._forget_if_over()
             return True
-        if out:
-            data = out[0] if len(out) == 1 else b"".join(out)
-            out.clear()
+        if data:
             self._front.broker.counters.bytes_sent += len(data)
             transport.write(data)
-        if connection.closing:
+        if connection.writer.closing:
             self._front.end(transport)
         elif connection.pausing is self._reading:
             self._update_reading()
@@ -145,7 +141,7 @@ class ClientSocket(asyncio.Protocol):
         if transport is not None and not transport.is_closing() and self._is_stuck(transport):
             connection.fail(Reason.QUOTA_EXCEEDED, "the client does not read its socket")
             transport.abort()
-        if connection.starved:
+        if connection.writer.starved:
             connection.go_on()
 
     def _is_stuck(self, transport: asyncio.Transport) -> bool:

@@ -25,7 +25,9 @@ from ringmq.mqtt_front.codec.decode import forget_topics
 from ringmq.mqtt_front.codec.packets import Connect
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.connection import Connection, Phase
+from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.phase import Phase
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
@@ -62,7 +64,7 @@ class MqttServer:
         self.config = config or FrontConfig()
         self.access = access or Access()
         self.broker = Broker(self.config, cluster, clock=iteration)
-        self.clients: dict[Connection, ClientSocket] = {}
+        self.clients: dict[Writer, ClientSocket] = {}
         self._loop = asyncio.get_running_loop()
         now = iteration.begin()
         self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, now)
@@ -113,8 +115,8 @@ class MqttServer:
         for server in self._servers:
             server.close()
         self.iteration.begin()
-        for connection in list(self.clients):
-            connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server is shutting down")
+        for client in list(self.clients.values()):
+            client.connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server is shutting down")
         self._flush()
         if self.clients:
             self._empty.clear()
@@ -141,12 +143,12 @@ class MqttServer:
         if len(self.clients) >= self.config.max_connections:
             self.broker.counters.refused += 1
             return False
-        self.clients[client.connection] = client
+        self.clients[client.connection.writer] = client
         return True
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, writer: Writer) -> None:
         """Drop a connection whose socket is closed."""
-        self.clients.pop(connection, None)
+        self.clients.pop(writer, None)
         if not self.clients:
             self._empty.set()
 
@@ -195,8 +197,8 @@ class MqttServer:
         for connection in dirty:
             client = self._client_of(connection)
             if client is None:
-                connection.out.clear()
-            elif not client.flush() or client.connection.starved:
+                connection.discard()
+            elif not client.flush() or client.connection.writer.starved:
                 self._unfinished.append(client)
         if self._unfinished and not continued:
             self.iteration.continuations.append(self._resume_unfinished)
@@ -234,12 +236,13 @@ class MqttServer:
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = self.iteration.begin()
         broker, counters = self.broker, self.broker.counters
-        for connection in list(self.clients):
+        for client in list(self.clients.values()):
+            connection = client.connection
             if connection.phase is Phase.OPEN:
                 if connection.pausing:  # Its bytes are not read at the moment, so its silence proves nothing.
-                    connection.heard_at = now
+                    connection.reader.hear()
                 # [MQTT-3.1.2-22]; 3.1.1 [MQTT-3.1.2-24]. A keep-alive of 0 turns the check off (§3.1.2.10).
-                elif connection.keep_alive_s and now - connection.heard_at > 1.5 * connection.keep_alive_s:
+                elif connection.keep_alive_s and now - connection.reader.heard_at > 1.5 * connection.keep_alive_s:
                     counters.keep_alive_timeouts += 1
                     connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing received for 1.5 times the keep-alive")
             # §3.1.4: the server should close a connection on which no CONNECT arrives within a reasonable time.
@@ -261,7 +264,8 @@ class MqttServer:
         gone = 0
         broker = self.broker
         self.iteration.begin()
-        for connection in list(self.clients):
+        for client in list(self.clients.values()):
+            connection = client.connection
             if connection.decision is None or connection.session is None:
                 continue
             decision = connection.decision = self.access.renew(connection.decision)
@@ -270,7 +274,6 @@ class MqttServer:
                 connection.fail(decision.reason, "the access rules have changed")
                 gone += 1
                 continue
-            connection.rights = decision.rights
             broker.restrict(connection.session, decision.rights)
         for session in list(broker.sessions.values()):
             if session.line is None:

@@ -1,4 +1,4 @@
-"""What the parts of a ring core share: who this peer is, whom it knows, what it wants sent, what it counts."""
+"""Shared state of the parts of a ring core: the own peer, the known peers, the outbox, the timers and the counters."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ringmq.overlay.core.timing import Timing
 
 @dataclass(slots=True)
 class Counters:
-    """What happened here since the start; each only grows."""
+    """Events here since the start; each counter only grows."""
 
     delivered: int = 0
     """Routed messages handed to the application here."""
     forwarded: int = 0
-    """Routed messages passed on."""
+    """Routed messages sent to a next hop."""
     duplicates: int = 0
     """Routed messages that came a second time and were not delivered again."""
     rerouted: int = 0
     """Hops tried again through another peer, because the first did not acknowledge."""
     resent: int = 0
-    """Messages routed from here sent again for want of a receipt."""
+    """Messages routed from here sent again, as no receipt came."""
     undeliverable: int = 0
     """Messages routed from here given up."""
     looped: int = 0
@@ -32,11 +32,11 @@ class Counters:
     overflowed: int = 0
     """Messages dropped because a bounded table was full."""
     suspicions: int = 0
-    """Peers that did not answer when they should have."""
+    """Suspicions begun: peers that did not answer when they should have."""
     refuted: int = 0
     """Suspicions that the suspect ended by answering."""
     deaths: int = 0
-    """Peers declared dead, found out here or told by others."""
+    """Peers declared dead, here or by others."""
     accusations: int = 0
     """Times that others declared this peer dead."""
     pauses: int = 0
@@ -49,7 +49,11 @@ class Counters:
 
 
 class RingContext:
-    """One per core. The parts read all of it; each field has one part that changes it."""
+    """One per core. The parts read all of it.
+
+    Each field has one writer: `Ring` sets `now`, the membership `active`, `version`, `leaves` and `table`. All parts
+    add to counters, timers and outbox.
+    """
 
     __slots__ = ("active", "counters", "leaves", "me", "now", "outbox", "seq", "table", "timers", "timing", "version")
 
@@ -68,6 +72,11 @@ class RingContext:
         """The number of the message routed last from here."""
         self.version = 0
         """Grows with every change of the leaf set or of `active`."""
+
+    def set_active(self, active: bool) -> None:
+        """Begin or stop serving keys. That changes the answers about ownership, so `version` grows too."""
+        self.active = active
+        self.version += 1
 
     def next_seq(self) -> int:
         self.seq += 1

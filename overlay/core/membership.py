@@ -1,9 +1,9 @@
-"""Who is in the leaf set: entering the ring, letting others know, and repairing what failures tear.
+"""Membership of the leaf set: entering the ring, notifying the neighbours, and repair after failures.
 
-A peer enters a leaf set only when it has been heard itself; others' leaf sets are hearsay, to be asked. Asking
-(`Probe`, answered by `ProbeAck`) shows both leaf sets, so asking goes on until it brings nobody new. A joining peer
-is active, that is, serves keys, only when its whole leaf set has acknowledged it (MSPastry's consistent routing) and
-while its grant lasts (`overlay.core.joining`).
+A peer enters a leaf set only when it has been heard itself. The leaf sets of others are hearsay: their members are
+probed first. A `Probe` and its `ProbeAck` show both leaf sets, so probing goes on until it brings no new peer. A
+joining peer becomes active, that is, serves keys, only when its whole leaf set has acknowledged it (MSPastry's
+consistent routing) and while its grant lasts (`overlay.core.joining`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import PING, FailureDetector, Source
+from ringmq.overlay.core.failure_detector import PING, DeathSource, FailureDetector
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.joining import Gatekeeper
 from ringmq.overlay.core.messages import (
@@ -34,13 +34,13 @@ from ringmq.overlay.core.messages import (
 )
 
 MAX_CONTACTS: Final = 16
-"""Peers remembered to join through; a later one replaces the oldest."""
+"""Peers remembered to join through; a later contact replaces the oldest."""
 MAX_PATIENCE: Final = 4.0
 """A joining peer waits at most this many join_s between two requests: the queue of a gap may be long."""
 
 SEEK_EVERY: Final = 10
-"""Of so many rows told by far peers one is followed by a search for our place through them: what finds out that they
-have become another ring. Rarely, for it costs as much as a lookup."""
+"""Rows received from far peers per search for our place through the sender, which detects that the sender is in
+another ring by now. A search costs as much as a lookup, so it is rare."""
 
 JOIN: Final = Join(())
 SEEK: Final = Seek()
@@ -49,12 +49,12 @@ HERE: Final = Here()
 
 
 class Upward(NamedTuple):
-    """Whom the membership tells."""
+    """Callbacks of the membership."""
 
     changed: Callable[[Peer | None, Peer | None], None]
-    """Who entered and who left the leaf set."""
+    """The leaf set has changed: the peer that entered, and the peer that left."""
     activity: Callable[[bool], None]
-    """This peer has become active, or stopped being so."""
+    """This peer has become active, or has stopped being active."""
 
 
 class Inquiry:
@@ -73,19 +73,19 @@ class Membership:
 
     __slots__ = (
         "_attempts",
+        "_changed_since_repair",
         "_contacts",
         "_grant_asked_at",
         "_granter",
         "_joining",
         "_patience",
         "_repairing",
+        "_rounds",
         "_row_asked",
-        "_rows_told",
+        "_rows_received",
         "_sought_at",
         "_started",
         "_state",
-        "_torn",
-        "_turn",
         "_upward",
         "_verifying",
         "failure_detector",
@@ -108,21 +108,21 @@ class Membership:
         self._attempts = 0
         self._repairing = False
         self._row_asked: Peer | None = None
-        self._rows_told = 0
-        self._torn = False
+        self._rows_received = 0
+        self._changed_since_repair = False
         self._sought_at = float("-inf")
-        self._turn = 0
+        self._rounds = 0
         self._started = False
 
     # Entering
 
     def found(self) -> None:
-        """Be the first of a ring."""
+        """Become the first peer of a new ring."""
         self._start()
         self._activate()
 
-    def settled(self, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
-        """Be an old member of a ring: what joining would have brought is given."""
+    def restore(self, leaves: Iterable[Peer], entries: Iterable[Peer]) -> None:
+        """Start as an old member of a ring, with the leaf set and the table entries that joining would have brought."""
         self._state.leaves.fill(leaves)
         self._changed(None, None)
         for peer in entries:
@@ -132,11 +132,12 @@ class Membership:
         self._activate()
 
     def join(self, contact: Peer) -> None:
-        """Ask for a place through this peer, and through others it may be called with, until there is one."""
+        """Ask for a place through this contact, and through any other contacts, until it is granted."""
         if self._state.active or contact.id == self._state.me.id:
             self.meet(contact)
             return
         self._start()
+        # Removed first, so that the newest contact is the last in the dict, and the oldest the first to be dropped.
         self._contacts.pop(contact.id, None)
         self._contacts[contact.id] = contact
         if len(self._contacts) > MAX_CONTACTS:
@@ -161,7 +162,7 @@ class Membership:
             return
         if not self._grant_holds():
             self._grant_asked_at = None
-            # Not only through those it was told of: they may be dead, and some of the ring has been met already.
+            # Leaf set members are asked too: the contacts may be dead, and part of the ring has been met already.
             known = (*self._contacts.values(), *self._state.leaves)
             if known:
                 me = self._state.me
@@ -171,10 +172,11 @@ class Membership:
         self._state.timers.at(now + self._patience * self._state.timing.join_s, self._ask_for_a_place)
         self._patience = min(MAX_PATIENCE, self._patience * 1.5)
 
-    def granted(self, granter: Peer, grant: Grant) -> None:
+    def on_grant(self, granter: Peer, grant: Grant) -> None:
         """The gap is ours: now all its neighbours must acknowledge us."""
         state = self._state
         if state.active:
+            # A second grant, of a request that was sent again: the granter must not hold the gap for an active peer.
             state.post(granter, JOINED)
             return
         for peer in grant.rows:
@@ -189,14 +191,13 @@ class Membership:
         return asked_at is not None and self._state.now - asked_at < self._state.timing.grant_s
 
     def _settle(self) -> None:
-        """Become active when nobody is left to ask."""
+        """Become active when no inquiry is open."""
         if not self._state.active and not self.inquiries and (self._verifying or self._grant_holds()):
             self._activate()
 
     def _activate(self) -> None:
         state = self._state
-        state.active = True
-        state.version += 1
+        state.set_active(True)
         self._joining = False
         self._patience = 1.0
         if not self._verifying:
@@ -216,8 +217,7 @@ class Membership:
         state = self._state
         self._grant_asked_at = None
         if state.active:
-            state.active = False
-            state.version += 1
+            state.set_active(False)
             self._verifying = True
             self._upward.activity(False)
         candidates = [inquiry.peer for inquiry in self.inquiries.values() if inquiry.peer.id not in state.leaves]
@@ -226,7 +226,7 @@ class Membership:
         self._settle()
 
     def meet(self, peer: Peer) -> None:
-        """A peer of whom it is not known whether it is of the same ring."""
+        """A peer that may be of this ring or of another."""
         self._hear_of_far(peer)
         self.consider((peer,))
         if peer.id not in self._state.leaves:
@@ -235,16 +235,17 @@ class Membership:
     # Asking
 
     def consider(self, hearsay: Iterable[Peer]) -> None:
-        """Ask all those that would belong into the leaf set."""
+        """Probe all peers that would belong into the leaf set."""
         leaves, inquiries, dead = self._state.leaves, self.inquiries, self.failure_detector.dead
-        holds_for_dead = self.failure_detector.holds_for_dead
+        considers_dead = self.failure_detector.considers_dead
         known, fresh = leaves.ids, []
         for peer in hearsay:
-            point = peer.id
-            if point in known or point in inquiries or not leaves.admits(point):
+            peer_id = peer.id
+            if peer_id in known or peer_id in inquiries or not leaves.admits(peer_id):
                 continue
-            if point not in dead or not holds_for_dead(peer):
+            if peer_id not in dead or not considers_dead(peer):
                 fresh.append(peer)
+        # Each of them would belong alone; together with the others and the open inquiries, not all of them do.
         for peer in leaves.rivals(fresh, inquiries) if fresh else ():
             self._inquire(peer)
 
@@ -259,49 +260,53 @@ class Membership:
 
     def _unanswered(self, now: float, subject: object) -> None:
         assert isinstance(subject, Inquiry)
-        point = subject.peer.id
-        if self.inquiries.get(point) is not subject:
+        peer_id = subject.peer.id
+        if self.inquiries.get(peer_id) is not subject:
             return
-        if point not in self._state.leaves and not self._state.leaves.admits(point):
-            del self.inquiries[point]
+        if peer_id not in self._state.leaves and not self._state.leaves.admits(peer_id):
+            # Nearer peers have taken its place in the leaf set: becoming active must not wait for it.
+            del self.inquiries[peer_id]
             self._settle()
         elif subject.tries < self._state.timing.probe_tries:
             self._ask(subject)
         else:
-            # As a member it may have become another than the one that hearsay told of: it has started again since.
-            self.failure_detector.suspect(self._state.leaves.get(point) or subject.peer)
+            # The member in the leaf set may be a later incarnation than the peer of the hearsay.
+            self.failure_detector.suspect(self._state.leaves.get(peer_id) or subject.peer)
 
-    def probed(self, sender: Peer, probe: Probe) -> None:
-        self._take_in(sender)
+    def on_probe(self, sender: Peer, probe: Probe) -> None:
+        self._add_heard(sender)
         self._compare(sender, probe.leaves)
-        self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.confirm(sender)))
+        self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.renew(sender)))
 
     def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
-        """Ask whom the other knows and we do not; those that only we hold for dead are asked by both."""
+        """Probe the peers that only the sender knows. Both sides ask the peers that only this side holds for dead."""
         self.consider(leaves)
         dead = self.failure_detector.dead
         if dead:
-            doubtful = tuple(peer for peer in leaves if peer.id in dead and self.failure_detector.holds_for_dead(peer))
+            doubtful = tuple(peer for peer in leaves if peer.id in dead and self.failure_detector.considers_dead(peer))
             if doubtful:
                 self._state.post(sender, Doubt(doubtful))
                 for peer in doubtful:
                     self._state.post(peer, PING)
 
-    def doubted(self, _: Peer, doubt: Doubt) -> None:
+    def on_doubt(self, _: Peer, doubt: Doubt) -> None:
+        # A doubt is hearsay: a wrong one costs a few pings, and the death of a member is never taken from it.
         for peer in doubt.peers:
             if peer.id in self._state.leaves:
                 self.failure_detector.suspect(peer, hearsay=True)
 
-    def acknowledged(self, sender: Peer, ack: ProbeAck) -> None:
+    def on_probe_ack(self, sender: Peer, ack: ProbeAck) -> None:
         inquiry = self.inquiries.pop(sender.id, None)
-        self._take_in(sender)
+        self._add_heard(sender)
         if inquiry is not None and self._granter is not None and sender.id == self._granter.id:
+            # The grant counts from the sending of the probe here, from its arrival at the granter: no common clock is
+            # needed, and this side never takes it for longer than the granter does.
             self._grant_asked_at = inquiry.asked_at if ack.granted else None
         self._compare(sender, ack.leaves)
         self._settle()
 
-    def _take_in(self, peer: Peer) -> None:
-        """A peer that was heard itself: into the leaf set if it belongs there, and into the table."""
+    def _add_heard(self, peer: Peer) -> None:
+        """Add a peer that was heard itself to the table, and to the leaf set if it belongs there."""
         leaves = self._state.leaves
         member = leaves.get(peer.id)
         if member is not None:
@@ -315,28 +320,28 @@ class Membership:
 
     def _changed(self, entered: Peer | None, left: Peer | None) -> None:
         self._state.version += 1
-        self._torn = True
+        self._changed_since_repair = True
         self.failure_detector.watch(self._state.leaves.successor)
         self._upward.changed(entered, left)
 
-    def heartbeat(self, sender: Peer, _: Heartbeat) -> None:
-        """Only the clockwise neighbour sends them here; anybody else does not know who stands between."""
+    def on_heartbeat(self, sender: Peer, _: Heartbeat) -> None:
+        """Only the clockwise neighbour sends heartbeats here; any other sender does not know the peers in between."""
         successor = self._state.leaves.successor
         if successor is None or successor.id != sender.id:
             self._state.post(sender, Probe(self._state.leaves.peers))
 
     def _stabilise(self, now: float, _: object) -> None:
-        """Compare leaf sets: with the clockwise neighbour every other time, in between with each in turn."""
+        """Compare leaf sets: with the clockwise neighbour every other time, in between with each member in turn."""
         leaves = self._state.leaves.peers
         if leaves:
-            self._turn += 1
-            peer = leaves[0] if self._turn % 2 else leaves[self._turn // 2 % len(leaves)]
+            self._rounds += 1
+            peer = leaves[0] if self._rounds % 2 else leaves[self._rounds // 2 % len(leaves)]
             self._state.post(peer, Probe(leaves))
         self._state.timers.at(now + self._state.timing.stabilise_s, self._stabilise)
 
     # Losing
 
-    def told_dead(self, sender: Peer, notice: Dead) -> None:
+    def on_dead(self, sender: Peer, notice: Dead) -> None:
         state = self._state
         accused = notice.peer
         if accused.id == state.me.id:
@@ -345,26 +350,27 @@ class Membership:
                 self.verify()
             return
         known = state.leaves.get(accused.id)
-        if (known is None or known.boot <= accused.boot) and not self.failure_detector.heard_lately(accused):
+        # Its watcher has better evidence than a notice, which may be older than the last heartbeat.
+        if (known is None or known.boot <= accused.boot) and not self.failure_detector.heard_recently(accused):
             predecessor = state.leaves.predecessor
-            self.failure_detector.told_dead(accused)
+            self.failure_detector.report_dead(accused)
             if predecessor is not None and predecessor.id == accused.id:
-                self._pass_on(notice)
+                self._forward_notice(notice)
         self.consider(notice.leaves)
 
-    def _pass_on(self, notice: Dead) -> None:
-        """The finder stands on the other side of the dead one: on this side there are members that it does not know."""
-        told = {peer.id for peer in notice.leaves}
+    def _forward_notice(self, notice: Dead) -> None:
+        """The finder stands on the other side of the dead peer, so it does not know all members on this side."""
+        notified = {peer.id for peer in notice.leaves}
         for member in self._state.leaves.clockwise:
-            if member.id not in told:
+            if member.id not in notified:
                 self._state.post(member, notice)
 
-    def told_leaving(self, sender: Peer, notice: Leaving) -> None:
-        self.failure_detector.told_dead(sender)
+    def on_leaving(self, sender: Peer, notice: Leaving) -> None:
+        self.failure_detector.report_dead(sender)
         self.consider(notice.leaves)
 
-    def died(self, peer: Peer, source: Source) -> None:
-        """The verdict has fallen: forget it, tell the others, close the ring over it."""
+    def on_death(self, peer: Peer, source: DeathSource) -> None:
+        """A peer was declared dead: forget it, notify the others, close the ring over it."""
         state = self._state
         was_candidate = self.inquiries.pop(peer.id, None) is not None
         self._contacts.pop(peer.id, None)
@@ -372,30 +378,31 @@ class Membership:
         was_leaf = state.leaves.remove(peer.id) is not None
         if was_leaf:
             self._changed(None, peer)
-            self._spread(peer, source)
+            self._announce(peer, source)
         if was_leaf or was_candidate:
             self._repair_soon()
-        self.gate.released(peer.id)
+        self.gate.release(peer.id)
         self._settle()
 
-    def _spread(self, peer: Peer, source: Source) -> None:
+    def _announce(self, peer: Peer, source: DeathSource) -> None:
         leaves = self._state.leaves
-        if source is Source.FOUND:
+        if source is DeathSource.FOUND:
             notice = Dead(peer, leaves.peers)
+            # The dead peer is notified as well: if it lives after all, it stops serving keys and has itself verified.
             for member in (*leaves, peer):
                 self._state.post(member, notice)
-        elif source is Source.CHECKED:
-            # The finder's notice did not reach us, so it may not have reached those beside us.
+        elif source is DeathSource.CHECKED:
+            # The finder's notice did not reach us, so it may not have reached our neighbours either.
             for member in (leaves.successor, leaves.predecessor):
                 if member is not None:
                     self._state.post(member, Doubt((peer,)))
 
-    def back(self, peer: Peer, was_dead: bool) -> None:
-        """A suspect or a dead one has been heard."""
+    def on_return(self, peer: Peer, was_dead: bool) -> None:
+        """A suspect or a dead peer has been heard."""
         inquiry = self.inquiries.get(peer.id)
         successor = self._state.leaves.successor
         if inquiry is not None:
-            inquiry.tries = 0
+            inquiry.tries = 0  # it was heard, so the unanswered probes before that prove nothing
             self._ask(inquiry)
         elif was_dead:
             self._hear_of_far(peer)
@@ -403,21 +410,21 @@ class Membership:
             if peer.id not in self.inquiries:
                 self._seek(peer)
         elif successor is not None and successor.id == peer.id:
-            # It lives but sends us no heartbeats: it takes another for its counterclockwise neighbour.
+            # It lives but sends us no heartbeats: it holds another peer for its counterclockwise neighbour.
             self._state.post(peer, Probe(self._state.leaves.peers))
 
     def _repair_soon(self) -> None:
-        self._torn = True
+        self._changed_since_repair = True
         if not self._repairing:
             self._repairing = True
             self._state.timers.at(self._state.now + self._state.timing.probe_s, self._repair)
 
     def _repair(self, now: float, _: object) -> None:
-        """Ask at the ends of a side that became too short, as long as that brings anything or may bring it yet."""
+        """Probe the ends of a side that became too short, as long as that brings new members or answers are due."""
         state = self._state
         ends = state.leaves.ragged_ends()
-        self._repairing = bool(ends) and (self._torn or bool(self.inquiries))
-        self._torn = False
+        self._repairing = bool(ends) and (self._changed_since_repair or bool(self.inquiries))
+        self._changed_since_repair = False
         if self._repairing:
             for peer in ends:
                 state.post(peer, Probe(state.leaves.peers))
@@ -430,7 +437,7 @@ class Membership:
             self._state.table.offer(peer)
 
     def _seek(self, peer: Peer) -> None:
-        """Look for our place through it: if it is of another ring, the two become one."""
+        """Search for our place through this peer: if it is of another ring, the two rings become one."""
         state = self._state
         if state.active and state.now - self._sought_at >= state.timing.reunion_s:
             self._sought_at = state.now
@@ -447,14 +454,14 @@ class Membership:
             state.post(self._row_asked, RowRequest(row))
         state.timers.at(now + state.timing.table_s, self._ask_for_a_row)
 
-    def row_asked(self, sender: Peer, request: RowRequest) -> None:
+    def on_row_request(self, sender: Peer, request: RowRequest) -> None:
         self._state.post(sender, Row(request.row, self._state.table.row(request.row)))
 
-    def row_told(self, sender: Peer, row: Row) -> None:
+    def on_row(self, sender: Peer, row: Row) -> None:
         if self._row_asked is not None and self._row_asked.id == sender.id:
             self._row_asked = None
-            self._rows_told += 1
-            if self._rows_told % SEEK_EVERY == 0:
+            self._rows_received += 1
+            if self._rows_received % SEEK_EVERY == 0:
                 self._seek(sender)
         for peer in row.peers:
             self._hear_of_far(peer)

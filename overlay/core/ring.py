@@ -1,9 +1,9 @@
 """The ring core: one peer's whole part in the overlay, as calls in and messages out.
 
 Messages, broken links and the time come in; messages to send (`take_outbox`), calls to the application and the next
-deadline come out. No socket, task, clock or random number in here or below, so that the simulator runs the same
-code on virtual time. The parts: `membership` (who is in the leaf set), `failure_detector` (who lives), `forwarding`
-(routed messages), `ownership` (whose a key is).
+deadline come out. There is no socket, task, clock or random number in here or below, so the simulator runs the same
+code on virtual time. The parts: `membership` (the leaf set), `failure_detector` (suspicions and deaths), `forwarding`
+(routed messages), `ownership` (the owners of watched keys).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import PONG, FailureDetector, Source
+from ringmq.overlay.core.failure_detector import PONG, DeathSource, FailureDetector
 from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
@@ -49,17 +49,17 @@ from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.core.timing import Timing
 
 Handler = Callable[..., None]
-"""What a part does with one kind of message: takes the sender and the message."""
+"""The method of a part for one kind of message. Arguments: the sender and the message."""
 
 
 class Application(Protocol):
-    """What the ring tells the layer above, by plain calls."""
+    """The layer above the ring, notified by plain calls."""
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
         """This peer owns `key`; the message has arrived."""
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
-        """The message passes through here; False takes it off its way, and it counts as delivered."""
+        """The message passes through here. False intercepts it, and it counts as delivered."""
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         """Bytes that another peer sent here with `Ring.send`."""
@@ -68,7 +68,7 @@ class Application(Protocol):
         """A message routed from here was given up after all its tries."""
 
     def unsent(self, payload: bytes) -> None:
-        """What was sent with `Ring.send`, to a peer to whom no link could be opened."""
+        """Bytes that were sent with `Ring.send` to a peer to which no link could be opened."""
 
     def link_lost(self, peer: Peer) -> None:
         """The link to this peer broke, or none can be opened: often the first sign of its death."""
@@ -116,7 +116,7 @@ class Ring:
         """Whether this peer serves keys: its whole leaf set knows it. An attribute, as every message asks for it."""
         self._application = application
         self._state = RingContext(me, timing, half)
-        self.failure_detector = FailureDetector(self._state, self._died, self._back)
+        self.failure_detector = FailureDetector(self._state, self._on_death, self._on_return)
         self._membership = Membership(self._state, self.failure_detector, Upward(self._changed, self._activity))
         self._forwarding = Forwarding(self._state, self.failure_detector, self)
         self._ownership = Ownership(self._state, application.owners_changed)
@@ -133,12 +133,12 @@ class Ring:
 
     @property
     def outbox(self) -> list[tuple[Peer, Message]]:
-        """What must be sent now; always the same list, so that the shell can look into it without a call."""
+        """Messages to send now; always the same list, so that the shell can look into it without a call."""
         return self._state.outbox
 
     @property
     def timers(self) -> TimerQueue:
-        """When what is due is the shell's to ask, at the end of each iteration of its event loop."""
+        """The shell looks at its deadline at the end of each iteration of its event loop."""
         return self._state.timers
 
     @property
@@ -149,14 +149,14 @@ class Ring:
     # Calls from above
 
     def found(self, now: float) -> None:
-        """Be the first peer of a new ring."""
+        """Become the first peer of a new ring."""
         self._at(now)
         self._membership.found()
 
-    def settled(self, leaves: Iterable[Peer], entries: Iterable[Peer], now: float) -> None:
-        """Be a member of a ring whose other members know this one already: how a simulation begins at full size."""
+    def restore(self, leaves: Iterable[Peer], entries: Iterable[Peer], now: float) -> None:
+        """Start as a member whom the other members know already: how a simulation begins at full size."""
         self._at(now)
-        self._membership.settled(leaves, entries)
+        self._membership.restore(leaves, entries)
 
     def join(self, contact: Peer, now: float) -> None:
         """Ask for a place through a peer that answered a handshake; may be called again with another."""
@@ -164,12 +164,12 @@ class Ring:
         self._membership.join(contact)
 
     def meet(self, peer: Peer, now: float) -> None:
-        """A hint: this peer answered a handshake. If it turns out to be of another ring, the two become one."""
+        """A hint: this peer answered a handshake. If it turns out to be of another ring, the two rings become one."""
         self._at(now)
         self._membership.meet(peer)
 
     def leave(self, now: float) -> None:
-        """Tell the neighbours that this peer stops; the last call, before the last outbox."""
+        """Notify the neighbours that this peer stops. The last call, before the last outbox."""
         self._at(now)
         leaves = self._state.leaves.peers
         for peer in leaves:
@@ -185,7 +185,7 @@ class Ring:
         self._state.post(peer, Parcel(payload))
 
     def owner(self, key: Id) -> Peer | None:
-        """Who owns a key, if there is no doubt about it here: it is near enough, and its owner not under suspicion."""
+        """The owner of a key, if it is certain here: the key is near enough, and its owner not under suspicion."""
         state = self._state
         if not state.active or not state.leaves.covers(key):
             return None
@@ -195,25 +195,25 @@ class Ring:
         return None if peer.id in self.failure_detector.suspects else peer
 
     def doubts(self, peer: Peer) -> bool:
-        """Whether it is silent here, as far as is known: under suspicion, or held for dead."""
-        return peer.id in self.failure_detector.suspects or self.failure_detector.holds_for_dead(peer)
+        """Whether the peer is under suspicion here, or held for dead."""
+        return peer.id in self.failure_detector.suspects or self.failure_detector.considers_dead(peer)
 
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to a key near this peer, the owner first."""
         return self._ownership.owners(key, count)
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
-        """Be told by `owners_changed` when the `count` peers closest to the key are others; returns who they are."""
+        """Call `owners_changed` when the `count` peers closest to the key change. Returns these peers."""
         return self._ownership.watch(key, count)
 
     def unwatch(self, key: Id) -> None:
         self._ownership.unwatch(key)
 
     def news(self, key: Id) -> tuple[Peer, ...] | None:
-        """What `owners_changed` would soon be told of a watched key, and now is not. None: nothing.
+        """The new owners of a watched key, instead of a call of `owners_changed` that is still due. None: no change.
 
-        Where many keys change hands at once, that takes a while. Who acts on one meanwhile has to ask, or it would act
-        on other owners than `route`.
+        When many keys change hands at once, the calls take a while. A caller that acts on a key meanwhile must ask
+        here, or it would act on other owners than `route`.
         """
         return self._ownership.news(key)
 
@@ -241,7 +241,7 @@ class Ring:
         self._handlers[type(message)](sender, message)
 
     def parcel(self, sender: Peer, payload: bytes, now: float) -> None:
-        """The same, of bytes of the application."""
+        """Bytes of the application have come over the link of this peer: `receive` without a message object."""
         self._at(now)
         self.failure_detector.heard(sender)
         self._application.receive(sender, payload)
@@ -250,14 +250,14 @@ class Ring:
         """The connection broke (refused=False), or none can be opened (refused=True)."""
         self._at(now)
         if refused:
-            self.failure_detector.refused(peer)
+            self.failure_detector.link_refused(peer)
         else:
             self.failure_detector.suspect(peer)
         self._forwarding.lost(peer)
         self._application.link_lost(peer)
 
     def tick(self, now: float) -> None:
-        """Do what is due; to be called when the deadline has come."""
+        """Run the due timers. Call it when the deadline has come."""
         self._at(now)
         self._state.timers.run(now)
 
@@ -265,31 +265,33 @@ class Ring:
         return self._state.timers.next_at
 
     def take_outbox(self) -> list[tuple[Peer, Message]]:
-        """What must be sent now, in this order."""
+        """Remove and return the messages to send, in this order."""
         outbox = self._state.outbox
         taken = outbox[:]
         outbox.clear()
         return taken
 
     def _at(self, now: float) -> None:
-        """A peer that was stopped for long must not act on what it knew before."""
+        """Set the time of a call. A peer that was stopped for long must not act on its old knowledge."""
         state = self._state
         last, self._last = self._last, now
         state.now = now
         if last is not None and now - last > state.timing.fence_s and (state.active or state.leaves):
+            # Others may have declared this peer dead meanwhile, and its keys have other owners then.
             state.counters.pauses += 1
-            self.failure_detector.start_over()
+            self.failure_detector.withdraw_suspicions()
             self._membership.verify()
 
     # Calls from the parts
 
-    def _died(self, peer: Peer, source: Source) -> None:
-        self._membership.died(peer, source)
+    def _on_death(self, peer: Peer, source: DeathSource) -> None:
+        # The leaf set loses the peer first: what is routed around it then goes to the new owners.
+        self._membership.on_death(peer, source)
         self._forwarding.lost(peer)
         self._forwarding.reconsider()
 
-    def _back(self, peer: Peer, was_dead: bool) -> None:
-        self._membership.back(peer, was_dead)
+    def _on_return(self, peer: Peer, was_dead: bool) -> None:
+        self._membership.on_return(peer, was_dead)
         self._forwarding.reconsider()
 
     def _changed(self, entered: Peer | None, left: Peer | None) -> None:
@@ -306,54 +308,55 @@ class Ring:
         if isinstance(body, bytes):
             self._application.deliver(route.key, body, route.origin)
         elif isinstance(body, Join):
+            # It arrived at the owner of the joiner's id, which is not always the peer whose gap it falls into.
             self._membership.gate.admit(Admit(route.origin, body.rows, 0, False))
         else:
             self._membership.consider((route.origin,))
 
-    def passing(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+    def may_pass(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         return self._application.forward(key, payload, next_hop)
 
-    def given_up(self, key: Id, payload: bytes) -> None:
+    def undeliverable(self, key: Id, payload: bytes) -> None:
         self._application.undeliverable(key, payload)
 
-    # What each message causes
+    # Handlers of messages
 
     def _handlers_of_parts(self) -> dict[type, Handler]:
         membership, forwarding, failure_detector = self._membership, self._forwarding, self.failure_detector
         return {
-            Heartbeat: membership.heartbeat,
-            Probe: membership.probed,
-            ProbeAck: membership.acknowledged,
+            Heartbeat: membership.on_heartbeat,
+            Probe: membership.on_probe,
+            ProbeAck: membership.on_probe_ack,
             Ping: self._on_ping,
-            Pong: self._on_nothing_more,
-            PingRequest: failure_detector.take_errand,
-            PingResult: failure_detector.errand_done,
-            Dead: membership.told_dead,
-            Doubt: membership.doubted,
-            Leaving: membership.told_leaving,
+            Pong: self._on_pong,
+            PingRequest: failure_detector.on_ping_request,
+            PingResult: failure_detector.on_ping_result,
+            Dead: membership.on_dead,
+            Doubt: membership.on_doubt,
+            Leaving: membership.on_leaving,
             Admit: self._on_admit,
-            Grant: membership.granted,
+            Grant: membership.on_grant,
             Joined: self._on_joined,
-            RowRequest: membership.row_asked,
-            Row: membership.row_told,
+            RowRequest: membership.on_row_request,
+            Row: membership.on_row,
             Here: self._on_here,
-            RouteAck: forwarding.acknowledged,
-            Receipt: forwarding.receipt,
+            RouteAck: forwarding.on_route_ack,
+            Receipt: forwarding.on_receipt,
             Parcel: self._on_parcel,
-            Route: forwarding.take,
+            Route: forwarding.on_route,
         }
 
     def _on_ping(self, sender: Peer, _: Ping) -> None:
         self._state.post(sender, PONG)
 
-    def _on_nothing_more(self, sender: Peer, _: Pong) -> None:
-        """That it came was all it had to say."""
+    def _on_pong(self, sender: Peer, _: Pong) -> None:
+        """A `Pong` carries nothing: `heard` has noted its sender already."""
 
     def _on_admit(self, _: Peer, request: Admit) -> None:
         self._membership.gate.admit(request)
 
     def _on_joined(self, sender: Peer, _: Joined) -> None:
-        self._membership.gate.released(sender.id)
+        self._membership.gate.release(sender.id)
 
     def _on_here(self, sender: Peer, _: Here) -> None:
         self._state.table.offer(sender)

@@ -1,14 +1,17 @@
-"""The routing table: for each length of common prefix and each next digit, peers that have them (Pastry §2.2).
+"""Routing: the table of far peers (Pastry §2.2), and the rule that picks the next hop of a message (Pastry §2.3).
 
-Entries are hints for going far; who owns a key is never decided here. Each slot holds a second peer, so that a dead
-entry costs no detour: with a tenth of the peers dead, a table of single entries takes 8 % more hops (Pastry Fig. 10).
+The table has peers for each length of common prefix and each next digit. Its entries are hints for long distances; it
+never decides the owner of a key. Each slot holds a second peer, so a dead entry costs no detour: with a tenth of the
+peers dead, a table of single entries takes 8 % more hops (Pastry Fig. 10).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import chain
 
-from ringmq.overlay.core.ids import BASE, DIGIT_BITS, ID_BITS, Id, shared_digits
+from ringmq.overlay.core.ids import BASE, DIGIT_BITS, ID_BITS, Id, nearness, shared_digits
+from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.messages import Peer
 
 
@@ -113,3 +116,26 @@ class RoutingTable:
         self._turn = (self._turn + 1) % len(slots)
         slot = slots[self._turn]
         return slot >> DIGIT_BITS, self._first[slot]
+
+
+def next_hop(leaves: LeafSet, table: RoutingTable, key: Id, without: Collection[Id] = ()) -> Peer | None:
+    """The peer to send to, some left out because they do not answer; None when this peer is the nearest known.
+
+    Each hop shares a longer prefix with the key, or the same and is nearer, or is the nearest of the leaf set.
+    """
+    nearest = leaves.closest(key, without)
+    if nearest is None or leaves.covers(key):
+        return nearest
+    ahead = table.towards(key, without)
+    if ahead is not None:
+        return ahead
+    # The rare case: nobody known has the next digit. Any peer will do that is no worse and is nearer (§2.3).
+    center = leaves.center
+    prefix = shared_digits(center, key)
+    best, best_nearness = nearest, nearness(key, nearest.id)
+    for peer in chain(leaves, table):
+        if peer.id not in without and shared_digits(peer.id, key) >= prefix:
+            near = nearness(key, peer.id)
+            if near < best_nearness:
+                best, best_nearness = peer, near
+    return best

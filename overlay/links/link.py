@@ -1,7 +1,11 @@
 """One connection to another peer: frames in and out, bounded both ways, and an orderly end.
 
-A thin asyncio protocol. Who may talk, and which of two connections stays, `overlay.links.table` decides; it is told of
-each HELLO, each message and the end. Outgoing frames are gathered and written once per turn of the event loop.
+A thin asyncio protocol. `overlay.links.table` decides which strangers are accepted and which of two connections stays;
+a link notifies it of each HELLO, each message and the end. Outgoing frames are gathered and written once per iteration
+of the event loop. The life of a link is the table `TRANSITIONS`:
+
+    STRANGER ──OPENED──▶ OPEN ──FAREWELL──▶ CLOSING ──▶ CLOSED
+        └──────────────────┴── HUNG_UP, ABORTED, LOST ────▲
 """
 
 from __future__ import annotations
@@ -34,12 +38,13 @@ from ringmq.overlay.links.handshake import (
 )
 
 LONG_S: Final = 0.05
-"""What came in one go takes longer than this: all others, and what is due, come before the rest of it, and before more
-is read. uvloop would read on, up to 8 MB, which takes seconds where each message is a small one."""
+"""When the frames of one read take longer than this, other links and due timers come before the rest of them, and
+before more is read. uvloop would read on, up to 8 MB, which takes seconds if the messages are small."""
 LARGE_BYTES: Final = 4096
-"""Only after such frames is it asked how late it is."""
+"""The time is looked at only after frames that are larger than this."""
 WRITE_BYTES: Final = 256 * 1024
-"""So much gathered is written at once instead of at the end of the turn, so that the socket can take it meanwhile."""
+"""Gathered bytes beyond this are written at once instead of at the end of the iteration, so that the socket can take
+them meanwhile."""
 _PARCEL: Final = int(Kind.PARCEL)
 
 
@@ -48,19 +53,50 @@ class Phase(Enum):
     """No HELLO of the other side was accepted yet."""
     OPEN = auto()
     CLOSING = auto()
-    """We said GOODBYE for a harmless reason, and hear out what the other side sent before it knew."""
+    """We said GOODBYE for a harmless reason, and still receive the frames that the other side sent before it came."""
     CLOSED = auto()
-    """Nothing goes in or out any more, except what the socket still has to write."""
+    """Nothing goes in or out any more, except the bytes that the socket still has to write."""
+
+
+class LinkEvent(Enum):
+    OPENED = auto()
+    """The handshake is done."""
+    FAREWELL = auto()
+    """We said GOODBYE to an open link for a harmless reason."""
+    HUNG_UP = auto()
+    """The other side said GOODBYE, or we did for any other reason: flush and close."""
+    ABORTED = auto()
+    """The socket is cut without a flush: linger_s is over, or the owner gives the connection up."""
+    LOST = auto()
+    """The socket is closed."""
+
+
+TRANSITIONS: Final[dict[tuple[Phase, LinkEvent], Phase]] = {
+    (Phase.STRANGER, LinkEvent.OPENED): Phase.OPEN,
+    (Phase.STRANGER, LinkEvent.HUNG_UP): Phase.CLOSED,
+    (Phase.STRANGER, LinkEvent.ABORTED): Phase.CLOSED,
+    (Phase.STRANGER, LinkEvent.LOST): Phase.CLOSED,
+    (Phase.OPEN, LinkEvent.FAREWELL): Phase.CLOSING,
+    (Phase.OPEN, LinkEvent.HUNG_UP): Phase.CLOSED,
+    (Phase.OPEN, LinkEvent.ABORTED): Phase.CLOSED,
+    (Phase.OPEN, LinkEvent.LOST): Phase.CLOSED,
+    (Phase.CLOSING, LinkEvent.HUNG_UP): Phase.CLOSED,
+    (Phase.CLOSING, LinkEvent.ABORTED): Phase.CLOSED,
+    (Phase.CLOSING, LinkEvent.LOST): Phase.CLOSED,
+    # After each other end the socket closes, or linger_s passes before it has flushed.
+    (Phase.CLOSED, LinkEvent.ABORTED): Phase.CLOSED,
+    (Phase.CLOSED, LinkEvent.LOST): Phase.CLOSED,
+}
 
 
 class Switchboard(Protocol):
-    """Whom a link tells."""
+    """The owner of the links, which they notify."""
 
     iteration: IterationOwner
 
     def connected(self, link: Link) -> None: ...
     def greeted(self, link: Link, hello: Hello | None) -> None:
-        """A HELLO came in; None: of another version."""
+        """A HELLO came in; None: its protocol version is another."""
 
     def asked(self, link: Link, about: bytes) -> None:
         """A STATUS_REQUEST came in."""
@@ -74,7 +110,7 @@ class Switchboard(Protocol):
         """The other side broke the protocol; `ended` follows."""
 
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
-        """The link is not open any more, or never will be. Called once; the socket may take longer."""
+        """The link is not open any more, or never will be. Called once; the socket may take longer to close."""
 
     def vanished(self, link: Link) -> None:
         """The socket is closed."""
@@ -104,11 +140,11 @@ class Link(asyncio.Protocol):
         self._gathered = self._unsent = 0
         self._flushing = self._ended = False
         self._wanted = True
-        """Whether the node wants to hear more."""
+        """Whether the node lets this link read."""
         self._breathing = False
-        """Whether all others have their turn before this link goes on."""
+        """Whether other links and due timers come first, before this link goes on."""
         self._rest: Iterator[tuple[int, bytes]] | None = None
-        """Frames that wait for that."""
+        """Frames that wait until this link goes on."""
         self._introduced_as: Peer | None = None
         self.transport: asyncio.Transport | None = None
         self.dialled = dialled
@@ -117,13 +153,14 @@ class Link(asyncio.Protocol):
         self.opened_at = 0.0
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
         self.seen_frames = self.idle_rounds = 0
-        """The sweep's notes: traffic when it last came by, and how often it found no more."""
+        """For the sweep of idle links: frames at its last round, and rounds in a row without any."""
 
     # -- what asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
-        if self.phase is Phase.CLOSED:  # given up while it connected
+        # The dial was given up while it connected; no one waits for this connection.
+        if self.phase is Phase.CLOSED:
             self.transport.abort()
             return
         self._set_timer(self._config.handshake_s, partial(self.close, Reason.SLOW))
@@ -138,10 +175,11 @@ class Link(asyncio.Protocol):
         if self._rest is None:
             self._take(frames)
         else:
+            # Frames of an earlier read still wait; the order of messages must not change.
             self._rest = chain(self._rest, frames)
 
     def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
-        """As many as there is time for now, and the others when all else has had its turn."""
+        """Handle frames for up to LONG_S; the rest waits until other links and due timers had their turn."""
         began = perf_counter()
         try:
             for kind, body in frames:
@@ -174,7 +212,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._iteration.begin()
-        self.phase = Phase.CLOSED
+        self._to(LinkEvent.LOST)
         for timer in (self._timer, self._wake):
             if timer is not None:
                 timer.cancel()
@@ -196,10 +234,11 @@ class Link(asyncio.Protocol):
             self._board.received(self.peer, decode(body))
         elif kind == Kind.GOODBYE:
             reason, text = decode_goodbye(body)
-            self._hang_up()  # the other side still hears what we have queued
+            # It still reads for linger_s after a harmless GOODBYE, so the queued frames are flushed.
+            self._hang_up()
             self._end(reason, text)
         elif self.phase is Phase.CLOSING:
-            pass  # sent before our GOODBYE arrived; only messages matter now
+            pass  # Sent before our GOODBYE arrived. Only messages matter now.
         elif kind == Kind.HELLO:
             self._board.greeted(self, decode_hello(body))
         elif kind == Kind.STATUS_REQUEST and self.peer is None and self.dialled is None:
@@ -208,7 +247,7 @@ class Link(asyncio.Protocol):
             raise ProtocolError(f"a {Kind(kind).name} frame where none belongs")
 
     def set_reading(self, on: bool) -> None:
-        """Let the other side wait. Its heartbeats wait as well: longer than silence_s, and it is taken for dead."""
+        """Pause or resume reading. Heartbeats wait as well: after silence_s the other side comes under suspicion."""
         self._wanted = on
         self._set_reading()
 
@@ -220,8 +259,9 @@ class Link(asyncio.Protocol):
     # -- out
 
     def send(self, kind: Kind, body: bytes) -> bool:
-        """Queue a frame. False: a parcel found no room, or a control message none either: the link is stuck, closed."""
+        """Queue a frame. False: no room for a parcel, or not even for a control message, which closes the link."""
         size = HEADER_BYTES + len(body)
+        # `_unsent` is as old as the last flush, so it is an upper bound; `room` asks the socket for the present value.
         if self._line is not None or self._gathered + self._unsent + size > self._most_bytes:
             control = kind != Kind.PARCEL
             if size > self.room(control) and self.queued_bytes:
@@ -232,14 +272,14 @@ class Link(asyncio.Protocol):
         return True
 
     def room(self, control: bool = False) -> int:
-        """How many bytes may be sent now; a larger frame is taken only when nothing else waits."""
+        """Bytes that may be sent now. A larger frame is taken only when nothing else waits."""
         self._unsent = self.transport.get_write_buffer_size() if self.transport is not None else 0
         limit = self._most_bytes
         return limit + (limit // 4 if control else 0) - self.queued_bytes
 
     @property
     def queued_bytes(self) -> int:
-        """What waits here, at most: the socket may have taken some of it since the last flush."""
+        """Upper bound of the bytes that wait here: the socket may have taken some of them since the last flush."""
         return self._gathered + self._unsent + (self._line.held_bytes if self._line is not None else 0)
 
     @property
@@ -248,7 +288,7 @@ class Link(asyncio.Protocol):
         return self._line.delay_s if self._line is not None else 0.0
 
     def introduced_as(self, me: Peer) -> bool:
-        """Whether the other side was told this very address of ours."""
+        """Whether our last HELLO to the other side had this very address."""
         return self._introduced_as is me
 
     def say_hello(self, me: Peer, body: bytes) -> None:
@@ -256,7 +296,7 @@ class Link(asyncio.Protocol):
         self._put(header(Kind.HELLO, len(body)), body)
 
     def answer(self, kind: Kind, body: bytes) -> None:
-        """To one that only asks: the reply, and the end."""
+        """Reply to a connection that only asks, and close it."""
         self._put(header(kind, len(body)), body)
         self.close(Reason.INTRODUCED)
 
@@ -278,7 +318,7 @@ class Link(asyncio.Protocol):
             self._iteration.flushes.append(self._flush)
 
     def _flush(self) -> None:
-        """At the end of an iteration, or before it when much has gathered: then the call at the end finds nothing."""
+        """Called at the end of an iteration, or before it when much has gathered; the later call finds nothing then."""
         self._flushing = False
         if self.transport is None or not self._out:
             return
@@ -290,7 +330,7 @@ class Link(asyncio.Protocol):
             self._unsent = self.transport.get_write_buffer_size()
 
     def _release(self) -> None:
-        """The emulated latency of some frames is over."""
+        """Send the frames whose emulated latency is over."""
         self._wake = None
         if self._line is None:
             return
@@ -306,13 +346,19 @@ class Link(asyncio.Protocol):
 
     # -- life
 
+    def _to(self, event: LinkEvent) -> None:
+        """Move on by the table. An event that the phase does not expect is our own mistake."""
+        after = TRANSITIONS.get((self.phase, event))
+        assert after is not None, f"no transition by {event.name} from {self.phase.name}"
+        self.phase = after
+
     def open(self, peer: Peer, delay_s: float | None) -> None:
         """The handshake is done: messages and larger frames from now on."""
-        assert self.phase is Phase.STRANGER
+        self._to(LinkEvent.OPENED)
         self._cancel_timer()
         self.peer = peer
-        self.phase = Phase.OPEN
         self.opened_at = self._loop.time()
+        # Frames of the same read may follow the HELLO; the reader looks at the limit before each of them.
         self._reader.max_frame_bytes = self._config.max_frame_bytes
         self._break_when_silent()
         if delay_s:
@@ -320,8 +366,10 @@ class Link(asyncio.Protocol):
             self._line = DelayLine(delay_s)
 
     def _break_when_silent(self) -> None:
-        """What nobody acknowledges for as long as it takes to declare a peer dead breaks the link, where the system can
-        see to that. TCP alone would send it again ever more seldom, and find out minutes after a network has healed.
+        """Break the link when no byte was acknowledged for the time that it takes to declare a peer dead.
+
+        TCP alone repeats a segment ever more rarely, and would notice minutes after a network has healed. Not every
+        system has this option.
         """
         timing = self._config.timing
         if self.transport is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
@@ -331,23 +379,25 @@ class Link(asyncio.Protocol):
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, after_ms)
 
     def close(self, reason: Reason, detail: str = "") -> None:
-        """Say GOODBYE and end. For a harmless reason what is on its way here is still received, for linger_s."""
+        """Say GOODBYE and end. After a harmless reason, frames on their way here are still received for linger_s."""
         if self.phase is Phase.CLOSED or (self.phase is Phase.CLOSING and reason in HARMLESS):
             return
         hear_out = self.phase is Phase.OPEN and reason in HARMLESS
+        # A stuck link has no room for a GOODBYE, and a closing link has sent its own already.
         if reason is not Reason.STUCK and self.phase is not Phase.CLOSING:
             body = encode_goodbye(reason, detail)
             self._put(header(Kind.GOODBYE, len(body)), body)
         if hear_out:
-            self.phase = Phase.CLOSING
+            self._to(LinkEvent.FAREWELL)
+            # The GOODBYE leaves only after the emulated latency.
             self._set_timer(self._config.linger_s + self.delay_s, self.abort)
         else:
             self._hang_up()
         self._end(reason, detail)
 
     def abort(self) -> None:
-        """End at once; what waits is lost."""
-        self.phase = Phase.CLOSED
+        """End at once; queued frames are lost."""
+        self._to(LinkEvent.ABORTED)
         if self.transport is not None:
             self.transport.abort()
 
@@ -355,7 +405,7 @@ class Link(asyncio.Protocol):
         if self._line is not None:
             self._gather(self._line.flush())
         self._flush()
-        self.phase = Phase.CLOSED
+        self._to(LinkEvent.HUNG_UP)
         if self.transport is not None:
             self.transport.close()
             self._set_timer(self._config.linger_s, self.abort)

@@ -1,7 +1,7 @@
-"""The command `ringmq`: finds a subcommand and runs it; turns every error into one line.
+"""The command `ringmq`: finds a subcommand, runs it, and turns every error into one line.
 
-Knows the names of the commands, not what they do: each one's module is imported when it is invoked or listed.
-Other rooms add theirs as entry points, since `peer` may not import them.
+Knows only the names of the commands: the module of a command is imported when the command is invoked or listed.
+Other packages add commands as entry points, because `peer` may not import them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTRY_POINTS: Final = "ringmq.commands"
 
 
 class LazyGroup(click.Group):
-    """A group of commands that are imported one by one, as they are asked for."""
+    """A group whose commands are imported one by one, on demand."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*BUILT_IN, *_added().names})
@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
 
 
 def _unavailable(name: str, error: ImportError) -> click.Command:
-    """Stands for a command whose optional dependency is not installed; the others still work and are listed."""
+    """Stand-in for a command whose optional dependency is not installed, so that `--help` can still list all."""
 
     def fail() -> None:
         raise click.ClickException(f"{name} is not available: {error}")
@@ -67,12 +67,13 @@ def _added() -> EntryPoints:
 @click.group(cls=LazyGroup, no_args_is_help=False)
 @click.version_option(package_name="ringmq", message="ringmq %(version)s")
 def ringmq() -> None:
-    """A peer-to-peer MQTT broker for the edge: every machine runs a peer, the peers form a ring."""
+    """A peer-to-peer MQTT broker for the edge: every machine runs a peer, and the peers form a ring."""
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
     if arguments is None and sys.argv[1:2] == [PEER]:
+        # Both must come before the imports of the command: exec starts over, and structlog imports rich if it can.
         start_again_with_pages()
         without_rich()
     sys.exit(_status(arguments))

@@ -1,7 +1,7 @@
-"""`ringmq passwd`: sets and deletes the passwords in a password file, and the reading of such files and of ACL files.
+"""`ringmq passwd`: sets and deletes passwords in a password file. Also reads password files and ACL files for peers.
 
-What the lines mean is `mqtt_front.access.passwords`' to know. The file is replaced as a whole or not at all; all lines
-but the one in question stay as they are, comments too.
+`mqtt_front.access.passwords` knows the meaning of the lines. The file is replaced atomically, and all lines of other
+users stay as they are, including comments.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from ringmq.mqtt_front.access.rule_lines import MAX_FILE_CHARS, RuleFileError, f
 from ringmq.peer.errors import ConfigError, PeerError
 
 MAX_PASSWORD_BYTES: Final = 65535
-"""A CONNECT can hold no longer one (5.0 §3.1.3.6)."""
+"""Longest password that fits into a CONNECT (5.0 §3.1.3.6)."""
 _UTF_8_BYTES: Final = 4
-"""The most of one character."""
+"""Maximum bytes of a character."""
 
 
 @click.command()
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("user")
 @click.option("--delete", is_flag=True, help="Remove the user.")
-@click.option("--batch", is_flag=True, help="Read the password from standard input, one line, and ask nothing.")
+@click.option("--batch", is_flag=True, help="Read the password from one line of standard input instead of asking.")
 def passwd(file: Path, user: str, delete: bool, batch: bool) -> None:
-    """Set the password of USER in the password file FILE, which is made if there is none.
+    """Set the password of USER in the password file FILE, which is created if it is missing.
 
-    A running peer takes the new file into account when it gets the signal SIGHUP.
+    A running peer reads the new file when it gets the signal SIGHUP.
     """
     fault = fault_in_user_name(user)
     if fault:
         raise ConfigError(f"{shown(user)}: {fault}")
     if delete and batch:
-        raise click.UsageError("--delete and --batch do not go together", click.get_current_context())
-    _parsed(file, _present(file))  # or a password would be asked for in vain
+        raise click.UsageError("--delete and --batch exclude each other", click.get_current_context())
+    _parsed(file, _present(file))  # Fail on a damaged file before asking for a password.
     line = None if delete else new_entry(user, _password(user, batch), secrets.token_bytes(SALT_BYTES)).line
     with _locked(file):
         old = _present(file)
@@ -51,13 +51,13 @@ def passwd(file: Path, user: str, delete: bool, batch: bool) -> None:
         if delete and not known:
             raise PeerError(f"{file} has no user {shown(user)}")
         new = with_line(old, user, line)
-        _parsed(file, new)  # not more lines than can be read again
+        _parsed(file, new)  # The limits of such a file hold for the new text too, or no peer could read it.
         _replace(file, new)
     click.echo(f"{shown(user)} {'deleted from' if delete else 'changed in' if known else 'added to'} {file}")
 
 
 def read_rules(file: Path) -> str:
-    """The text of a password file or an ACL file; no more of it than such a file may have. Raises PeerError."""
+    """Text of a password file or an ACL file, read up to its maximum length. Raises PeerError."""
     limit = MAX_FILE_CHARS * _UTF_8_BYTES
     try:
         with file.open("rb") as source:
@@ -73,13 +73,13 @@ def read_rules(file: Path) -> str:
 
 
 def with_line(text: str, user: str, line: str | None) -> str:
-    """A password file's text with this as the user's line, without one for None. Other lines stay as they are."""
+    """Text of a password file with the user's line replaced by `line`, or removed if `line` is None."""
     lines = text.split("\n")
     if lines[-1] == "":
         lines.pop()
-    place = next((place for place, old in enumerate(lines) if _user_of(old) == user), len(lines))
-    lines[place : place + 1] = [] if line is None else [line]
-    return "".join(f"{one}\n" for one in lines)
+    index = next((index for index, old in enumerate(lines) if _user_of(old) == user), len(lines))
+    lines[index : index + 1] = [] if line is None else [line]
+    return "".join(f"{text_line}\n" for text_line in lines)
 
 
 def _user_of(line: str) -> str | None:
@@ -104,20 +104,21 @@ def _password(user: str, batch: bool) -> bytes:
         password, _, rest = raw.partition(b"\n")
         password = password.removesuffix(b"\r")
         if rest:
-            raise PeerError("standard input has more than one line: give it the password alone")
+            raise PeerError("standard input must be one line with the password, got more")
     elif sys.stdin.isatty():
         asked = click.prompt(f"Password of {shown(user)}", hide_input=True, confirmation_prompt=True, err=True)
         password = str(asked).encode(errors="surrogateescape")
     else:
         raise PeerError("there is no terminal to ask for the password: use --batch to read it from standard input")
-    if len(password) > MAX_PASSWORD_BYTES or not password.strip(b"\0"):  # only zero bytes: the same as none at all
-        raise PeerError(f"a password has 1 to {MAX_PASSWORD_BYTES} bytes")
+    if len(password) > MAX_PASSWORD_BYTES or not password.strip(b"\0"):  # HMAC pads with zeros: the same as none
+        raise PeerError(f"a password must have 1 to {MAX_PASSWORD_BYTES} bytes")
     return password
 
 
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
-    """Lets no other `ringmq passwd` change files in this folder meanwhile, or one of two new users would be lost."""
+    """Exclude other `ringmq passwd` processes from this folder: of two concurrent changes one would be lost."""
+    # The folder is locked, not the file: replacing the file would leave the lock on the old one.
     folder = file.resolve().parent
     try:
         lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -131,7 +132,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Atomically, and on the disk when it returns. Only its owner can read the file, who stays the same."""
+    """Replace the file atomically and durably. It keeps its owner, and only the owner can read it."""
     target = file.resolve()  # a link stays a link
     fresh = None
     try:

@@ -1,6 +1,6 @@
-"""`ringmq status`: what a running peer says of itself, as a table for people or as JSON for programs.
+"""`ringmq status`: the status of a running peer, as a table for people or as JSON for programs.
 
-Knows the form of a status; asks over the overlay port like any peer would.
+Knows the form of a status. Asks over the overlay port, as peers do.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ringmq.peer.settings.addresses import parse_address
 
 DEFAULT_PEER: Final = "127.0.0.1:4883"
 SHORT: Final = 8
-"""So many digits of an id tell two peers of one ring apart."""
+"""Digits of an id that distinguish the peers of a ring."""
 MAX_ROWS: Final = 10
-"""Of places and of topics: as many as one looks at. The others are in the JSON."""
+"""Maximum rows of places and of topics. The JSON has all of them."""
 MAX_NAME_CHARS: Final = 40
-"""Of a place or topic in a table."""
+"""Maximum characters of a place or topic in a table."""
 
 NAMES: Final = {"counterclockwise": "before  ", "clockwise": "after   "}
-"""What people call the two sides."""
+"""Names of the two sides in the output."""
 UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 @click.command()
 @click.option("--peer", default=DEFAULT_PEER, show_default=True, metavar="HOST:PORT", help="Its overlay address.")
-@click.option("--topic", help="Who coordinates this topic, and who subscribes to it, in the ring of that peer.")
-@click.option("--json", "as_json", is_flag=True, help="All of it, for programs.")
+@click.option("--topic", help="Show the coordinators and subscribers of this topic in the ring of the peer.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def status(peer: str, topic: str | None, as_json: bool) -> None:
-    """Show what a running peer says of itself, or what its ring knows of a topic."""
+    """Show the status of a running peer, or the coordinators and subscribers of a topic in its ring."""
     try:
         address = parse_address(peer)
     except ValueError as error:
-        raise ConfigError(f"--peer: {peer!r} is not HOST:PORT, such as {DEFAULT_PEER}") from error
+        raise ConfigError(f"--peer must be HOST:PORT, such as {DEFAULT_PEER}, got {peer!r}") from error
     if topic is None:
         answer = asyncio.run(ask_status(address))
         lines = lines_of(answer)
@@ -58,11 +58,11 @@ def _check_topic(topic: str) -> None:
     except PacketError as error:
         raise ConfigError(f"--topic: {error}") from error
     if len(topic.encode()) > MAX_ABOUT_BYTES:
-        raise ConfigError(f"--topic: {len(topic.encode())} bytes are more than the {MAX_ABOUT_BYTES} that can be asked")
+        raise ConfigError(f"--topic must be at most {MAX_ABOUT_BYTES} bytes, got {len(topic.encode())}")
 
 
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
-    """The status for people: who it is, its leaf set, its clients and roles, its links, and what is not zero."""
+    """Status as text: the peer, its leaf set, its clients, its pub/sub engine, its links, and counters above zero."""
     state = "active" if answer["active"] else "joining"
     yield f"peer        {answer['id'][:SHORT]} at {answer['address']} of ring {answer['ring']}"
     yield f"state       {state}, up {duration(answer['uptime_s'])}"
@@ -73,7 +73,7 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     leaves = answer["leaves"]
     yield f"leaf set    {len(leaves['counterclockwise'])} before, {len(leaves['clockwise'])} after"
     yield f"also known  {answer['table_size']} in the table, {answer['suspects']} suspected, {answer['dead']} dead"
-    roles = answer.get("pubsub")  # a node that serves nobody has none
+    roles = answer.get("pubsub")  # a node without pub/sub has none
     if roles is not None:
         yield from _clients(answer["listeners"], answer["front"])
         yield from _roles(roles, sum(link["queued_bytes"] for link in answer["links"]))
@@ -115,14 +115,14 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
 def _places(places: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
-            name_of(one["place"]),
-            _version(one),
-            f"{one['entries']:,}",
-            f"{one['publishers']:,}",
-            _in_sync(one),
+            name_of(place["place"]),
+            _version(place),
+            f"{place['entries']:,}",
+            f"{place['publishers']:,}",
+            _in_sync(place),
         )
-        for one in places["shown"]
-        if one["role"] == "coordinator"
+        for place in places["shown"]
+        if place["role"] == "coordinator"
     ]
     yield from _some(("coordinates", "version", "subscribers", "publishers", "in sync"), rows, places["coordinated"])
 
@@ -130,13 +130,13 @@ def _places(places: Mapping[str, Any]) -> Iterator[str]:
 def _topics(publishing: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
-            name_of(one["topic"]),
-            one["dispatch"] if one["fanout"] is None else f"{one['dispatch']} {one['fanout']}",
-            "-" if one["peers"] is None else f"{one['peers']:,}",
-            f"{one['waiting']:,}",
-            f"{one['trusted_s']:.1f} s",
+            name_of(topic["topic"]),
+            topic["dispatch"] if topic["fanout"] is None else f"{topic['dispatch']} {topic['fanout']}",
+            "-" if topic["peers"] is None else f"{topic['peers']:,}",
+            f"{topic['waiting']:,}",
+            f"{topic['trusted_s']:.1f} s",
         )
-        for one in publishing["topics"]
+        for topic in publishing["topics"]
     ]
     yield from _some(("publishes", "dispatch", "peers", "waiting", "trusted for"), rows, publishing["topics_total"])
 
@@ -169,34 +169,34 @@ def _next(neighbour: Mapping[str, str] | None) -> str:
 
 
 def lines_of_topic(answer: Mapping[str, Any]) -> Iterator[str]:
-    """What its ring knows of a topic, for people: who coordinates its places, and who subscribes there."""
+    """Answer about a topic as text: the coordinators of its places, and the subscribers there."""
     yield f"topic       {name_of(answer['topic'])}"
     heads = ("place", "coordinator", "address", "version", "publishers", "in sync")
     yield ""
-    yield from table(heads, [_coordinated(one) for one in answer["places"]])
-    held = [one["held"] for one in answer["places"] if one["held"] is not None]
+    yield from table(heads, [_coordinated(place) for place in answer["places"]])
+    held = [place["held"] for place in answer["places"] if place["held"] is not None]
     rows = [
         (name_of(subscriber["filter"]), subscriber["id"][:SHORT], subscriber["address"])
-        for one in held
-        for subscriber in one["subscribers"]
+        for replica in held
+        for subscriber in replica["subscribers"]
     ]
     yield ""
     yield from table(("filter", "subscriber", "address"), rows) if rows else ("nobody subscribes",)
-    more = sum(one["subscribers_total"] for one in held) - len(rows)
+    more = sum(replica["subscribers_total"] for replica in held) - len(rows)
     if more:
         yield f"and {more:,} more"
 
 
-def _coordinated(one: Mapping[str, Any]) -> Sequence[str]:
-    who, held = one["coordinator"], one["held"]
-    row = (name_of(one["place"]), who["id"][:SHORT], who["address"])
+def _coordinated(place: Mapping[str, Any]) -> Sequence[str]:
+    coordinator, held = place["coordinator"], place["held"]
+    row = (name_of(place["place"]), coordinator["id"][:SHORT], coordinator["address"])
     if held is None:
         return (*row, "-", "-", "-")
     return (*row, _version(held), f"{held['publishers']:,}", _in_sync(held))
 
 
 def _version(place: Mapping[str, Any]) -> str:
-    """The reign, and how many changes it has seen; in the place of one that is not a coordinator's, what it is."""
+    """The epoch and the number of its changes; for a replica that is not the coordinator's, its role."""
     return f"{place['reign']}.{place['position']}" if place["role"] == "coordinator" else str(place["role"])
 
 
@@ -214,7 +214,7 @@ def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             size(link["bytes_in"]),
         )
         for link in links
-        if "id" in link  # one that has not said yet who it is tells nothing
+        if "id" in link  # a link has no id before the handshake
     ]
     if rows:
         yield ""
@@ -222,35 +222,36 @@ def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as they must be; the first two to the left, numbers to the right."""
+    """Lines of a table. The first two columns are aligned to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
     for row in (heads, *rows):
         cells = [
-            cell.ljust(width) if place < min(2, len(heads) - 1) else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.ljust(width) if column < min(2, len(heads) - 1) else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield "  ".join(cells).rstrip()
 
 
 def name_of(topic: str) -> str:
-    """Of a client's choosing: it must not steer the terminal, nor fill it."""
+    """Printable, short form of a topic."""
+    # Clients choose topics: control characters in a topic could steer the terminal of the user.
     shown = topic if len(topic) <= MAX_NAME_CHARS else topic[: MAX_NAME_CHARS - 1] + "…"
     return "".join([sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in shown])
 
 
 def duration(seconds: float) -> str:
-    """The two largest units: `3 d 4 h`, `59 s`."""
+    """Duration in its two largest units: `3 d 4 h`, `59 s`."""
     rest = int(seconds)
     days, rest = divmod(rest, 86400)
     hours, rest = divmod(rest, 3600)
     minutes, rest = divmod(rest, 60)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
-    first = next((place for place, (count, _) in enumerate(parts) if count), 3)
+    first = next((index for index, (count, _) in enumerate(parts) if count), 3)
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2])
 
 
 def size(count: float) -> str:
-    """`999 B`, `1.2 kB`, `3.4 MB`."""
+    """Size in its largest unit: `999 B`, `1.2 kB`, `3.4 MB`."""
     power = 0
     while count >= 1000 and power < len(UNITS) - 1:
         count /= 1000

@@ -1,12 +1,11 @@
-"""Who this peer is, over restarts: its id, its boot number and whom it knew, in the data folder.
+"""Identity of a peer across restarts: its id, its boot number and its known peers, in the data folder.
 
-Owns `peer.json` and `lock` there, and nothing else in it. Knows nothing of sockets; the clock is given.
+Owns `peer.json` and `lock` there, and no other file. Knows nothing of sockets; the caller passes the time.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import secrets
 from collections.abc import Iterable
@@ -16,6 +15,8 @@ from typing import Annotated, Final, Self
 import msgspec
 from msgspec import Meta
 
+from ringmq.logger.errors import LoggerError
+from ringmq.logger.folder_lock import FolderLock
 from ringmq.overlay.config import Address, show
 from ringmq.overlay.core.ids import ID_BITS, Id, key_of
 from ringmq.peer.errors import DataFolderError
@@ -23,7 +24,7 @@ from ringmq.peer.settings.addresses import parse_address
 
 STORED: Final = "peer.json"
 MAX_REMEMBERED: Final = 32
-"""One that still answers is enough; a leaf set of neighbours scattered over the machines gives plenty."""
+"""A restart needs one address that still answers, and neighbours in the leaf set are spread over the machines."""
 MAX_BOOT: Final = (1 << 63) - 1
 
 Text = Annotated[str, Meta(max_length=300)]
@@ -38,27 +39,25 @@ class Stored(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def passing_id(host: str, port: int) -> Id:
-    """The id of a peer without a data folder: that of its address, or a random one where the port is not chosen."""
+    """The id of a peer without a data folder: the key of its address, or a random id if the system chooses the port."""
     return key_of(f"{host}:{port}") if port else Id(secrets.randbits(ID_BITS))
 
 
 def check_folder(folder: Path) -> None:
-    """Look whether a peer could use this data folder, and leave it as it is. Raises DataFolderError.
-
-    That another peer has it is no fault: it may be the one whose settings are looked at.
-    """
-    _check_place(folder)
+    """Check that a peer could use this data folder, without changing it. Raises DataFolderError."""
+    # The lock is not checked: the peer that holds it may be the peer whose settings are checked.
+    _check_location(folder)
     _read(folder / STORED)
 
 
 class DataFolder:
-    """One peer's hold on its data folder, until `close`. Every method raises DataFolderError, one line each."""
+    """The data folder of a running peer, locked until `close`. Every method raises DataFolderError with one line."""
 
     def __init__(self, folder: Path, now_ms: int) -> None:
-        """Lock the folder, made if missing, and count this start. The boot number grows even if the clock went back."""
+        """Lock the folder, create it if missing, and raise the boot number, even if the clock went back."""
         self.folder = folder
         self._file = folder / STORED
-        self._lock = self._take_lock()
+        self._lock = self._acquire_lock()
         try:
             stored = _read(self._file)
             if stored is None:
@@ -75,10 +74,8 @@ class DataFolder:
         self.close()
 
     def close(self) -> None:
-        """Let another process have the folder. The lock file stays: removing it would let two in."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        """Free the folder for another process. Idempotent."""
+        self._lock.close()
 
     @property
     def id(self) -> Id:
@@ -90,13 +87,14 @@ class DataFolder:
 
     @property
     def remembered(self) -> tuple[Address, ...]:
-        """Where the peers were that this one knew last."""
+        """Addresses of the peers that were known last."""
         return tuple(map(parse_address, self._stored.peers))
 
     def remember(self, peers: Iterable[Address]) -> bool:
-        """Keep the first MAX_REMEMBERED of these for the next start; an empty list forgets nobody.
+        """Save the first MAX_REMEMBERED addresses for the next start. Returns whether the file was written.
 
-        Returns whether they are others than before: only then is anything written.
+        It is written only if the set of addresses has changed. An empty list changes nothing: a peer that is alone for
+        a while must still find its ring after a restart.
         """
         texts = tuple(dict.fromkeys(map(show, peers)))[:MAX_REMEMBERED]
         if not texts or set(texts) == set(self._stored.peers):
@@ -104,23 +102,19 @@ class DataFolder:
         self._write(Stored(id=self._stored.id, boot=self._stored.boot, peers=texts))
         return True
 
-    def _take_lock(self) -> int:
-        _check_place(self.folder)
-        path = self.folder / "lock"
+    def _acquire_lock(self) -> FolderLock:
+        _check_location(self.folder)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise DataFolderError(f"data: cannot use {self.folder}: {error.strerror}") from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(lock)
-            raise DataFolderError(f"data: {self.folder} is in use by another peer: each needs its own") from error
-        return lock
+            return FolderLock(self.folder, "lock", "peer")
+        except LoggerError as error:
+            raise DataFolderError(str(error)) from error
 
     def _write(self, stored: Stored) -> None:
-        """Atomically, and on the disk when it returns: after a power cut the old or the new content is there."""
+        """Replace the file atomically and durably: after a power cut it has the old or the new content."""
         fresh = self._file.with_suffix(".new")
         try:
             with fresh.open("wb") as file:
@@ -128,6 +122,7 @@ class DataFolder:
                 file.flush()
                 os.fsync(file.fileno())
             fresh.replace(self._file)
+            # The rename itself is an entry of the folder, so it is durable only after a sync of the folder.
             folder = os.open(self.folder, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -138,13 +133,14 @@ class DataFolder:
         self._stored = stored
 
 
-def _check_place(folder: Path) -> None:
-    """Whether it is a folder that can be written to, or can be made."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+def _check_location(folder: Path) -> None:
+    """Raise DataFolderError unless the folder is writable, or could be created in the nearest folder that exists."""
+    paths = (folder.absolute(), *folder.absolute().parents)
+    nearest = next(path for path in paths if os.path.lexists(path))
     try:
-        if not there.is_dir():
+        if not nearest.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(there, os.W_OK | os.X_OK):
+        if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
         raise DataFolderError(f"data: cannot use {folder}: {error.strerror}") from error

@@ -1,6 +1,7 @@
-"""A message of the front as the bytes that cross the ring: the properties and the payload as they came.
+"""A message of the front as bytes that cross the ring, with properties and payload as the client sent them.
 
-Topic, QoS and the retain flag of a publication stand in its header; they are here again for what is retained.
+Topic, QoS and retain flag of a publication stand in its header. The body repeats the QoS, since a retained message is
+stored as its body alone.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ _HEAD: Final = struct.Struct(">BBII")
 _EXPIRES: Final = 0x01
 _REMAINING: Final = slice(2, 6)
 
-PLAIN_HEAD: Final = _HEAD.pack(0, 0, 0, 0)
-"""Before the payload of a message with QoS 0, without properties, that does not expire."""
+NO_PROPERTIES: Final = _HEAD.pack(0, 0, 0, 0)
+"""The head of a body with QoS 0, without properties and without an expiry."""
 
 
 def encode_body(message: Message, now: float) -> bytes:
-    """What remains of its time goes along; clocks need not agree."""
+    """The expiry is sent as remaining seconds, as the clocks of peers need not agree."""
     remaining_s = message.remaining_s(now)
     flags = 0 if remaining_s is None else _EXPIRES
     head = _HEAD.pack(message.qos, flags, remaining_s or 0, len(message.properties))
@@ -28,7 +29,7 @@ def encode_body(message: Message, now: float) -> bytes:
 
 
 def payload_bytes(body: bytes) -> int:
-    """How long the payload is; 0 for what is no body."""
+    """The length of the payload; 0 if these bytes are no body."""
     if len(body) < _HEAD.size:
         return 0
     size: int = _HEAD.unpack_from(body)[3]
@@ -36,21 +37,21 @@ def payload_bytes(body: bytes) -> int:
 
 
 def remaining_of(body: bytes) -> int | None:
-    """In how many seconds the message expires, counted from when its body was made; None: never."""
+    """Seconds until the message expires, counted from the encoding of its body; None: never."""
     if len(body) < _HEAD.size or not body[1] & _EXPIRES:
         return None
     return int.from_bytes(body[_REMAINING], "big")
 
 
 def aged(body: bytes, remaining_s: int) -> bytes:
-    """The same message, which expires, later."""
+    """The body of the same message with another remaining time. It must have an expiry."""
     return b"".join((body[: _REMAINING.start], remaining_s.to_bytes(4, "big"), body[_REMAINING.stop :]))
 
 
 def decode_body(topic: str, body: bytes, qos: int | None, retain: bool, now: float) -> Message:
-    """The message, from whom nobody need know. Without `qos` it has that of its publication.
+    """The message, without its publisher. With `qos` None it has the QoS it was published with.
 
-    Raises ProtocolError for bytes that were not encoded here.
+    Raises ProtocolError for bytes that `encode_body` did not make.
     """
     if len(body) < _HEAD.size:
         raise ProtocolError("the body of a message ends early")

@@ -8,81 +8,83 @@ from typing import Final
 from ringmq.dispatching.algorithms import Choice, algorithm
 
 MAX_SHADOWS: Final = 8
-"""With those that are asked besides, as many as the leaf set can tell for sure."""
+"""The most copies: with the spare owners that a new coordinator asks, the leaf set still knows all of them for sure."""
 
 DIRECT: Final = Choice("direct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PubSubConfig:
-    """Times in seconds. Those of all peers of a ring must be the same: a lease is what both sides count."""
+    """Times in seconds. All peers of a ring must use the same times, as both sides of a lease count them."""
 
     dispatch: Choice = DIRECT
     """How messages reach their subscribers, unless a rule says otherwise. A tree spares the publisher sends and costs
     hops."""
     rules: tuple[tuple[str, Choice], ...] = ()
-    """Topics by MQTT filter, and how theirs do. The first that matches counts."""
+    """The same for topics that match an MQTT filter. The first match counts."""
     shadows: int = 2
     """Copies of each list beside the coordinator's. Acknowledged subscriptions survive as many deaths at once."""
     lease_s: float = 3.0
-    """How long a publisher may trust a list it was given. It is the bound on staleness: a publisher that fell silent
+    """How long a publisher may trust a list. It is the bound on staleness: a publisher that fell silent
     delays a SUBACK by at most `void_s`. Longer saves renewals, 3 / lease_s a second for each list in use."""
     entry_s: float = 15.0
-    """How long a subscriber peer that is not heard stays on the lists; QoS 1 and 2 to it are retried as long. Above the
+    """How long a silent subscriber peer stays on the lists; QoS 1 and 2 to it are retried for this time. Above the
     longest pause that a peer should survive without loss."""
     grace_s: float = 6.0
     """How long a peer that has left all lists is still sent what it has not acknowledged, unless its lease ran out. It
     may hold it and not have said so; or a coordinator that has just begun has not heard of it yet. Two renewals."""
     ask_s: float = 0.1
-    """The first wait for what the ring is asked, by a route that may have led to one that has just died; doubled each
-    time up to `slow_retry_s`. New subscribers and publishers wait for little else when a coordinator dies."""
+    """The first wait for the answer to a routed question, whose route may have led to a peer that has just died;
+    doubled each time up to `slow_retry_s`. When a coordinator dies, new subscribers and publishers wait for little
+    else."""
     retry_s: float = 0.3
-    """The same of what a known peer is told. Above the longest round trip."""
+    """The same for a message to a known peer. Above the longest round trip."""
     slow_retry_s: float = 2.0
     give_up_s: float = 60.0
-    """A message is not retried for longer, nor held for want of a list, whatever the leases say."""
+    """A message is neither retried for longer, nor held for longer without a list, whatever the leases say."""
     look_s: float = 1.0
-    """How often what this peer holds of a place is looked at while it waits for others or something expires."""
+    """How often a replica is checked while it waits for other peers, or while one of its records expires."""
     idle_look_s: float = 30.0
-    """And at most so far apart, while others should do something about a place and have not."""
+    """The longest time between checks of a replica that another peer should take over and has not."""
     tomb_s: float = 60.0
-    """How long it is remembered that something is gone, so that a copy that missed it does not bring it back."""
+    """How long a tombstone is kept, so that a copy that missed the removal does not bring the record back."""
     cleared_s: float = 86_400.0
-    """How long it is remembered that a retained message was cleared or has expired. A peer that was away for longer
-    may bring it back from its disk."""
+    """How long the tombstone of a retained message is kept. A peer that was away for longer may bring the message back
+    from its disk."""
     max_cleared: int = 100_000
-    """Of how many topics that is remembered, at 50 bytes each; the oldest are forgotten first."""
+    """The most tombstones of retained messages, at 50 bytes each; the oldest are forgotten first."""
     note_s: float = 600.0
     """How long a coordinator of wildcards remembers without renewal that a topic below has a retained message."""
     idle_s: float = 60.0
-    """A topic that was not published to for so long is forgotten by its publisher, with the lists only it needed."""
+    """A topic without publications for this time is forgotten by its publisher, with the lists that only it needed."""
     window: int = 256
     """Unacknowledged messages with QoS 1 or 2 on their way to one peer; those beyond wait here."""
     max_waiting_bytes: int = 64 << 20
-    """Of all messages here that wait for a list, for room or for an acknowledgement. Beyond, QoS 0 is dropped, and
-    QoS 1 and 2 are refused; both are counted."""
+    """Bytes of messages here that wait for a list, for a window or for an acknowledgement. Beyond, QoS 0 is dropped,
+    and QoS 1 and 2 are refused; both are counted."""
     restored_at_once: int = 50
     """Places brought back from the disk every `restore_s`, so that peers that start again do not flood the ring: at 500
     a second three peers are busy for a tenth of their time. Those that somebody asks for are brought back at once."""
     restore_s: float = 0.1
     max_stashed: int = 256
-    """Requests that wait at a coordinator to be while it gathers; those beyond are asked again by their senders."""
+    """Requests that wait at a new coordinator while it collects the state of a place; beyond, their senders repeat
+    them."""
     max_ahead: int = 512
-    """Messages of one publisher that are kept because one before them is missing."""
+    """Messages of one publisher that are kept because an earlier one is missing."""
     max_orders: int = 65_536
     """Topics of all publishers for which the last QoS 0 message is remembered; the oldest are forgotten first."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.shadows <= MAX_SHADOWS:
-            raise ValueError(f"shadows is {self.shadows}, right would be 0 to {MAX_SHADOWS}")
+            raise ValueError(f"shadows must be 0 to {MAX_SHADOWS}, got {self.shadows}")
         for choice in (self.dispatch, *(choice for _, choice in self.rules)):
             algorithm(choice.name)
         if not 0 < self.lease_s <= self.entry_s:
-            raise ValueError(f"lease_s is {self.lease_s}, right would be more than 0 and at most entry_s")
+            raise ValueError(f"lease_s must be more than 0 and at most entry_s, got {self.lease_s}")
 
     @property
     def void_s(self) -> float:
-        """How long a coordinator waits for a publisher: its lease, and a tenth for clocks that do not run alike."""
+        """How long a coordinator waits for a publisher: its lease, and a tenth more, as clocks drift."""
         return 1.1 * self.lease_s
 
 

@@ -1,11 +1,14 @@
-"""What the roles of one peer share: who it is, the ring below, the time, what is due, and what it counts."""
+"""State shared by the parts of an engine: identity, ring, clock, timers, messages waiting for the end of an iteration.
+
+Owns the counters. Knows no part of an engine.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Final, Protocol
+from typing import Final
 
 from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.overlay.core.ids import Id
@@ -13,129 +16,56 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
 from ringmq.peer.engines.coordinated.messages import Control, Record
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.publication import Publication, encode_control, put_together
+from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
+from ringmq.peer.messaging.publication import encode_control, put_together
 from ringmq.peer.messaging.tracing import Tracing
 
 ANSWER_WEIGHT: Final = 0.1
-"""Of the last answer, among those that tell how long answers take."""
+"""Weight of the last answer in the smoothed time of answers."""
 PATIENCE: Final = 3.0
 MOST_PATIENCE: Final = 5.0
-"""Times the usual time of an answer, and times `ask_s`: so long is waited at first, at most."""
-
-
-class Overlay(Protocol):
-    """The ring as the roles see it."""
-
-    @property
-    def me(self) -> Peer: ...
-    @property
-    def active(self) -> bool: ...
-    def send(self, peer: Peer, payload: bytes) -> bool:
-        """To a peer whose address is known, once. False: nothing was queued."""
-
-    def route(self, key: Id, payload: bytes) -> bool:
-        """To the owner of a key. False: try later."""
-
-    def doubts(self, peer: Peer) -> bool:
-        """Whether a peer is silent, or dead, as far as is known here. `send` may take what is for it all the same."""
-
-    def owner(self, key: Id) -> Peer | None:
-        """Who owns a key, which may be this peer. None: that is not known for sure."""
-
-    def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
-        """The peers nearest to a key; from now on `owners_changed` is called with others."""
-
-    def unwatch(self, key: Id) -> None: ...
-
-    def news(self, key: Id) -> tuple[Peer, ...] | None:
-        """What `owners_changed` would soon be called with, for a watched key, and now is not. None: nothing."""
-
-
-class LocalClients(Protocol):
-    """Those whom messages of other peers are for."""
-
-    def deliver(self, publication: Publication) -> int:
-        """Give it to the clients here: those of plain filters if it is `plain`, and one of each group in `shared`. How
-        many that are."""
-
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
-        """The quick way, of a message with QoS 0 for plain filters: whether anybody here wants it. None: it is not for
-        the quick way, and nothing was done."""
-
-    def retained(self, topic: str, body: bytes) -> None:
-        """What is retained of a topic, for those who subscribe from now on; empty: nothing any more."""
-
-
-class Disk(Protocol):
-    """Where what this peer keeps for others outlives its process. It is safe after the next commit, which the shell
-    makes."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether there is something to commit."""
-
-    def keep(self, place: str, record: Record) -> None:
-        """A retained message or a note of a place; or that it is gone."""
-
-    def leave(self, place: str) -> None:
-        """Nothing of this place is kept here any more."""
-
-    def forget(self, age_s: float) -> None:
-        """Which retained messages were cleared need not be known any more, of all that is at least so old."""
-
-
-class NoDisk:
-    """Of a peer that keeps all in memory."""
-
-    pending = False
-
-    def keep(self, place: str, record: Record) -> None: ...
-    def leave(self, place: str) -> None: ...
-    def forget(self, age_s: float) -> None: ...
-
-
-NO_DISK: Final = NoDisk()
+"""Bounds of the first wait for an answer: this factor of the smoothed time, and at most this factor of `ask_s`."""
 
 
 @dataclass(slots=True)
 class Counters:
-    """What happened here since the start; each only grows."""
+    """Counters since the start; each only grows."""
 
     published: int = 0
     came: int = 0
-    """Publications of other peers, whatever became of them."""
+    """Publications of other peers, also dropped ones."""
     sent: int = 0
-    """Publications sent to other peers, once for each."""
+    """Publications sent to other peers, counted for each peer."""
     received: int = 0
-    """Messages of other peers given to the clients here."""
+    """Messages of other peers delivered to the clients here."""
     duplicates: int = 0
-    """Messages that came a second time, or after one they should have come before, and were not given out."""
+    """Messages that came a second time, or were overtaken, and were not delivered."""
     unwanted: int = 0
-    """Messages that no filter here asked for."""
+    """Messages that match no filter here."""
     dropped: int = 0
-    """QoS 0 to other peers that found no room, and QoS 0 that waited too long for a list."""
+    """QoS 0 to other peers with full links, and QoS 0 that waited too long for a list."""
     refused: int = 0
-    """QoS 1 and 2 refused for want of room."""
+    """QoS 1 and 2 refused because `max_waiting_bytes` was reached."""
     bypassed: int = 0
-    """Sends in a tree that found no room; the next in the tree took the place."""
+    """Sends in a tree to peers with full links; the next peer of the tree took their place."""
     resent: int = 0
-    """QoS 1 and 2 sent again for want of an acknowledgement."""
+    """QoS 1 and 2 sent again because no acknowledgement came."""
     given_up: int = 0
     """QoS 1 and 2 to a peer that are not retried any more: its lease ran out, or it never acknowledged."""
     passed_on: int = 0
     """QoS 1 and 2 for a shared filter that went to another peer with members of it, as the first was given up."""
     silent_publishers: int = 0
-    """Subscriptions that came into force without the word of a publisher, whose lease was void by then."""
+    """Subscriptions that came into force without the answer of a publisher, whose lease had expired."""
     leases_lost: int = 0
-    """Filters of ours that the coordinator had dropped, because it did not hear from us."""
+    """Filters of this peer that their coordinator had dropped because they were not renewed."""
     expired: int = 0
-    """Entries of others dropped here because they were not renewed."""
+    """Entries of other peers dropped here because they were not renewed."""
     reigns: int = 0
     """Places that this peer became the coordinator of."""
     superseded: int = 0
-    """Reigns ended by hearing of a higher one."""
+    """Epochs ended because another peer had a higher one."""
     handed_over: int = 0
-    """Places forgotten after others had taken all of it."""
+    """Places forgotten after their owners had taken them over."""
     unreadable: int = 0
     """Payloads that could not be decoded."""
     not_retained: int = 0
@@ -146,12 +76,13 @@ class Counters:
 
 
 class MessagingContext:
-    """One per core."""
+    """One per engine."""
 
     __slots__ = (
         "answer_s",
         "clients",
         "clock",
+        "clock_us",
         "config",
         "counters",
         "disk",
@@ -175,6 +106,7 @@ class MessagingContext:
         disk: Disk = NO_DISK,
         clock: Clock | None = None,
         owing: Callable[[], None] | None = None,
+        clock_us: Callable[[], int] | None = None,
     ) -> None:
         self.overlay = overlay
         self.clients = clients
@@ -184,19 +116,21 @@ class MessagingContext:
         self.tracing = Tracing()
         self.clock: Clock = clock or StillClock()
         self.owing: Callable[[], None] = owing or _nothing
-        """Called when peers begin to be owed something; more than once does no harm."""
+        """Called when acknowledgements become due; calling it more than once does no harm."""
+        self.clock_us: Callable[[], int] = clock_us or self._own_us
+        """The wall clock in microseconds, for the order of retained messages."""
         self.seq = 0
-        """Of the message published last."""
+        """The number of the last message published here."""
         self.hybrid_clock = 0
-        """Above all numbers of retained messages seen so far: a hybrid logical clock (Kulkarni et al. 2014)."""
+        """The highest stamp of a retained message seen so far: a hybrid logical clock (Kulkarni et al. 2014)."""
         self.waiting_bytes = 0
         self.local: deque[tuple[Peer, Control]] = deque()
-        """What the roles of this peer say to each other."""
+        """Messages that the roles of this peer send to each other."""
         self.disk = disk
         self.answer_s = 0.0
-        """How long answers take, of late."""
+        """Smoothed time of recent answers."""
         self.promised: list[tuple[Peer, Control]] = []
-        """Messages that wait for the disk."""
+        """Messages that wait for a commit."""
         self.posts: dict[Peer, list[bytes]] = {}
         """Messages that wait for the end of the iteration."""
 
@@ -205,7 +139,7 @@ class MessagingContext:
         return self.overlay.me
 
     def send(self, peer: Peer, message: Control) -> None:
-        """With all others for that peer, at the end of the turn."""
+        """Send a message at the end of the iteration, in one payload with the others for that peer."""
         if peer.id == self.overlay.me.id:
             self.local.append((self.overlay.me, message))
         else:
@@ -214,14 +148,14 @@ class MessagingContext:
             self.posts.setdefault(peer, []).append(encode_control(message))
 
     def flush(self) -> None:
-        """The turn has ended. What finds no room is said again in time, like what gets lost."""
+        """Send the messages of this iteration. If a link is full they are lost; every request is repeated."""
         posts, self.posts = self.posts, {}
         for peer, messages in posts.items():
             for payload in put_together(messages):
                 self.overlay.send(peer, payload)
 
     def keep(self, place: str, record: Record) -> None:
-        """As `Disk.keep`, to be committed with what else this iteration changes."""
+        """Store a record, to be committed at the end of the iteration."""
         self.disk.keep(place, record)
         self.owing()
 
@@ -234,7 +168,7 @@ class MessagingContext:
         self.owing()
 
     def promise(self, peer: Peer, message: Control) -> None:
-        """As `send`, of what says that something is safe here: not before the disk has all that it was told."""
+        """Send a message which says that a record is safe here: after the next commit, if one is pending."""
         if self.disk.pending:
             self.owing()
             self.promised.append((peer, message))
@@ -242,13 +176,13 @@ class MessagingContext:
             self.send(peer, message)
 
     def keep_promises(self) -> None:
-        """The disk has it all."""
+        """The disk has committed."""
         promises, self.promised = self.promised, []
         for peer, message in promises:
             self.send(peer, message)
 
     def route(self, key: Id, message: Control) -> None:
-        """To the owner of a key: straight, if there is no doubt who that is, or by way of the ring."""
+        """Send a message to the owner of a key: directly if the leaf set leaves no doubt about it, else by routing."""
         owner = self.overlay.owner(key)
         if owner is None:
             self.overlay.route(key, encode_control(message))
@@ -256,18 +190,18 @@ class MessagingContext:
             self.send(owner, message)
 
     def answered(self, after_s: float) -> None:
-        """A question was answered, which had been asked once."""
+        """A question that was asked once was answered after this time."""
         self.answer_s += ANSWER_WEIGHT * (after_s - self.answer_s)
 
     @property
     def ask_s(self) -> float:
-        """The first wait for an answer: longer while answers take long, as peers that are late are not quicker when all
-        is asked twice."""
+        """The first wait for an answer. It grows with the time of answers: peers that are late only get later when
+        every question is repeated."""
         ask_s = self.config.ask_s
         return min(max(ask_s, PATIENCE * self.answer_s), MOST_PATIENCE * ask_s)
 
     def ask(self, known: Peer | None, key: Id, message: Control) -> None:
-        """To the coordinator if it is known, otherwise to whoever owns the key."""
+        """Send a message to the coordinator if it is known, otherwise to the owner of the key."""
         if known is None:
             self.route(key, message)
         else:
@@ -277,7 +211,7 @@ class MessagingContext:
         self.timers.at(self.clock.now + delay_s, _call, then)
 
     def every(self, period_s: float, then: Callable[[], None]) -> None:
-        """From now on."""
+        """Make a call periodically, from now on."""
 
         def again() -> None:
             self.after(period_s, again)
@@ -285,13 +219,27 @@ class MessagingContext:
 
         self.after(period_s, again)
 
-    def tick_clock(self, time_us: int) -> int:
-        self.hybrid_clock = max(self.hybrid_clock + 1, time_us)
+    def add_waiting(self, change: int) -> None:
+        """Count bytes of messages that wait here from now on, or do so no more if negative."""
+        self.waiting_bytes += change
+
+    def stamp(self) -> int:
+        """The stamp of a retained message: later than all that this peer has seen, whatever its wall clock says."""
+        self.hybrid_clock = max(self.hybrid_clock + 1, self.clock_us())
         return self.hybrid_clock
+
+    def observe(self, stamp: int) -> None:
+        """Another peer has given this stamp."""
+        if stamp > self.hybrid_clock:
+            self.hybrid_clock = stamp
+
+    def _own_us(self) -> int:
+        # A simulated world has no wall clock; all its peers share this one.
+        return int(self.clock.now * 1e6)
 
 
 def _nothing() -> None:
-    """Nobody else acknowledges: the core does, at the end of each call."""
+    """The default for engines that acknowledge by themselves at the end of each call."""
 
 
 def _call(_: float, then: object) -> None:

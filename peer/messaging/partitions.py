@@ -51,7 +51,8 @@ def wild_places_of(topic: str) -> tuple[str, ...]:
 
 
 def noting_places_of(topic: str) -> tuple[str, ...]:
-    """The places that must be told of the topic: all of those but the nearest, which bears its name."""
+    """The places that must know of a retained message of the topic: all wildcard places but the nearest, which has the
+    same coordinator as the topic."""
     return wild_places_of(topic)[1:]
 
 

@@ -1,22 +1,16 @@
-"""What a publisher has on its hands: messages, the topics they go to, and retained ones on their way to be stored."""
+"""Publications of the clients here until all receivers have them, and calls that wait for several events."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from math import inf
 
-from ringmq.dispatching.algorithms import Choice
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Record
-from ringmq.peer.engines.coordinated.subscriber_lists import Registration
 from ringmq.peer.messaging.publication import Publication
 
 
 class PendingPublication:
-    """A message of the clients here, until everybody has it who should."""
+    """A message of the clients here until all its receivers have it."""
 
     __slots__ = ("at", "done", "matched", "missing", "publication", "undecided")
 
@@ -26,20 +20,44 @@ class PendingPublication:
         """Whether anybody subscribes to it, here or elsewhere."""
         self.done = done
         self.at = at
+        # One more than there are receivers until all sends were made: a send may end with `got` at once, and `done`
+        # must not be called before the message was sent to the others.
         self.missing = 1
-        """Who has not got it yet; one more while it is being given out."""
+        """Receivers that do not have it yet; one more while it is being sent."""
         self.undecided = 0
-        """Of Scribe: roots that it has not been sent to yet."""
+        """Roots that it has not been sent to yet; used by Scribe alone."""
 
-    def got(self) -> None:
+    def expect(self, receivers: int) -> None:
+        """Each of these further receivers will call `got`."""
+        self.missing += receivers
+
+    def got(self, matched: bool = False) -> None:
+        """A receiver has it; `matched` says whether a filter matched there."""
+        if matched:
+            self.matched = True
         self.missing -= 1
         if not self.missing and self.done is not None:
             done, self.done = self.done, None
             done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
 
+    def begin_deciding(self, roots: int) -> None:
+        """Each of these roots will be decided about: the publication is sent to it or not."""
+        self.undecided = roots
+
+    def decided(self) -> bool:
+        """One more root is decided about: whether it was the last, so that the number of sends is known."""
+        self.undecided -= 1
+        return not self.undecided
+
+    def fail(self) -> None:
+        """Report that it cannot be delivered to everybody. Answers that come later are ignored."""
+        done, self.done = self.done, None
+        if done is not None:
+            done(Reason.QUOTA_EXCEEDED)
+
 
 class Countdown:
-    """Calls once it was counted down."""
+    """Makes a call when it has been counted down to zero."""
 
     __slots__ = ("_left", "_then")
 
@@ -51,43 +69,3 @@ class Countdown:
         self._left -= 1
         if not self._left:
             self._then()
-
-
-class Topic:
-    """A topic that is published to from here. `peers` and `groups` are its plan; None until it is made."""
-
-    __slots__ = ("choice", "groups", "lists", "name", "peers", "queue", "quick", "raw", "used_at", "valid_until")
-
-    def __init__(self, name: str, lists: tuple[Registration, ...], choice: Choice, now: float) -> None:
-        self.name = name
-        self.raw = name.encode()
-        self.lists = lists
-        self.peers: tuple[Peer, ...] | None = None
-        self.groups: tuple[tuple[str, tuple[Peer, ...]], ...] = ()
-        self.quick: tuple[Peer, ...] | None = None
-        """The same as `peers`, if a message goes to them directly and to nobody else."""
-        self.choice = choice
-        self.valid_until = -inf
-        self.queue: deque[PendingPublication] = deque()
-        self.used_at = now
-
-
-class Store:
-    """A retained message on its way to its coordinator."""
-
-    __slots__ = ("lists", "outgoing", "record", "seq", "wait_s")
-
-    def __init__(self, record: Record, lists: tuple[Registration, ...], seq: int, outgoing: PendingPublication) -> None:
-        self.record = record
-        self.lists = lists
-        self.seq = seq
-        self.outgoing = outgoing
-        self.wait_s = 0.0
-
-
-def addressed(publication: Publication, plain: bool, shared: tuple[str, ...]) -> Publication:
-    one = publication
-    return Publication(
-        one.boot, one.seq, one.qos, one.topic, one.body, one.retain, one.stamp,
-        plain=plain, shared=shared, clears=one.clears, trace=one.trace,
-    )  # fmt: skip

@@ -1,6 +1,6 @@
-"""The roles' messages as bytes: control by msgspec, a publication as a packed header and the bytes as they came.
+"""Messages of engines as bytes: control messages by msgspec, a publication as a packed header and its body.
 
-The first byte tells them apart. Every way in which decoding can fail becomes a ProtocolError.
+The first byte distinguishes them. Every failure to decode raises ProtocolError.
 """
 
 from __future__ import annotations
@@ -18,29 +18,27 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Count, Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.coordinated.messages import Control
+from ringmq.peer.messaging.fast_path import HEAD, PUBLICATION, UNSHARED
 
-PUBLICATION: Final = b"P"
 CONTROL: Final = b"C"
 MANY: Final = b"M"
 """Several control messages, each with its length before it."""
 MANY_BYTES: Final = 1 << 14
-"""No more is put together, so that a frame holds it with room to spare; one message may be longer by itself."""
+"""Bytes of control messages in one payload, far below the size of a frame; a single message may be longer."""
 
 RETAIN: Final = 0x04
-PLAIN: Final = 0x08
 SHARED: Final = 0x10
 RELAYED: Final = 0x20
 CLEARS: Final = 0x40
 TRACED: Final = 0x80
 
 MAX_DISPATCHING: Final = 32
-"""Characters in the name of a dispatching."""
+"""Characters in the name of a dispatching algorithm."""
 MAX_HOPS: Final = 255
-"""That a trace counts; more are taken for so many."""
+"""The most hops that a trace can count."""
 MAX_NUMBER: Final = (1 << 63) - 1
-"""Of what names a recorded message, and in its trace: a record has room for no more."""
+"""The highest number that a log record can hold: bound of times, boots and sequences of recorded messages."""
 
-_HEAD: Final = struct.Struct(">BBHQQ")
 _TWO: Final = struct.Struct(">QQ")
 _TRACE: Final = struct.Struct(">QB")
 _LENGTH: Final = struct.Struct(">I")
@@ -50,7 +48,7 @@ _encode_control = _control.encode
 
 
 class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A subscriber peer in the part of another: who it is, and the numbers its message bears."""
+    """A receiver in a tree, with the send window's number and base for it."""
 
     peer: Peer
     number: Count
@@ -62,11 +60,11 @@ class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Relay(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a message comes from, when not from its sender; and to whom its receiver passes it on."""
+    """The way of a message through a tree: its publisher, and the peers that its receiver must pass it on to."""
 
     origin: Peer
     name: Annotated[str, Meta(max_length=MAX_DISPATCHING)]
-    """Of the dispatching that made the tree."""
+    """The dispatching algorithm that made the tree."""
     fanout: Annotated[int, Meta(ge=1)]
     part: tuple[Leaf, ...]
 
@@ -76,24 +74,28 @@ _relay: Final = Codec[Relay](Relay)
 
 
 class Trace(msgspec.Struct, gc=False):
-    """Of a message that is recorded. The first two cross the links; the others are of the peer that has it now."""
+    """The trace of a recorded message. Links carry the first two fields; the others belong to the present peer."""
 
     sent_ns: int
-    """When its origin had it from its client, since 1970."""
+    """When its publisher's peer received it from the client, in nanoseconds since 1970."""
     hops: int = 0
     """Links that it has crossed."""
     sender: Id = Id(0)
     received_ns: int = 0
     clients: int = 0
-    """That were given it here."""
+    """Clients here that received it."""
     sends: int = 0
     """Peers that it was sent to from here."""
     duplicate: bool = False
-    """It had come before, and was given to nobody."""
+    """It had come before, and was not delivered."""
+
+    def received(self, sender: Id, at_ns: int) -> None:
+        """It came from this peer, which is the present peer if a client here published it."""
+        self.sender, self.received_ns = sender, at_ns
 
 
 class Publication(msgspec.Struct, gc=False):
-    """One message between peers. (origin, `boot`, `seq`) names it for ever."""
+    """One message between peers. Publisher, `boot` and `seq` identify it for ever."""
 
     boot: int
     seq: int
@@ -102,26 +104,34 @@ class Publication(msgspec.Struct, gc=False):
     body: bytes
     retain: bool = False
     stamp: int = 0
-    """Of a retained message: its place in time."""
+    """The time of a retained message, by a hybrid logical clock."""
     number: int = 0
-    """QoS 1 and 2: its place among all those from this publisher to this peer."""
+    """QoS 1 and 2: its number among all publications from this publisher to this peer."""
     base: int = 0
-    """The publisher waits for no number below it."""
-    plain: bool = True
-    """Whether it is for who subscribed to it for himself."""
+    """The publisher waits for no lower number."""
+    unshared: bool = True
+    """Whether it is for the subscriptions that are not shared."""
     shared: tuple[str, ...] = ()
-    """The shared filters of which this peer is to serve one member."""
+    """Shared filters: this peer delivers to one member of each."""
     relay: Relay | None = None
     clears: bool = False
-    """Retained, without a payload: from now on nothing is."""
+    """It is retained and has no payload: it removes the retained message."""
     trace: Trace | None = None
-    """Set if its origin has chosen it to be recorded."""
+    """Set if its publisher's peer has chosen it to be recorded."""
 
     def onward(self) -> Publication:
-        """As it is sent on: a recorded one has crossed a link more."""
+        """The publication to send to the next peer: a trace counts one more link."""
         if self.trace is None:
             return self
         return replace(self, trace=Trace(self.trace.sent_ns, min(self.trace.hops + 1, MAX_HOPS)))
+
+
+def addressed(publication: Publication, unshared: bool, shared: tuple[str, ...]) -> Publication:
+    """A copy for one receiver: for its unshared subscriptions or not, and for these shared filters."""
+    return Publication(
+        publication.boot, publication.seq, publication.qos, publication.topic, publication.body, publication.retain,
+        publication.stamp, unshared=unshared, shared=shared, clears=publication.clears, trace=publication.trace,
+    )  # fmt: skip
 
 
 def encode_control(message: Control) -> bytes:
@@ -133,54 +143,41 @@ def encode(publication: Publication) -> bytes:
 
 
 def head_of(publication: Publication) -> bytes:
-    """All that differs among the receivers of a message."""
-    one = publication
-    flags = one.qos | (RETAIN if one.retain else 0) | (PLAIN if one.plain else 0) | (CLEARS if one.clears else 0)
+    """The header: the part that differs between receivers."""
+    flags = (
+        publication.qos
+        | (RETAIN if publication.retain else 0)
+        | (UNSHARED if publication.unshared else 0)
+        | (CLEARS if publication.clears else 0)
+    )
     parts = []
-    if one.qos:
-        parts.append(_TWO.pack(one.number, one.base))
-    if one.shared:
+    if publication.qos:
+        parts.append(_TWO.pack(publication.number, publication.base))
+    if publication.shared:
         flags |= SHARED
-        parts.append(_counted(_shared.encode(one.shared)))
-    if one.relay is not None:
+        parts.append(_counted(_shared.encode(publication.shared)))
+    if publication.relay is not None:
         flags |= RELAYED
-        parts.append(_counted(_relay.encode(one.relay)))
-    if one.trace is not None:
+        parts.append(_counted(_relay.encode(publication.relay)))
+    if publication.trace is not None:
         flags |= TRACED
-        parts.append(_TRACE.pack(one.trace.sent_ns, one.trace.hops))
-    size = len(one.topic) if one.topic.isascii() else len(one.topic.encode())
-    return b"".join((_HEAD.pack(PUBLICATION[0], flags, size, one.boot, one.seq), *parts))
+        parts.append(_TRACE.pack(publication.trace.sent_ns, publication.trace.hops))
+    size = len(publication.topic) if publication.topic.isascii() else len(publication.topic.encode())
+    return b"".join((HEAD.pack(PUBLICATION[0], flags, size, publication.boot, publication.seq), *parts))
 
 
 def tail_of(publication: Publication) -> bytes:
-    """All that does not."""
-    one = publication
-    stamp = one.stamp.to_bytes(8, "big") if one.retain else b""
-    return b"".join((stamp, one.topic.encode(), one.body))
+    """The part that is the same for all receivers: it is encoded once."""
+    stamp = publication.stamp.to_bytes(8, "big") if publication.retain else b""
+    return b"".join((stamp, publication.topic.encode(), publication.body))
 
 
 def _counted(part: bytes) -> bytes:
     return _LENGTH.pack(len(part)) + part
 
 
-def encode_plain(seq: int, boot: int, topic: bytes, body: bytes) -> bytes:
-    """As `encode`, of a publication with QoS 0 for plain subscribers alone: most are such."""
-    return b"".join((_HEAD.pack(PUBLICATION[0], PLAIN, len(topic), boot, seq), topic, body))
-
-
-def decode_plain(payload: bytes) -> tuple[int, int, bytes, bytes] | None:
-    """Boot, sequence, topic and body of such a publication; None for anything else."""
-    if len(payload) < _HEAD.size or payload[0] != PUBLICATION[0] or payload[1] != PLAIN:
-        return None
-    _, _, size, boot, seq = _HEAD.unpack_from(payload)
-    start = _HEAD.size + size
-    if start > len(payload):
-        return None
-    return boot, seq, payload[_HEAD.size : start], payload[start:]
-
-
 def put_together(messages: Iterable[bytes]) -> Iterator[bytes]:
-    """What `encode_control` has made, in the same order, in as few payloads as hold it."""
+    """Join control messages in order, in as few payloads as possible."""
     parts: list[bytes] = []
     size = 0
     for message in messages:
@@ -200,7 +197,7 @@ def _together(messages: list[bytes]) -> bytes:
 
 
 def taken_apart(payload: bytes) -> Iterator[bytes]:
-    """The payloads in one, which may be the only one. Raises ProtocolError for what was not put together here."""
+    """The messages in one payload. Raises ProtocolError if `put_together` did not make it."""
     if payload[:1] != MANY:
         yield payload
         return
@@ -214,7 +211,7 @@ def taken_apart(payload: bytes) -> Iterator[bytes]:
 
 
 def decode(payload: bytes) -> Publication | Control:
-    """Raises ProtocolError with one short line for anything that was not encoded here."""
+    """Raises ProtocolError, with one short line, for bytes that were not encoded here."""
     if payload[:1] == CONTROL:
         return _control.decode(payload[1:])
     if payload[:1] != PUBLICATION:
@@ -226,8 +223,8 @@ def decode(payload: bytes) -> Publication | Control:
 
 
 def _publication(payload: bytes) -> Publication:
-    _, flags, size, boot, seq = _HEAD.unpack_from(payload)
-    at = _HEAD.size
+    _, flags, size, boot, seq = HEAD.unpack_from(payload)
+    at = HEAD.size
     number = base = stamp = 0
     shared: tuple[str, ...] = ()
     relay = trace = None
@@ -253,9 +250,9 @@ def _publication(payload: bytes) -> Publication:
     if at + size > len(payload):
         raise ValueError("it ends early")
     topic = payload[at : at + size].decode()
-    retain, plain, clears = bool(flags & RETAIN), bool(flags & PLAIN), bool(flags & CLEARS)
+    retain, unshared, clears = bool(flags & RETAIN), bool(flags & UNSHARED), bool(flags & CLEARS)
     body = payload[at + size :]
-    return Publication(boot, seq, qos, topic, body, retain, stamp, number, base, plain, shared, relay, clears, trace)
+    return Publication(boot, seq, qos, topic, body, retain, stamp, number, base, unshared, shared, relay, clears, trace)
 
 
 def _part(payload: bytes, at: int) -> tuple[bytes, int]:

@@ -1,7 +1,7 @@
-"""Messages from other peers: each given out once, in order, and acknowledged when its clients have it.
+"""Publications from other peers: each is delivered once and in order, and acknowledged when the clients here have it.
 
-Per publisher a few numbers suffice for QoS 1 and 2, as they are numbered for this peer alone. QoS 0 is given out if it
-is later than the last one of its publisher and topic: what was overtaken, or comes twice, is dropped.
+QoS 1 and 2 are numbered by the publisher for this peer alone, so a few numbers per publisher suffice. QoS 0 is
+delivered if it is later than the last one of its publisher and topic: overtaken messages and duplicates are dropped.
 """
 
 from __future__ import annotations
@@ -14,37 +14,74 @@ from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication
 
-Give = Callable[[Peer, Publication], None]
+Deliver = Callable[[Peer, Publication], None]
 
 
 class ReceiveWindow:
-    """From one life of one publisher."""
+    """Numbered publications from one boot of one publisher."""
 
-    __slots__ = ("ahead", "boot", "due", "next", "unserved")
+    __slots__ = ("ahead", "boot", "next", "unserved")
 
     def __init__(self, boot: int, first: int) -> None:
         self.boot = boot
         self.next = first
         self.ahead: dict[int, Publication] = {}
-        self.due = False
+        """Publications that cannot be delivered yet, since an earlier number is missing."""
         self.unserved: dict[int, tuple[str, ...]] = {}
-        """Groups that a message was for and that have no client here; until the publisher knows."""
+        """Shared filters of a publication that have no client here, until the publisher has this answer."""
+
+    def accepts(self, number: int) -> bool:
+        """Whether this number is the next in order; the window then moves on."""
+        if number != self.next:
+            return False
+        self.next += 1
+        return True
+
+    def settle(self, base: int) -> None:
+        """The publisher needs no answer about numbers below its base any more."""
+        if self.unserved:
+            self.unserved = {number: groups for number, groups in self.unserved.items() if number >= base}
+
+    def skip(self, base: int) -> list[Publication]:
+        """The publisher has given up all numbers below its base: those of them that have come, in order."""
+        skipped = [self.ahead.pop(number) for number in sorted(number for number in self.ahead if number < base)]
+        self.next = base
+        return skipped
+
+    def put(self, publication: Publication, most: int) -> None:
+        """Keep a publication that came out of order, if there is room for it: its publisher sends it again."""
+        if len(self.ahead) < most:
+            self.ahead[publication.number] = publication
+
+    def take_next(self) -> Publication | None:
+        """The next publication in order, if it came before."""
+        publication = self.ahead.pop(self.next, None)
+        if publication is not None:
+            self.next += 1
+        return publication
+
+    def refuse(self, number: int, groups: tuple[str, ...]) -> None:
+        """A publication was for groups without a client here: the publisher must choose other peers for them."""
+        self.unserved[number] = groups
 
 
 class ReceiveWindows:
-    """One per core. After each turn call `acknowledge`."""
+    """One per engine. At the end of each iteration call `acknowledge`."""
 
-    __slots__ = ("_give", "_orders", "_receive_windows", "_state", "due", "repeated", "serves")
+    __slots__ = ("_deliver", "_orders", "_receive_windows", "_repeated", "_serves", "_state", "due")
 
-    def __init__(self, state: MessagingContext, give: Give) -> None:
+    def __init__(
+        self, state: MessagingContext, deliver: Deliver, repeated: Deliver, serves: Callable[[str], bool]
+    ) -> None:
+        """`deliver` is called with each publication once, `repeated` with the dropped ones. `serves` says whether a
+        client here is in a group."""
         self._state = state
-        self._give = give
-        self.repeated: Give = lambda origin, publication: None
-        """Told of those that are given to nobody, as they have come before, or too late."""
-        self.serves: Callable[[str], bool] = lambda group: True
-        """Whether a client here is in a group."""
+        self._deliver = deliver
+        self._repeated = repeated
+        self._serves = serves
         self._receive_windows: dict[Id, ReceiveWindow] = {}
         self._orders: dict[tuple[Id, bytes], tuple[int, int]] = {}
+        """Boot and sequence of the last publication with QoS 0, by publisher and topic."""
         self.due: dict[Id, Peer] = {}
         """Publishers that `acknowledge` will answer."""
 
@@ -57,86 +94,95 @@ class ReceiveWindows:
         else:
             self._unnumbered(origin, publication)
 
-    def _unnumbered(self, origin: Peer, publication: Publication) -> None:
-        place = publication.topic.encode(), publication.boot, publication.seq
-        if self.has_given(origin, *place):
-            self._state.counters.duplicates += 1
-            self.repeated(origin, publication)
+    def take_fast(self, origin: Peer, boot: int, seq: int, topic: bytes, body: bytes) -> bool:
+        """Deliver a message of the fast path. False: nothing was done, as the clients need the general path."""
+        state = self._state
+        counters = state.counters
+        if self.has_given(origin, topic, boot, seq):
+            counters.came += 1
+            counters.duplicates += 1
+            return True
+        wanted = state.clients.deliver_fast(topic, body)
+        if wanted is None:
+            return False
+        counters.came += 1
+        self._gave(origin, topic, boot, seq)
+        if wanted:
+            counters.received += 1
         else:
-            self.gave(origin, *place)
-            self._give(origin, publication)
+            counters.unwanted += 1
+        return True
+
+    def _unnumbered(self, origin: Peer, publication: Publication) -> None:
+        order = publication.topic.encode(), publication.boot, publication.seq
+        if self.has_given(origin, *order):
+            self._state.counters.duplicates += 1
+            self._repeated(origin, publication)
+        else:
+            self._gave(origin, *order)
+            self._deliver(origin, publication)
 
     def has_given(self, origin: Peer, topic: bytes, boot: int, seq: int) -> bool:
-        """Whether this message with QoS 0 was given out before, or a later one."""
+        """Whether this message with QoS 0, or a later one of its topic, was delivered before."""
         last = self._orders.get((origin.id, topic))
         return last is not None and last >= (boot, seq)
 
-    def gave(self, origin: Peer, topic: bytes, boot: int, seq: int) -> None:
+    def _gave(self, origin: Peer, topic: bytes, boot: int, seq: int) -> None:
         orders, key, most = self._orders, (origin.id, topic), self._state.config.max_orders
+        # Moving an entry to the end costs time for each message: it is done only when the bound comes near.
         if 2 * len(orders) > most:
-            orders.pop(key, None)  # so that it is the youngest
+            orders.pop(key, None)
             while len(orders) >= most:
                 del orders[next(iter(orders))]
         orders[key] = (boot, seq)
 
     def _numbered(self, origin: Peer, publication: Publication) -> None:
-        receive_window = self._receive_windows.get(origin.id)
-        if receive_window is None or publication.boot > receive_window.boot:
-            receive_window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
-        elif publication.boot < receive_window.boot:
+        window = self._receive_windows.get(origin.id)
+        if window is None or publication.boot > window.boot:
+            window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
+        elif publication.boot < window.boot:
             return
         if not self.due:
             self._state.owing()
         self.due[origin.id] = origin
-        if receive_window.unserved:
-            receive_window.unserved = {
-                at: groups for at, groups in receive_window.unserved.items() if at >= publication.base
-            }
-        if publication.base > receive_window.next:
-            self._skip(origin, receive_window, publication.base)
-        if publication.number < receive_window.next or publication.number in receive_window.ahead:
+        if window.unserved:
+            window.settle(publication.base)
+        if publication.base > window.next:
+            for skipped in window.skip(publication.base):
+                self._deliver(origin, skipped)
+            self._drain(origin, window)
+        if publication.number < window.next or publication.number in window.ahead:
             self._state.counters.duplicates += 1
-            self.repeated(origin, publication)
-        elif publication.number == receive_window.next:
-            receive_window.next += 1
-            self._give_numbered(origin, receive_window, publication)
-            self._drain(origin, receive_window)
-        elif len(receive_window.ahead) < self._state.config.max_ahead:
-            receive_window.ahead[publication.number] = publication
+            self._repeated(origin, publication)
+        elif window.accepts(publication.number):
+            self._deliver_numbered(origin, window, publication)
+            if window.ahead:
+                self._drain(origin, window)
+        else:
+            window.put(publication, self._state.config.max_ahead)
 
-    def _skip(self, origin: Peer, receive_window: ReceiveWindow, base: int) -> None:
-        """The publisher has given up what is below: give out what there is of it."""
-        for number in sorted(number for number in receive_window.ahead if number < base):
-            self._give(origin, receive_window.ahead.pop(number))
-        receive_window.next = base
-        self._drain(origin, receive_window)
+    def _drain(self, origin: Peer, window: ReceiveWindow) -> None:
+        while (publication := window.take_next()) is not None:
+            self._deliver_numbered(origin, window, publication)
 
-    def _drain(self, origin: Peer, receive_window: ReceiveWindow) -> None:
-        while receive_window.next in receive_window.ahead:
-            publication = receive_window.ahead.pop(receive_window.next)
-            receive_window.next += 1
-            self._give_numbered(origin, receive_window, publication)
-
-    def _give_numbered(self, origin: Peer, receive_window: ReceiveWindow, publication: Publication) -> None:
+    def _deliver_numbered(self, origin: Peer, window: ReceiveWindow, publication: Publication) -> None:
+        # Groups are looked up at delivery, not at arrival: their clients may have left while it was out of order.
         if publication.shared:
-            missing = tuple([group for group in publication.shared if not self.serves(group)])
+            missing = tuple([group for group in publication.shared if not self._serves(group)])
             if missing:
-                receive_window.unserved[publication.number] = missing
-        self._give(origin, publication)
+                window.refuse(publication.number, missing)
+        self._deliver(origin, publication)
 
     @property
     def owes(self) -> bool:
         return bool(self.due)
 
     def acknowledge(self) -> None:
-        """Tell each publisher that was heard what its clients have here."""
+        """Report to each publisher that was heard since the last call which numbers are held here."""
         if not self.due:
             return
         due, self.due = self.due, {}
-        for point, origin in due.items():
-            receive_window = self._receive_windows[point]
-            unserved = tuple([Unserved(number, groups) for number, groups in receive_window.unserved.items()])
-            self._state.send(
-                origin,
-                Held(receive_window.boot, receive_window.next - 1, tuple(sorted(receive_window.ahead)), unserved),
-            )
+        for peer_id, origin in due.items():
+            window = self._receive_windows[peer_id]
+            unserved = tuple([Unserved(number, groups) for number, groups in window.unserved.items()])
+            self._state.send(origin, Held(window.boot, window.next - 1, tuple(sorted(window.ahead)), unserved))

@@ -1,8 +1,8 @@
-"""What this peer knows of retained messages that its clients may want: which one of a topic is the last.
+"""Numbers of the retained messages that clients here may want: the last number of each topic.
 
-The messages themselves are the front's. A message that came in answer to a question may come a second time, since it
-was also sent to all subscribers: that copy is held back, and whoever subscribed meanwhile is given the kept one. So
-everybody gets it once, as retained or as live.
+The front has the messages themselves. A message that was fetched may come a second time, since it was also sent to all
+subscribers: that copy is dropped, and clients that subscribed meanwhile get the fetched message. So every client gets
+it once, as a retained or as a live message.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ LOW_BITS: Final = (1 << 63) - 1
 
 
 def stamp_of(stamp: int, origin: Id) -> Number:
-    """The number of a retained message: by time, and of two at the same time by their publishers."""
+    """The number of a retained message: its time, and at equal times its publisher."""
     return stamp, origin & LOW_BITS
 
 
 class RetainedCache:
-    """One per core. Bounded by what the front keeps, as only what its clients want is kept."""
+    """One per engine. It is as large as the front's retained messages at most: other topics are not kept."""
 
     __slots__ = ("_fetched", "_numbers", "_state")
 
@@ -40,24 +40,24 @@ class RetainedCache:
         return len(self._numbers)
 
     def fetched(self, record: Record) -> None:
-        """An answer to a question."""
+        """A retained message was fetched from its coordinator or root."""
         if self._newer(record.name, record.number):
             self._fetched[record.name] = record.number
             self._state.clients.retained(record.name, b"" if record.gone else record.body)
 
     def repeats(self, origin: Id, publication: Publication) -> bool:
-        """Whether a message sent to all subscribers is one that was fetched before, or one that it replaced."""
+        """Whether a message sent to all subscribers was fetched before, or is older than the fetched message."""
         known = self._fetched.get(publication.topic)
         number = stamp_of(publication.stamp, origin)
         return known is not None and known[1] == number[1] and number <= known
 
     def live(self, origin: Id, publication: Publication) -> None:
-        """A retained message was published; somebody here wants it."""
+        """A retained message was published that matches a filter here."""
         if self._newer(publication.topic, stamp_of(publication.stamp, origin)):
             self._state.clients.retained(publication.topic, b"" if publication.clears else publication.body)
 
     def _newer(self, topic: str, number: Number) -> bool:
-        self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
+        self._state.observe(number[0])
         known = self._numbers.values.get(topic)
         if known is not None and known >= number:
             return False
@@ -65,7 +65,7 @@ class RetainedCache:
         return True
 
     def forget(self, topic_filter: str, wanted: Callable[[str], bool]) -> None:
-        """A filter has gone: forget what only it wanted."""
+        """A filter is removed: forget topics that no other filter here matches."""
         for topic, _ in list(self._numbers.match(inner_of(topic_filter))):
             if not wanted(topic):
                 self._numbers.remove(topic)

@@ -1,7 +1,7 @@
-"""Messages with QoS 1 and 2 on their way to other peers: numbered for each, in order, until it says that it holds them.
+"""Publications with QoS 1 and 2 to other peers: numbered for each peer, in order, until it acknowledges them.
 
-One line of numbers leads to each peer, whatever the topic and the way, so that the receiver sees what is missing and
-gives out nothing before it. Retried from here directly, also what went through a tree.
+All publications to a peer share one sequence of numbers, whatever their topics and paths, so the receiver sees which
+are missing and delivers none before them. Retries go directly to the peer, also for a publication sent through a tree.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from msgspec.structs import replace
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.messaging.pending import addressed
-from ringmq.peer.messaging.publication import Leaf, Publication, head_of
+from ringmq.peer.messaging.publication import Leaf, Publication, addressed, head_of
 
 RETRIED_AT_ONCE: Final = 32
-"""A peer that is back after a pause is not sent all of the window at once."""
+"""Publications in one retry: a peer that is back after a pause must not get the whole window at once."""
+MOST_DOUBLINGS: Final = 6
+"""Doublings of the time between retries."""
 
 
 class Item:
-    """One message for one peer."""
+    """One publication to one peer."""
 
     __slots__ = ("at", "beyond", "number", "on_held", "publication", "tail", "tried")
 
@@ -42,35 +43,102 @@ class Item:
         self.at = at
         self.on_held = on_held
         self.tried = tried
-        """Peers that were to have it for the same groups before, and were given up."""
+        """Peers that were chosen for the same groups before, and were given up."""
         self.beyond = False
-        """It is there, but one before it is not."""
+        """The peer holds it, but not an earlier one."""
+
+    def address_to_groups(self, groups: tuple[str, ...]) -> None:
+        """From now on it is for members of these groups alone, on whichever peer."""
+        self.publication = addressed(self.publication, False, groups)
 
 
 class SendWindow:
-    """To one peer: what is on its way, and what waits behind it."""
+    """Publications to one peer: in flight, and waiting behind them."""
 
-    __slots__ = ("flying", "peer", "retrying", "tries", "waiting")
+    __slots__ = ("in_flight", "peer", "retrying", "tries", "waiting")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.flying: dict[int, Item] = {}
+        self.in_flight: dict[int, Item] = {}
         self.waiting: deque[Item] = deque()
         self.retrying = False
+        """Whether a retry is scheduled."""
         self.tries = 0
+
+    def __len__(self) -> int:
+        return len(self.in_flight) + len(self.waiting)
+
+    def restarted(self, peer: Peer) -> None:
+        """The peer has a new boot, perhaps at another address."""
+        if peer.boot > self.peer.boot:
+            self.peer = peer
+
+    def launch(self, most: int) -> list[Item]:
+        """Move waiting publications into the window, as far as it has room: they must be sent now."""
+        launched = []
+        while self.waiting and len(self.in_flight) < most:
+            item = self.waiting.popleft()
+            self.in_flight[item.number] = item
+            launched.append(item)
+        return launched
+
+    def launch_at_once(self, item: Item, most: int) -> bool:
+        """Put a publication into the window that a tree sends. False: it waits, as others must be sent before it."""
+        if self.waiting or self.tries or len(self.in_flight) >= most:
+            self.waiting.append(item)
+            return False
+        self.in_flight[item.number] = item
+        return True
+
+    def acknowledge(self, message: Held) -> list[Item]:
+        """Remove the publications that the peer holds."""
+        held = []
+        for number in list(self.in_flight):
+            if number > message.up_to:
+                break
+            held.append(self.in_flight.pop(number))
+        # The answer names everything that came out of order. A publication that it named before and does not name now
+        # was lost in a crash of the peer: it will be retried.
+        beyond = set(message.beyond)
+        for number, item in self.in_flight.items():
+            item.beyond = number in beyond
+        if held:
+            self.tries = 0
+        return held
+
+    def schedule(self, retry_s: float, most_s: float) -> float:
+        """A retry is scheduled from now on: after how many seconds."""
+        self.retrying = True
+        return min(most_s, retry_s * (1 << min(self.tries, MOST_DOUBLINGS)))
+
+    def retry(self) -> list[Item]:
+        """The scheduled retry is due: the publications to send again."""
+        self.retrying = False
+        if self.in_flight:
+            self.tries += 1
+        return [item for item in self.in_flight.values() if not item.beyond]
+
+    def clear(self) -> list[Item]:
+        items = [*self.in_flight.values(), *self.waiting]
+        self.in_flight.clear()
+        self.waiting.clear()
+        return items
 
 
 class SendWindows:
-    """One per core. `passed_on` is asked whether others serve the groups that a peer was to serve that is given up."""
+    """One per engine."""
 
-    __slots__ = ("_numbers", "_send_windows", "_state", "passed_on")
+    __slots__ = ("_numbers", "_pass_on", "_send_windows", "_state")
 
-    def __init__(self, state: MessagingContext) -> None:
+    def __init__(self, state: MessagingContext, pass_on: Callable[[Peer, Item], bool]) -> None:
+        """`pass_on` sends a publication for shared filters to other peers when its peer is given up or has no member
+        of a group; it says whether there are any."""
         self._state = state
+        self._pass_on = pass_on
         self._send_windows: dict[int, SendWindow] = {}
+        # Never removed: a peer would take numbers that begin again for duplicates.
         self._numbers: dict[int, int] = {}
-        """The last number given to each peer; kept, or it would take the next ones for old."""
-        self.passed_on: Callable[[Peer, Item], bool] = lambda peer, item: False
+        """The last number given to each peer."""
 
     def __len__(self) -> int:
         return len(self._send_windows)
@@ -79,12 +147,12 @@ class SendWindows:
         return iter(self._send_windows.values())
 
     def topics(self) -> Iterable[str]:
-        """Of all messages that are on their way."""
-        return dict.fromkeys(item.publication.topic for send_window in self for item in send_window.flying.values())
+        """Topics with publications in flight."""
+        return dict.fromkeys(item.publication.topic for send_window in self for item in send_window.in_flight.values())
 
     @property
     def waiting(self) -> int:
-        return sum(len(send_window.flying) + len(send_window.waiting) for send_window in self._send_windows.values())
+        return sum(map(len, self._send_windows.values()))
 
     def push(
         self,
@@ -94,21 +162,19 @@ class SendWindows:
         on_held: Callable[[], None],
         tried: frozenset[int] = frozenset(),
     ) -> None:
-        """Send a message; `on_held` is called when the peer holds it, or is given up."""
+        """Send a publication; `on_held` is called when the peer holds it, or is given up."""
         send_window, item = self._enter(peer, publication, tail, on_held, tried)
         send_window.waiting.append(item)
         self._go_on(send_window)
 
     def enlist(self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]) -> Leaf | None:
-        """As above, but somebody else sends it, with these numbers. None: it waits here, others are before it."""
+        """As `push`, but a tree sends it, with the numbers returned. None: it waits here behind others."""
         send_window, item = self._enter(peer, publication, tail, on_held, frozenset())
-        if send_window.waiting or send_window.tries or len(send_window.flying) >= self._state.config.window:
-            send_window.waiting.append(item)
+        if not send_window.launch_at_once(item, self._state.config.window):
             self._go_on(send_window)
             return None
-        send_window.flying[item.number] = item
         self._retry_later(send_window)
-        return Leaf(send_window.peer, item.number, next(iter(send_window.flying)))
+        return Leaf(send_window.peer, item.number, next(iter(send_window.in_flight)))
 
     def _enter(
         self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None], tried: frozenset[int]
@@ -117,109 +183,92 @@ class SendWindows:
         if send_window is None:
             send_window = self._send_windows[peer.id] = SendWindow(peer)
         elif peer.boot > send_window.peer.boot:
-            send_window.peer = peer
+            send_window.restarted(peer)
         number = self._numbers[peer.id] = self._numbers.get(peer.id, 0) + 1
-        self._state.waiting_bytes += len(tail)
+        self._state.add_waiting(len(tail))
         return send_window, Item(publication, tail, number, self._state.clock.now, on_held, tried)
 
     def _go_on(self, send_window: SendWindow) -> None:
-        window = self._state.config.window
-        while send_window.waiting and len(send_window.flying) < window:
-            item = send_window.waiting.popleft()
-            send_window.flying[item.number] = item
-            self._transmit(send_window, item)
+        if send_window.waiting:
+            for item in send_window.launch(self._state.config.window):
+                self._transmit(send_window, item)
         self._retry_later(send_window)
 
     def _transmit(self, send_window: SendWindow, item: Item) -> bool:
-        base = next(iter(send_window.flying))
-        head = head_of(replace(item.publication, number=item.number, base=base))
+        head = head_of(replace(item.publication, number=item.number, base=next(iter(send_window.in_flight))))
         sent = self._state.overlay.send(send_window.peer, head + item.tail)
         self._state.counters.sent += sent
         return sent
 
     def _retry_later(self, send_window: SendWindow) -> None:
-        if send_window.flying and not send_window.retrying:
-            send_window.retrying = True
+        if send_window.in_flight and not send_window.retrying:
             config = self._state.config
-            wait_s = min(config.slow_retry_s, config.retry_s * (1 << min(send_window.tries, 6)))
-            self._state.after(wait_s, lambda: self._retry(send_window, next(iter(send_window.flying), 0)))
+            wait_s = send_window.schedule(config.retry_s, config.slow_retry_s)
+            self._state.after(wait_s, lambda: self._retry(send_window))
 
-    def _retry(self, send_window: SendWindow, first: int) -> None:
-        """If nothing has moved since, send again what is missing."""
-        send_window.retrying = False
-        if not send_window.flying:
+    def _retry(self, send_window: SendWindow) -> None:
+        missing = send_window.retry()
+        oldest = next(iter(send_window.in_flight.values()), None)
+        if oldest is None:
             return
-        if next(iter(send_window.flying)) == first:
-            send_window.tries += 1
-            if send_window.flying[first].at + self._state.config.give_up_s < self._state.clock.now:
-                self.give_up(send_window.peer.id)
-                return
-            missing = [item for item in send_window.flying.values() if not item.beyond]
-            for item in missing[:RETRIED_AT_ONCE]:
-                self._state.counters.resent += 1
-                if not self._transmit(send_window, item):
-                    break
+        if oldest.at + self._state.config.give_up_s < self._state.clock.now:
+            self.give_up(send_window.peer.id)
+            return
+        for item in missing[:RETRIED_AT_ONCE]:
+            self._state.counters.resent += 1
+            if not self._transmit(send_window, item):
+                break
         self._retry_later(send_window)
 
     def held(self, sender: Peer, message: Held) -> None:
-        """A peer holds messages."""
+        """A peer reports the publications that it holds."""
         send_window = self._send_windows.get(sender.id)
         if send_window is None or message.boot != self._state.me.boot:
             return
-        unserved = {one.number: one.groups for one in message.unserved}
-        moved = False
-        for number in list(send_window.flying):
-            if number > message.up_to:
-                break
-            moved = True
-            item = send_window.flying.pop(number)
-            if number not in unserved or not self._serve_elsewhere(send_window.peer, item, unserved[number]):
+        unserved = {entry.number: entry.groups for entry in message.unserved}
+        held = send_window.acknowledge(message)
+        for item in held:
+            groups = unserved.get(item.number)
+            if groups is None or not self._serve_elsewhere(send_window.peer, item, groups):
                 self._over(item)
-        # All that it has of what came out of order: what it had and lost when it crashed is to be sent again.
-        beyond = set(message.beyond)
-        for number, item in send_window.flying.items():
-            item.beyond = number in beyond
-        if moved:
-            send_window.tries = 0
-            self._go_on(send_window)
-        self._close(send_window)
+        if send_window.in_flight or send_window.waiting:
+            if held:
+                self._go_on(send_window)
+        elif self._send_windows.get(send_window.peer.id) is send_window:
+            # A callback may have given up the window, and another may have its place since.
+            del self._send_windows[send_window.peer.id]
 
-    def give_up(self, point: int) -> None:
-        """This peer is on no list any more: nobody waits for it, and others serve the groups that it was to serve."""
-        send_window = self._send_windows.pop(point, None)
+    def give_up(self, peer_id: int) -> None:
+        """No list has this peer any more: nothing waits for it, and other peers serve its groups."""
+        send_window = self._send_windows.pop(peer_id, None)
         if send_window is None:
             return
-        for item in (*send_window.flying.values(), *send_window.waiting):
+        for item in send_window.clear():
             if not self._serve_elsewhere(send_window.peer, item, item.publication.shared):
                 self._state.counters.given_up += 1
                 self._over(item)
-        send_window.flying.clear()
-        send_window.waiting.clear()
 
     def _serve_elsewhere(self, peer: Peer, item: Item, groups: tuple[str, ...]) -> bool:
-        """Have others serve the groups that this peer was to serve; whether there is anybody."""
+        """Have other peers serve the groups that this peer was chosen for; whether there are any."""
         groups = tuple([group for group in item.publication.shared if group in groups])
         if not groups:
             return False
-        item.publication = addressed(item.publication, False, groups)
-        if not self.passed_on(peer, item):
+        item.address_to_groups(groups)
+        if not self._pass_on(peer, item):
             return False
-        self._state.waiting_bytes -= len(item.tail)
+        self._state.add_waiting(-len(item.tail))
         self._state.counters.passed_on += 1
         return True
 
     def _over(self, item: Item) -> None:
-        self._state.waiting_bytes -= len(item.tail)
+        self._state.add_waiting(-len(item.tail))
         item.on_held()
 
-    def _close(self, send_window: SendWindow) -> None:
-        if (
-            not send_window.flying
-            and not send_window.waiting
-            and self._send_windows.get(send_window.peer.id) is send_window
-        ):
-            del self._send_windows[send_window.peer.id]
+    def leads_to(self, peer_id: int) -> bool:
+        """Whether a publication is in flight to a peer, or waits for that."""
+        return peer_id in self._send_windows
 
-    def leads_to(self, point: int) -> bool:
-        """Whether anything is on its way to a peer, or waits for that."""
-        return point in self._send_windows
+
+def nobody_else(peer: Peer, item: Item) -> bool:
+    """For engines without shared filters: no other peer can serve a publication."""
+    return False

@@ -1,6 +1,6 @@
-"""What a peer records of the messages that their origins have chosen: one record for each copy that comes here.
+"""Records of the messages that their publishers have chosen: one record for each copy that comes to this peer.
 
-Knows neither a clock nor where records go: the shell hands in both. Nothing is done for a message that bears no trace.
+Knows neither a clock nor the sink of records: the shell passes in both. Does nothing for a message without a trace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ringmq.peer.messaging.publication import Publication
 
 
 class Witness(Protocol):
-    """Who records: `logger.recorder.Recorder` says what its members are."""
+    """The recorder; `logger.recorder.Recorder` explains its members."""
 
     def delivered(
         self,
@@ -41,22 +41,27 @@ class Tracing:
 
     def __init__(self) -> None:
         self.witness: Witness | None = None
-        self.wall_ns: Callable[[], int] = lambda: 0
+        """Gets the records. None: this peer records nothing."""
+        self.wall_ns: Callable[[], int] = _no_clock
         """Nanoseconds since 1970."""
 
+    def begin(self, witness: Witness, wall_ns: Callable[[], int]) -> None:
+        """Record from now on. To be called before messages come."""
+        self.witness, self.wall_ns = witness, wall_ns
+
     def begins(self, me: Peer, publication: Publication) -> None:
-        """A client here publishes it: its origin has it from nobody else."""
+        """A client here publishes a message."""
         trace = publication.trace
         if trace is not None:
-            trace.sender, trace.received_ns = me.id, trace.sent_ns
+            trace.received(me.id, trace.sent_ns)
 
     def comes(self, sender: Peer, publication: Publication) -> None:
         trace = publication.trace
         if trace is not None:
-            trace.sender, trace.received_ns = sender.id, self.wall_ns()
+            trace.received(sender.id, self.wall_ns())
 
     def ends(self, origin: Peer, publication: Publication, dispatching: str) -> None:
-        """All has been done here that there was to do: record it."""
+        """This peer has delivered the message and passed it on: record it."""
         trace = publication.trace
         if trace is not None and self.witness is not None:
             self.witness.delivered(
@@ -74,3 +79,8 @@ class Tracing:
                 trace.sends,
                 trace.duplicate,
             )
+
+
+def _no_clock() -> int:
+    """The time of a trace while nothing is recorded."""
+    return 0

@@ -1,4 +1,4 @@
-"""All that this peer holds, by place, and who is nearest to each of their keys.
+"""The replicas of this peer, by place, and the owners of their keys.
 
 Owns the watching of keys: a key is watched while any place of it is held. What comes back from the disk rests until its
 turn has come, or somebody asks for its place: then it is held like what any peer holds that was away. In the same way
@@ -30,26 +30,38 @@ LASTING: Final = (Kind.RETAINED, Kind.NOTE)
 
 
 class ReplicaTable:
-    """A table of holdings. `review` is called when others are nearest to the key of one."""
+    """All replicas of this peer, by place."""
 
     __slots__ = (
-        "_by_key", "_due", "_left", "_places", "_refilled_at", "_rested_at", "_resting", "_state", "_waiting", "look",
-        "review",
+        "_by_key",
+        "_due",
+        "_left",
+        "_look_at",
+        "_places",
+        "_refilled_at",
+        "_rested_at",
+        "_resting",
+        "_review",
+        "_state",
+        "_waiting",
     )  # fmt: skip
 
-    def __init__(self, state: MessagingContext) -> None:
+    def __init__(
+        self, state: MessagingContext, review: Callable[[Replica], None], look: Callable[[Replica], None]
+    ) -> None:
+        """`review` is called when the owners of a replica's key have changed, `look` when a look at it is due."""
         self._state = state
+        self._review = review
+        self._look_at = look
         self._places: dict[str, Replica] = {}
         self._by_key: dict[Id, tuple[Replica, ...]] = {}
         self._resting: dict[str, list[Record]] = {}
         self._rested_at = 0.0
         self._due: dict[Replica, None] = {}
-        """To be reviewed."""
+        """Replicas that wait for a review."""
         self._left = 0
         self._refilled_at = -inf
         self._waiting = False
-        self.review: Callable[[Replica], None] = lambda replica: None
-        self.look: Callable[[Replica], None] = lambda replica: None
 
     def __len__(self) -> int:
         return len(self._places)
@@ -70,7 +82,7 @@ class ReplicaTable:
         self._ask_for_news(replica.key)
         if replica in self._due:
             del self._due[replica]
-            self.review(replica)
+            self._review(replica)
 
     def _ask_for_news(self, key: Id) -> None:
         owners = self._state.overlay.news(key)
@@ -108,7 +120,7 @@ class ReplicaTable:
         self._resting = records
         self._rested_at = self._state.clock.now
         stamps = [record.number[0] for kept in records.values() for record in kept if record.kind is Kind.RETAINED]
-        self._state.hybrid_clock = max(self._state.hybrid_clock, *stamps, 0)
+        self._state.observe(max(stamps, default=0))
 
     def rests(self, place: str) -> bool:
         return place in self._resting
@@ -121,7 +133,7 @@ class ReplicaTable:
     def wake(self) -> bool:
         """Bring some of it back; whether there is more."""
         for place in list(islice(reversed(self._resting), self._state.config.restored_at_once)):
-            self.review(self.open(place))
+            self._review(self.open(place))
         return bool(self._resting)
 
     def close(self, replica: Replica) -> None:
@@ -165,7 +177,7 @@ class ReplicaTable:
         while self._due and self._left:
             self._left -= 1
             replica, _ = self._due.popitem()
-            self.review(replica)
+            self._review(replica)
         self._review_later()
 
     def _review_later(self) -> None:
@@ -213,4 +225,4 @@ class ReplicaTable:
         else:
             replica.look_at = inf
             self._catch_up(replica)
-            self.look(replica)
+            self._look_at(replica)

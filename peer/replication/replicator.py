@@ -23,18 +23,26 @@ MOST_DOUBLINGS: Final = 6
 
 
 class Replication:
-    """One per core. `superseded` is called when a holding turns out to have a coordinator of a higher reign."""
+    """One per engine."""
 
-    __slots__ = ("_cleared", "_replicas", "_sharing", "_state", "cleared", "superseded")
+    __slots__ = ("_cleared", "_deposed", "_replicas", "_retained_ended", "_sharing", "_state")
 
-    def __init__(self, state: MessagingContext, replicas: ReplicaTable, cleared: Tombstones) -> None:
+    def __init__(
+        self,
+        state: MessagingContext,
+        replicas: ReplicaTable,
+        cleared: Tombstones,
+        deposed: Callable[[Replica], None],
+        retained_ended: Callable[[Replica, Record], None],
+    ) -> None:
+        """`deposed` is called when a replica has a coordinator with a higher epoch, `retained_ended` with the record
+        that ended the retained message of a topic that this peer coordinates."""
         self._state = state
         self._replicas = replicas
         self._cleared = cleared
         self._sharing = Sharing()
-        self.superseded: Callable[[Replica], None] = lambda replica: None
-        self.cleared: Callable[[Replica, Record], None] = lambda replica, record: None
-        """Called with what ended the retained message of a topic that is coordinated here."""
+        self._deposed = deposed
+        self._retained_ended = retained_ended
 
     # The coordinator's side
 
@@ -49,7 +57,7 @@ class Replication:
             return False
         self._keep(replica, (record,))
         if replica.coordinates and record.gone and before is not None and not before.gone:
-            self.cleared(replica, record)
+            self._retained_ended(replica, record)
         return True
 
     def merge(self, replica: Replica, record: Record) -> None:
@@ -69,7 +77,7 @@ class Replication:
             if record.kind in LASTING:
                 self._state.keep(replica.place, record)
             if record.kind is Kind.RETAINED:
-                self._state.hybrid_clock = max(self._state.hybrid_clock, record.number[0])
+                self._state.observe(record.number[0])
                 self._cleared.heard(record)
         self._replicas.look_soon(replica, self._state.config.look_s)
 
@@ -195,7 +203,7 @@ class Replication:
         if message.epoch > replica.epoch:
             self._state.counters.superseded += 1
             replica.epoch = message.epoch
-            self.superseded(replica)
+            self._deposed(replica)
             return
         shadow = replica.shadows.get(sender.id)
         if shadow is None:
@@ -224,7 +232,7 @@ class Replication:
             return
         if replica.role is not Role.HOLDER:
             replica.epoch = message.epoch
-            self.superseded(replica)
+            self._deposed(replica)
         same = message.epoch == replica.epoch
         missing = False
         overruled = [self._cleared.overrule(record) for record in message.records]

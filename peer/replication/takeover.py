@@ -34,39 +34,42 @@ MOST_DOUBLINGS: Final = 6
 
 
 class Takeover:
-    """One per core. `answer` is given the requests that waited for a coordinator."""
+    """One per engine."""
 
-    __slots__ = ("_cleared", "_replicas", "_replication", "_state", "answer", "crowned")
+    __slots__ = ("_answer", "_cleared", "_state", "_took_over", "replicas", "replication")
 
     def __init__(
-        self, state: MessagingContext, replicas: ReplicaTable, replication: Replication, cleared: Tombstones
+        self,
+        state: MessagingContext,
+        cleared: Tombstones,
+        answer: Callable[[Peer, Control], None],
+        took_over: Callable[[Replica], None],
+        retained_ended: Callable[[Replica, Record], None],
     ) -> None:
+        """`answer` is called with each request that waited for a coordinator, `took_over` when this peer has become
+        the coordinator of a place, `retained_ended` as `Replication` explains."""
         self._state = state
-        self._replicas = replicas
-        self._replication = replication
         self._cleared = cleared
-        self.answer: Callable[[Peer, Control], None] = lambda sender, message: None
-        self.crowned: Callable[[Replica], None] = lambda replica: None
-        """A place has this peer for its coordinator now."""
-        replicas.review = self.review
-        replicas.look = self._look
-        replication.superseded = self._superseded
+        self._answer = answer
+        self._took_over = took_over
+        self.replicas = ReplicaTable(state, self.review, self._look)
+        self.replication = Replication(state, self.replicas, cleared, self._deposed, retained_ended)
 
     def review(self, replica: Replica) -> None:
         """See who is to coordinate this place, and act on it."""
-        if self._replicas.first(replica):
+        if self.replicas.first(replica):
             if replica.coordinates:
-                self._replication.followed_by(replica, self._replicas.shadows(replica))
+                self.replication.followed_by(replica, self.replicas.shadows(replica))
             elif replica.gathering is None or replica.gathering.owners != replica.owners:
                 self._gather(replica)
             return
         if replica.role is not Role.HOLDER:
             replica.end()
         if not replica.doubts:
-            self._replicas.look_soon(replica, self._state.config.look_s)
+            self.replicas.look_soon(replica, self._state.config.look_s)
         self._hand_over(replica)
 
-    def _superseded(self, replica: Replica) -> None:
+    def _deposed(self, replica: Replica) -> None:
         replica.end()
         self.review(replica)
 
@@ -77,9 +80,9 @@ class Takeover:
             self._expire(replica)
         replica.forget_gone(state.clock.now - state.config.tomb_s)
         if not len(replica.book) and not replica.waiters and replica.role is not Role.GATHERING:
-            self._replicas.close(replica)
+            self.replicas.close(replica)
             return
-        self._replicas.look_soon(replica, self._quiet_s(replica))
+        self.replicas.look_soon(replica, self._quiet_s(replica))
         if replica.role is Role.HOLDER and not self._at_rest(replica):
             self.review(replica)
         else:
@@ -100,7 +103,7 @@ class Takeover:
 
     def _at_rest(self, replica: Replica) -> bool:
         """Whether it has a coordinator, and this peer is the coordinator or one of its shadows."""
-        return replica.settled and self._replicas.belongs(replica)
+        return replica.settled and self.replicas.belongs(replica)
 
     def _expire(self, replica: Replica) -> None:
         """Drop entries that were not renewed, and publishers that cannot trust a list any more."""
@@ -111,17 +114,17 @@ class Takeover:
             del replica.expires[key]
             if record is not None:
                 state.counters.expired += record.kind is Kind.ENTRY
-                changed |= self._replication.take(replica, record.ended())
+                changed |= self.replication.take(replica, record.ended())
         for point, publisher in list(replica.publishers.items()):
             if publisher.until <= now:
                 record = book.get((Kind.PUBLISHER, "", point))
                 del replica.publishers[point]
-                changed |= record is not None and self._replication.take(replica, record.ended())
+                changed |= record is not None and self.replication.take(replica, record.ended())
         retained = replica.last_retained
         if replica.ends_at <= now and retained is not None:
-            changed |= self._replication.take(replica, retained.ended())
+            changed |= self.replication.take(replica, retained.ended())
         if changed:
-            self._replication.spread(replica)
+            self.replication.spread(replica)
 
     # Taking over
 
@@ -133,11 +136,11 @@ class Takeover:
 
     def _ask(self, replica: Replica, gathering: Gathering) -> None:
         """Shadows are waited for as long as the ring counts them; those beside them, who hardly know more, not so."""
-        if replica.gathering is not gathering or self._replicas.get(replica.place) is not replica:
+        if replica.gathering is not gathering or self.replicas.get(replica.place) is not replica:
             return
         state, config = self._state, self._state.config
         if gathering.began_at + config.slow_retry_s <= state.clock.now:
-            shadows = {peer.id for peer in self._replicas.shadows(replica)}
+            shadows = {peer.id for peer in self.replicas.shadows(replica)}
             gathering.awaited = {point: peer for point, peer in gathering.awaited.items() if point in shadows}
         for peer in gathering.awaited.values():
             state.send(peer, StateRequest(replica.place))
@@ -148,7 +151,7 @@ class Takeover:
 
     def gathered(self, sender: Peer, message: StateRequest) -> None:
         """Somebody is to coordinate a place: tell what is held of it, and step down."""
-        replica = self._replicas.get(message.place)
+        replica = self.replicas.get(message.place)
         if replica is None:
             cleared = self._cleared.of(message.place)
             self._state.send(sender, StateReply(message.place, 0, () if cleared is None else (cleared,), False))
@@ -159,7 +162,7 @@ class Takeover:
             replica.end()
         replica.epoch = Epoch(replica.epoch.number + 1, sender.id)
         replica.synced = 0
-        self._replicas.look_soon(replica, self._state.config.look_s)
+        self.replicas.look_soon(replica, self._state.config.look_s)
         self._state.send(sender, StateReply(message.place, replica.epoch.number, self._all_of(replica), False))
 
     def _all_of(self, replica: Replica) -> tuple[Record, ...]:
@@ -170,22 +173,22 @@ class Takeover:
 
     def told(self, sender: Peer, message: StateReply) -> None:
         """What somebody else holds, because it was asked, or because it leaves."""
-        replica = self._replicas.get(message.place)
+        replica = self.replicas.get(message.place)
         if replica is None and message.leaving:
-            replica = self._replicas.open(message.place)
-        if replica is None or not self._replicas.first(replica):
+            replica = self.replicas.open(message.place)
+        if replica is None or not self.replicas.first(replica):
             return
         for record in message.records:
             if replica.book.get(record.key) != record:  # most know the same
-                self._replication.merge(replica, record)
+                self.replication.merge(replica, record)
         if message.number > replica.epoch.number:
             replica.epoch = Epoch(message.number, replica.epoch.coordinator)
         if replica.coordinates:
-            self._replication.spread(replica)
+            self.replication.spread(replica)
             if message.leaving and sender.id not in replica.shadows:
                 # One that is counted as a shadow here has to stay one, until both see the same ring.
                 then = Waiter(replica.book.position, lambda: self._state.promise(sender, HandoffAck(message.place)))
-                self._replication.wait(replica, ("taken", sender.id), then)
+                self.replication.wait(replica, ("taken", sender.id), then)
             return
         gathering = replica.gathering
         if gathering is not None:
@@ -204,11 +207,11 @@ class Takeover:
         stash, replica.stash = replica.stash, ()
         epoch = Epoch(replica.epoch.number + 1, state.me.id)
         replica.begin(epoch, state.clock.now, state.config)
-        self._replication.followed_by(replica, self._replicas.shadows(replica))
-        self._replicas.look_soon(replica, state.config.look_s)
-        self.crowned(replica)
+        self.replication.followed_by(replica, self.replicas.shadows(replica))
+        self.replicas.look_soon(replica, state.config.look_s)
+        self._took_over(replica)
         for sender, message in stash:
-            self.answer(sender, message)
+            self._answer(sender, message)
 
     # Handing over
 
@@ -219,22 +222,22 @@ class Takeover:
         first = replica.owners[0]
         if first.id == self._state.me.id:
             return
-        if not self._replicas.belongs(replica):
+        if not self.replicas.belongs(replica):
             self._state.send(first, StateReply(replica.place, replica.epoch.number, self._all_of(replica), True))
         elif replica.epoch.coordinator != first.id or not replica.synced:
             self._state.send(first, TakeOver(replica.place))
 
     def nudged(self, sender: Peer, message: TakeOver) -> None:
-        replica = self._replicas.get(message.place)
+        replica = self.replicas.get(message.place)
         if replica is None:
-            replica = self._replicas.open(message.place)
+            replica = self.replicas.open(message.place)
         if not replica.coordinates:
             self.review(replica)
         elif sender.id in replica.shadows and not replica.shadows[sender.id].sent:
-            self._replication.spread(replica)
+            self.replication.spread(replica)
 
     def taken(self, sender: Peer, message: HandoffAck) -> None:
-        replica = self._replicas.get(message.place)
-        if replica is not None and replica.role is Role.HOLDER and not self._replicas.belongs(replica):
+        replica = self.replicas.get(message.place)
+        if replica is not None and replica.role is Role.HOLDER and not self.replicas.belongs(replica):
             self._state.counters.handed_over += 1
-            self._replicas.close(replica)
+            self.replicas.close(replica)

@@ -1,4 +1,4 @@
-"""HOST:PORT as people write it, read into what sockets want. The other way round is `overlay.config.show`."""
+"""Parser of HOST:PORT into the host and port that sockets need. `overlay.config.show` is the inverse."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 def is_host(value: object) -> bool:
-    """Whether this can be the name or the address of a host; it is not looked up."""
+    """Whether the value has the form of a host name or an address. It is not resolved."""
     if not isinstance(value, str):
         return False
     if ":" not in value:
@@ -30,6 +30,7 @@ def parse_address(value: object, *, any_port: bool = False) -> Address:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
+        # Without brackets the last group of an IPv6 address would be read as the port.
         raise ValueError(value)
     if not is_host(host) or not _PORT.fullmatch(port):
         raise ValueError(value)

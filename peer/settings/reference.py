@@ -1,7 +1,7 @@
-"""Every setting of a peer as one TOML file: what it is, its unit, what it trades, and its default.
+"""Every setting of a peer as one TOML file: its meaning, unit, trade-off and default.
 
-Owns the form of that file. The words are the docstrings under the fields of the dataclasses that the settings come
-from, the values are the defaults of these fields: they stand in one place, and the file cannot differ from it.
+Owns the form of that file. Its comments are the docstrings under the fields of the configuration dataclasses, its
+values are the defaults of these fields, so the file cannot differ from the code.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from typing import Final
 from ringmq.logger.config import RecordConfig
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.overlay.config import show
-from ringmq.peer.settings.load import LIMITS, RECORD, RULE, RULE_NEEDS, SETTINGS, PeerConfig, Rule, Setting
+from ringmq.peer.settings.load import LIMITS, RECORD, RULE, RULE_NEEDS, SETTINGS, Setting
+from ringmq.peer.settings.model import PeerConfig, Rule
 
 WIDTH: Final = 100
-"""Characters of a line."""
+"""Maximum characters of a line."""
 UNSET: Final = (None, ())
-"""Defaults that a file cannot say: the setting is left out."""
+"""Defaults that TOML cannot express: the file leaves the setting out."""
 HEAD: Final = """
-Every setting of a peer, with its default and what it trades. `ringmq config example` prints this file.
+Every setting of a peer, with its default and its trade-off. `ringmq config example` prints this file.
 
-Take the # away before the name of a setting, change its value, and start the peer with `ringmq peer --config FILE`.
-What stays behind a # has its default, so this file as it is changes nothing. An option of the command line wins over
-it. `ringmq config check FILE` says what is wrong with a file, and what in it is not the default.
+Remove the # before the name of a setting, change its value, and start the peer with `ringmq peer --config FILE`.
+Settings behind a # have their defaults, so the unchanged file changes nothing. Options of the command line override
+the file. `ringmq config check FILE` reports the errors of a file, or its settings that are not the default.
 """
 NO_DEFAULT: Final = "Default: not set. An example:"
-NEEDED: Final = "To be said in each of these tables. An example:"
+NEEDED: Final = "Required in each of these tables. An example:"
 EXAMPLES: Final[dict[str, object]] = {
     "advertise": "edge-1",
     "join": ["192.168.1.10:4883", "192.168.1.11:4883"],
@@ -51,7 +52,7 @@ EXAMPLES: Final[dict[str, object]] = {
     "amqtt_settings": "/etc/ringmq/amqtt.yaml",
     "fanout": 10,
 }
-"""For the settings that a file cannot have the default of."""
+"""Example values of the settings whose default TOML cannot express."""
 RECORD_EXAMPLES: Final[dict[str, object]] = {
     "run": "spring-7",
     "file": "/var/log/ringmq/records.jsonl",
@@ -61,7 +62,7 @@ RULE_EXAMPLE: Final[dict[str, object]] = {"filter": "video/#", "dispatch": "guid
 
 
 def reference() -> str:
-    """The file. As it is, it means all defaults."""
+    """Text of the file. Without changes it means all defaults."""
     about = documented(PeerConfig)
     parts = [
         "\n".join(_comment(HEAD.strip())),
@@ -77,7 +78,7 @@ def reference() -> str:
 
 
 def documented(kind: type) -> dict[str, str]:
-    """The docstrings under the fields of a class, by the names of the fields, each on one line."""
+    """Docstrings under the fields of a class by field name, each on one line."""
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     found = {}
@@ -92,7 +93,7 @@ def documented(kind: type) -> dict[str, str]:
 
 
 def as_toml(value: object) -> str:
-    """The value of a setting as it stands in a file."""
+    """Value of a setting in TOML."""
     match value:
         case bool():
             return str(value).lower()
@@ -101,7 +102,7 @@ def as_toml(value: object) -> str:
         case float():
             return repr(value)
         case str() | Path():
-            # JSON's escapes are among TOML's, but it leaves DEL as it is.
+            # TOML knows all escapes of JSON, but JSON does not escape DEL, which TOML forbids.
             return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
         case (str(host), int(port)):
             return as_toml(show((host, port)))
@@ -113,7 +114,7 @@ def as_toml(value: object) -> str:
 
 
 def _settings(kind: type, settings: Mapping[str, Setting], examples: Mapping[str, object]) -> Iterator[str]:
-    """Each setting of one dataclass, in the order of its fields."""
+    """Comments and line of each setting of a dataclass, in the order of its fields."""
     about = documented(kind)
     default = kind()
     for field in dataclasses.fields(kind):
@@ -133,7 +134,7 @@ def _rule() -> Iterator[str]:
 
 
 def _about(text: str, setting: Setting, default: str) -> list[str]:
-    """What a setting is, what it may be, and what there is to say of its default."""
+    """Comments of a setting: its documentation, its valid values, and a note on its default."""
     text = text.replace("None: ", "Not set: ").replace("Empty: ", "Not set: ")
     return [line for part in (text, f"Value: {setting.wanted}.", default) if part for line in _comment(part)]
 

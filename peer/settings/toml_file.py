@@ -1,6 +1,6 @@
-"""A file of settings in TOML: read within bounds, its names compared with those that there are.
+"""A TOML file of settings: read within bounds, and its names compared with the known names.
 
-What the names mean is for `peer.settings.load` to know.
+The meaning of the names is for `peer.settings.load`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Final
 from ringmq.peer.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 1 << 20
-"""Hundreds of times what all settings take."""
+"""Hundreds of times the size of a file with all settings."""
 MAX_UNKNOWN: Final = 20
-"""Names in a table of which each is told. A file with more is none of ours, and looking for near ones takes time."""
+"""Unknown names with an error line of their own. A file with more is not for RingMQ, and each hint costs a search."""
 _SHOWN_CHARS: Final = 200
 
 
 def read_toml(file: Path) -> dict[str, object]:
-    """What the file says, of which no more is read than it may have. Raises ConfigError, one clear line."""
+    """Read the file, but not more than MAX_FILE_BYTES of it. Raises ConfigError with one line."""
     try:
         with file.open("rb") as source:
+            # The file may be a device such as /dev/zero, which has no end and no size to check before.
             raw = source.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"config: cannot read {file}: {error.strerror}") from error
@@ -38,7 +39,7 @@ def read_toml(file: Path) -> dict[str, object]:
 
 
 def check_names(names: Iterable[str], known: Collection[str], where: str) -> None:
-    """Raises ConfigError for those that nobody knows; `where` says what such a name is called, and of what."""
+    """Raise ConfigError for unknown names. `where` begins each line: the file, and the word for such a name."""
     unknown = [name for name in names if name not in known]
     lines = [f"{where} {_named(name)}: {_hint(name, known)}" for name in unknown[:MAX_UNKNOWN]]
     if unknown[MAX_UNKNOWN:]:
@@ -53,11 +54,11 @@ def _named(name: str) -> str:
 
 def _hint(name: str, known: Collection[str]) -> str:
     near = difflib.get_close_matches(name.replace("-", "_"), known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
 
 
 def shown(value: object) -> str:
-    """A wrong value as it may stand in an error: on one line, and not long."""
+    """Text of a wrong value for an error: one line of limited length."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number with thousands of digits, tables in tables in tables

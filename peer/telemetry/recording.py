@@ -56,7 +56,7 @@ class Recording:
 
     def __init__(self, config: RecordConfig, ring: str, peer: str, boot: int) -> None:
         self._config = config
-        self.run = config.run_in(ring)
+        self.run = config.run_name(ring)
         self.recorder = Recorder(self.run, peer, boot, config, time.time())
         self.records = config.mqtt or config.file is not None
         """Whether anybody takes what is recorded."""

@@ -19,13 +19,10 @@ from ringmq.dispatching.plan import UNBOUNDED
 from ringmq.logger.records import LOG_TOPICS, LinkTraffic, Sample, Traffic
 from ringmq.overlay.config import show
 from ringmq.overlay.node import Node
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
-from ringmq.peer.engines.scribe.engine import ScribeEngine
-from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
+from ringmq.peer.messaging.engine import Engine
+from ringmq.peer.messaging.shell.adapter import EngineAdapter
 from ringmq.peer.mqtt_service import MqttService
-from ringmq.peer.replication.replica import Role
-from ringmq.peer.settings.load import PeerConfig
+from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
 """Of a sample, those with the most bytes: some 40 kB, so that it stays below a batch."""
@@ -40,11 +37,11 @@ class Sampling:
     """Once the node has started, `sample` it. `clients` is None of a peer that serves none."""
 
     def __init__(
-        self, config: PeerConfig, node: Node, ports: CoordinatedAdapter | ScribeAdapter, clients: MqttService | None
+        self, config: PeerConfig, node: Node, adapter: EngineAdapter[Any], clients: MqttService | None
     ) -> None:
         self._config = config
         self._node = node
-        self._ports = ports
+        self._adapter = adapter
         self._clients = clients
         self._began_at = time.monotonic()
         self._places: tuple[int, int] = (0, 0)
@@ -56,10 +53,10 @@ class Sampling:
         me = node.ring.me
         bytes_in, bytes_out, links = node.traffic()
         front = self._front()
-        core = self._ports.core
-        counters = core.counters
-        topics, publishing = _topics_of(core, f"{LOG_TOPICS}/{me.id.hex()}")
-        coordinated, copied = self._count_places(core)
+        engine: Engine = self._adapter.core
+        counters = engine.counters
+        load = engine.load(f"{LOG_TOPICS}/{me.id.hex()}")
+        coordinated, copied = self._count_places(engine)
         counted = front["counters"]
         return Sample(
             run=run,
@@ -77,7 +74,7 @@ class Sampling:
             memory_bytes=memory_bytes(),
             clients=front["clients"],
             subscriptions=front["subscriptions"],
-            topics=topics,
+            topics=load.topics,
             mqtt=Traffic(
                 bytes_in=counted["bytes_received"],
                 bytes_out=counted["bytes_sent"],
@@ -102,17 +99,17 @@ class Sampling:
             links=links_of(links),
             coordinated=coordinated,
             copied=copied,
-            filters=len(core.subscriber),
-            publishing=publishing,
-            waiting_bytes=core.waiting_bytes,
-            unacknowledged=_outlets_of(core),
+            filters=load.filters,
+            publishing=load.publishing,
+            waiting_bytes=load.waiting_bytes,
+            unacknowledged=load.unacknowledged,
         )
 
     def counters(self) -> dict[str, int]:
         """What is counted beside, by the names of a status; of the roles and the front with whose it is before it."""
         counted = {**self._node.ring.statistics().counters, **self._node.counters}
-        kind = "scribe" if isinstance(self._ports, ScribeAdapter) else "pubsub"
-        groups = {kind: self._ports.core.counters.as_dict() | {"unsendable": self._ports.unsendable}}
+        engine: Engine = self._adapter.core
+        groups = {engine.kind: engine.counters.as_dict() | {"unsendable": self._adapter.unsendable}}
         if self._clients is not None:
             groups["front"] = self._front()["counters"]
         return counted | {f"{kind}_{name}": value for kind, group in groups.items() for name, value in group.items()}
@@ -123,30 +120,13 @@ class Sampling:
         told = self._clients.status()
         return {"listeners": told["listeners"], **told["front"]}
 
-    def _count_places(self, core: CoordinatedEngine | ScribeEngine) -> tuple[int, int]:
-        """Coordinated here, and copied."""
+    def _count_places(self, engine: Engine) -> tuple[int, int]:
+        """Places coordinated here, and copied. Counting visits all of them, so it happens rarely if they are many."""
         now = time.monotonic()
         if now >= self._count_at:
-            if isinstance(core, CoordinatedEngine):
-                roles = Counter([replica.role for replica in core.replicas])
-                self._places = roles[Role.COORDINATOR], roles[Role.HOLDER]
-            else:
-                roots = sum([seat.root for seat in core.roots])
-                self._places = roots, len(core.roots) - roots
+            self._places = engine.partitions()
             self._count_at = now + PLACE_S * sum(self._places)
         return self._places
-
-
-def _topics_of(core: CoordinatedEngine | ScribeEngine, own: str) -> tuple[int, int]:
-    """Topics that clients here publish to, and those that the peer itself publishes to as well."""
-    if isinstance(core, CoordinatedEngine):
-        return len(core.publisher) - (own in core.publisher), len(core.publisher)
-    topics = core.publisher.topics
-    return len(topics) - (own in topics), len(topics)
-
-
-def _outlets_of(core: CoordinatedEngine | ScribeEngine) -> int:
-    return core.send_windows.waiting if isinstance(core, CoordinatedEngine) else core.carrier.send_windows.waiting
 
 
 def links_of(links: list[dict[str, Any]]) -> list[LinkTraffic]:

@@ -12,14 +12,14 @@ from ringmq.collector.spark.session import session
 from ringmq.experiments.studies.harness.spark_reduce import JAVA
 
 QUICK = JAVA
-"""Most tests, too, end before it would pay to compile any better."""
+"""Most tests end before better compilation would pay off, as the jobs of experiments do."""
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", QUICK)
-        # Of all tests together: thousands of queries in one process.
+        # All tests share this session: thousands of queries in one process.
         more = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g"}
         with session(MASTER, more) as running:
             yield running

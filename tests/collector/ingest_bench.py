@@ -1,4 +1,4 @@
-"""Records as peers send them, real publishers of them, and reading what was landed: for the tests of the ingest."""
+"""For the tests of the ingest: records as peers send them, real publishers, and readers of landed files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def lines(numbers: Sequence[int], peer: str = PEER, boot: int = BOOT) -> bytes:
 
 
 def landed(data: Path) -> list[dict[str, Any]]:
-    """All lines in the landing folder, file by file; each must be whole."""
+    """All lines in the landing folder, file by file; each must be complete."""
     return _lines(data / "landing")
 
 
@@ -71,14 +71,14 @@ def names(records: Sequence[dict[str, Any]]) -> list[Name]:
 
 
 class Publisher:
-    """A peer's sink, as a client of a peer: batches with QoS 1 in order, the next ones while others are under way."""
+    """Publishes batches like a peer, as a client: with QoS 1, in order, and without waiting for acknowledgements."""
 
     def __init__(self, port: int, peer: str = PEER) -> None:
         self.topic = f"{LOG_TOPICS}/{peer}"
         self.peer = peer
         self.sent = 0
         self._acknowledged: list[int] = []
-        self._flying: deque[tuple[MQTTMessageInfo, Sequence[int]]] = deque()
+        self._in_flight: deque[tuple[MQTTMessageInfo, Sequence[int]]] = deque()
         self._client = Client(CallbackAPIVersion.VERSION2, f"publisher {peer}", protocol=MQTTProtocolVersion.MQTTv5)
         self._client.connect(HOST, port)
         self._client.loop_start()
@@ -92,18 +92,18 @@ class Publisher:
 
     @property
     def acknowledged(self) -> list[int]:
-        """The numbers of records that the peer has taken."""
-        self._look()
+        """The numbers of records that the peer has acknowledged."""
+        self._update()
         return self._acknowledged
 
     @property
-    def flying(self) -> int:
-        """Batches that it has not."""
-        self._look()
-        return len(self._flying)
+    def in_flight(self) -> int:
+        """Batches that the peer has not acknowledged."""
+        self._update()
+        return len(self._in_flight)
 
     def send(self, records: int) -> None:
-        """One batch of the next records."""
+        """Publish one batch of the next records."""
         numbers = range(self.sent, self.sent + records)
         self.sent += records
         self._publish(lines(numbers, self.peer), numbers)
@@ -111,9 +111,9 @@ class Publisher:
     def send_raw(self, payload: bytes) -> None:
         self._publish(payload, [])
 
-    def _look(self) -> None:
-        while self._flying and self._flying[0][0].is_published():
-            self._acknowledged += self._flying.popleft()[1]
+    def _update(self) -> None:
+        while self._in_flight and self._in_flight[0][0].is_published():
+            self._acknowledged += self._in_flight.popleft()[1]
 
     def _publish(self, payload: bytes, numbers: Sequence[int]) -> None:
-        self._flying.append((self._client.publish(self.topic, payload, qos=1), numbers))
+        self._in_flight.append((self._client.publish(self.topic, payload, qos=1), numbers))

@@ -1,4 +1,4 @@
-"""Records as tests want them, as lines of a landing folder, and as rows of the Parquet."""
+"""Records for tests, as lines of a landing folder and as rows of the Parquet."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = count()
 
 
 def sample(peer: int = 0, **members: Any) -> Sample:
-    """A sample; what is not said is nothing."""
+    """A sample; members that are not given are zero or empty."""
     values: dict[str, Any] = {
         "run": "r",
         "peer": PEERS[peer],
@@ -95,41 +95,41 @@ def latencies(peer: int = 0, **members: Any) -> Latencies:
 
 
 def line(record: Record, landed: float | None = None) -> str:
-    """As it stands in a landing folder."""
+    """The line of a record in a landing folder."""
     text = encode(record).decode()
     return text if landed is None else f'{text[:-1]},"landed":{landed}}}'
 
 
 def land(data: Path, name: str, lines: Iterable[str | bytes]) -> None:
-    """A file in the landing folder, which appears whole."""
+    """Write a file to the landing folder, where it appears complete."""
     folder = data / "landing"
     folder.mkdir(parents=True, exist_ok=True)
-    raw = b"".join([(one if isinstance(one, bytes) else one.encode()) + b"\n" for one in lines])
+    raw = b"".join([(line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines])
     (data / f"{name}.part").write_bytes(raw)
     (data / f"{name}.part").rename(folder / f"{name}.jsonl")
 
 
 def stored(spark: SparkSession, records: Sequence[Record], landed: Mapping[int, float] | None = None) -> DataFrame:
-    """Rows of the Parquet; `landed` is by the place of the record, and else its `at`."""
+    """Rows of the Parquet; `landed` is given by the index of the record, and is its `at` by default."""
     rows = []
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         found = msgspec.to_builtins(record)
-        found["landed"] = (landed or {}).get(place, record.at)
+        found["landed"] = (landed or {}).get(index, record.at)
         found["hour"] = datetime.fromtimestamp(record.at, UTC).strftime("%Y-%m-%dT%H")
         rows.append(tuple([found.get(name) for name in STORED.names]))
     return spark.createDataFrame(rows, STORED)
 
 
 def facts(spark: SparkSession, records: Sequence[Record], landed: Mapping[int, float] | None = None) -> Facts:
-    """As if they had been streamed."""
+    """The facts of a data folder into which these records were streamed."""
     return Facts(stored(spark, records, landed), spark.createDataFrame([], LETTER))
 
 
 def rows(table: DataFrame) -> list[dict[str, Any]]:
-    """All rows, without what is null."""
+    """All rows, without their null values."""
     return [{name: value for name, value in row.asDict().items() if value is not None} for row in table.collect()]
 
 
 def read_json(folder: Path) -> list[dict[str, Any]]:
     """The rows of a reduced table."""
-    return [json.loads(one) for file in sorted(folder.glob("*.json")) for one in file.read_text().splitlines()]
+    return [json.loads(line) for file in sorted(folder.glob("*.json")) for line in file.read_text().splitlines()]

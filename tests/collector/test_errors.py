@@ -1,4 +1,4 @@
-"""What somebody else says, as one line of bounded length."""
+"""Foreign error texts, as one line of bounded length."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ringmq.collector.errors import MAX_CHARS, short
     [
         ("one", "one"),
         ("\n  one \ntwo", "one"),
-        ("", "no reason is known"),
-        (" \n ", "no reason is known"),
+        ("", "unknown reason"),
+        (" \n ", "unknown reason"),
         ("x" * MAX_CHARS, "x" * MAX_CHARS),
         ("x" * (MAX_CHARS + 1), "x" * (MAX_CHARS - 1) + "…"),
     ],
 )
-def test_short(text: str, shown: str) -> None:
+def test_short_is_the_first_line_cut_to_the_limit(text: str, shown: str) -> None:
     assert short(text) == shown

@@ -1,4 +1,4 @@
-"""Steps with whole folders, on the file system of this machine under two names."""
+"""Operations on whole folders, on the file system of this machine under two names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ringmq.collector.spark.session import plain_errors
 
 
 @pytest.mark.parametrize("prefix", ["", "file:"])
-def test_steps(spark: SparkSession, tmp_path: Path, prefix: str) -> None:
+def test_folders_are_created_found_and_removed(spark: SparkSession, tmp_path: Path, prefix: str) -> None:
     folders = Folders(spark)
     deep = f"{prefix}{tmp_path}/a/b"
     assert not folders.exists(deep)
@@ -27,7 +27,7 @@ def test_steps(spark: SparkSession, tmp_path: Path, prefix: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_in_the_place_of_another(spark: SparkSession, tmp_path: Path) -> None:
+def test_replace_puts_a_folder_in_the_place_of_another(spark: SparkSession, tmp_path: Path) -> None:
     folders = Folders(spark)
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
@@ -35,21 +35,21 @@ def test_a_folder_in_the_place_of_another(spark: SparkSession, tmp_path: Path) -
     folders.replace(f"{tmp_path}/old", f"{tmp_path}/new")
     folders.make(f"{tmp_path}/new")
     folders.replace(f"{tmp_path}/never", f"{tmp_path}/new")
-    assert {one.name: [inner.name for inner in one.iterdir()] for one in tmp_path.iterdir()} == {
+    assert {folder.name: [file.name for file in folder.iterdir()] for folder in tmp_path.iterdir()} == {
         "old": ["new"],
         "never": [],
     }
 
 
-def test_a_file_system_that_raises(spark: SparkSession, tmp_path: Path) -> None:
+def test_error_of_the_file_system_raises(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "new").mkdir()
     (tmp_path / "file").write_text("x")
     with pytest.raises(CollectorError, match="Parent path is not a directory"), plain_errors():
         Folders(spark).replace(f"{tmp_path}/file/old", f"{tmp_path}/new")
 
 
-def test_a_file_system_that_refuses() -> None:
-    """As others than that of this machine do it."""
+def test_refused_rename_raises() -> None:
+    """Other file systems than that of this machine return False instead of raising."""
     spark = MagicMock()
     spark.sparkContext._jvm.org.apache.hadoop.fs.Path.return_value.getFileSystem.return_value.rename.return_value = (
         False

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from ringmq.peer.cli.main import ringmq
-from ringmq.peer.settings.load import PeerConfig, load
+from ringmq.peer.settings.load import load
+from ringmq.peer.settings.model import PeerConfig
 
 
 def parameters(command: Sequence[str]) -> dict[str, object]:

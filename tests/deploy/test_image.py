@@ -19,7 +19,7 @@ import yaml
 
 from ringmq.peer.cli.status import DEFAULT_PEER
 from ringmq.peer.errors import ConfigError
-from ringmq.peer.settings.load import PeerConfig
+from ringmq.peer.settings.model import PeerConfig
 from tests.deploy.command_lines import parameters, peer_config
 from tests.mqtt_front.real_clients.missing import cannot
 

@@ -80,7 +80,7 @@ def test_a_reload_is_the_signal_that_the_peer_knows(start: Callable[..., Any], e
     process = start("peer", "--overlay", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--no-discovery")
     eventually(lambda: "serving MQTT" in process.err)
     process.send(signal.Signals[f"SIG{name}"])
-    eventually(lambda: "passwords and rights were read again" in process.err)
+    eventually(lambda: "passwords and rights reloaded" in process.err)
     assert process.end() == 0
 
 

@@ -1,4 +1,4 @@
-"""What tests of planning share: a message that is carried out hop by hop, among peers that may die."""
+"""Shared by the tests of planning: a plan carried out hop by hop, among peers that may die."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ class Entry(NamedTuple):
 
 @dataclass
 class Spread:
-    """What became of one message. A send to a dead peer is none: it never arrives."""
+    """The outcome of one message. A send to a dead peer does not count, as it never arrives."""
 
     received: Counter[int] = field(default_factory=Counter)
     sends: Counter[int] = field(default_factory=Counter)
     depths: dict[int, int] = field(default_factory=dict)
     parents: dict[int, int] = field(default_factory=dict)
     doubtful: set[int] = field(default_factory=set)
-    """Whom a peer that died had answered for at the time it passed something on."""
+    """Subscribers in the part of a peer that passed the message on to some of them before it died."""
 
 
 def spread_out(
     dispatching: Dispatching,
     origin: int,
-    points: Sequence[int],
+    peer_ids: Sequence[int],
     fanout: int,
-    turn: int = 0,
+    tree_offset: int = 0,
     dying: Mapping[int, int] | None = None,
     *,
     drop_copies: bool = False,
 ) -> Spread:
-    """Carry out a plan. `dying` says who is dead, or dies with the message, and how many sends it gets done before.
+    """Carry out a plan. `dying` maps each dead or dying peer to the number of sends it completes before it dies.
 
-    `drop_copies` makes the mistake of not passing on what was received before.
+    `drop_copies` makes the mistake that peers do not pass on a second copy.
     """
     left = dict(dying or {})
     dead = frozenset(left)
     result = Spread()
-    entries = tuple(Entry(point, object()) for point in points)
-    waiting = [(origin, hop, 1) for hop in dispatching.first_hops(origin, entries, fanout, turn)]
+    entries = tuple(Entry(peer_id, object()) for peer_id in peer_ids)
+    waiting = [(origin, hop, 1) for hop in dispatching.first_hops(origin, entries, fanout, tree_offset)]
     while waiting:
         sender, hop, depth = waiting.pop(0)
         onward: tuple[Hop[Entry], ...] = dispatching.next_hops(hop.part, fanout)
@@ -66,10 +66,10 @@ def spread_out(
             result.parents.setdefault(hop.to.id, sender)
             if drop_copies and result.received[hop.to.id] > 1:
                 onward = ()
-        waiting += [(hop.to.id, one, depth + 1) for one in onward]
-        instead = bypass(hop) if hop.to.id in dead else None
-        if instead is not None:
-            waiting.append((sender, instead, depth))
+        waiting += [(hop.to.id, next_hop, depth + 1) for next_hop in onward]
+        replacement = bypass(hop) if hop.to.id in dead else None
+        if replacement is not None:
+            waiting.append((sender, replacement, depth))
     return result
 
 
@@ -81,5 +81,5 @@ def spread() -> Callable[..., Spread]:
 
 @pytest.fixture(scope="session")
 def entries() -> Callable[[Sequence[int]], tuple[Entry, ...]]:
-    """Subscribers of these ids."""
-    return lambda points: tuple(Entry(point) for point in points)
+    """Subscribers with these ids."""
+    return lambda peer_ids: tuple(Entry(peer_id) for peer_id in peer_ids)

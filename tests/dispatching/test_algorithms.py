@@ -1,4 +1,4 @@
-"""What every algorithm that plans must hold, whichever it is; and how one is chosen."""
+"""Properties that every dispatching algorithm must have, and the choice of an algorithm by rules."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,94 +15,94 @@ from ringmq.dispatching.plan import UNBOUNDED
 from ringmq.overlay.core.ids import MASK
 
 Spreading = Callable[..., Any]
-points = st.one_of(st.integers(0, 200), st.integers(MASK - 40, MASK), st.integers(0, MASK))
-rings = st.lists(points, unique=True, max_size=120).map(sorted)
-turns = st.one_of(st.just(0), st.integers(0, MASK))
+peer_ids = st.one_of(st.integers(0, 200), st.integers(MASK - 40, MASK), st.integers(0, MASK))
+rings = st.lists(peer_ids, unique=True, max_size=120).map(sorted)
+tree_offsets = st.one_of(st.just(0), st.integers(0, MASK))
 fanouts = st.one_of(st.integers(1, 8), st.integers(1, 150), st.just(UNBOUNDED))
 every = pytest.mark.parametrize("dispatching", ALGORITHMS.values(), ids=ALGORITHMS)
 
 
 @st.composite
 def mortal_rings(draw: st.DrawFn, sends: st.SearchStrategy[int]) -> tuple[list[int], dict[int, int]]:
-    """A ring, and who in it is dead or dies with the message, after how many sends."""
+    """A ring, and for each of its dead or dying peers the number of sends it completes first."""
     ring = draw(rings)
     dead = draw(st.lists(st.sampled_from(ring), unique=True)) if ring else []
-    return ring, {point: draw(sends) for point in dead}
+    return ring, {peer_id: draw(sends) for peer_id in dead}
 
 
 @every
-@given(points, rings, fanouts, turns)
-def test_each_subscriber_receives_once(
-    spread: Spreading, dispatching: Dispatching, origin: int, ring: list[int], fanout: int, turn: int
+@given(peer_ids, rings, fanouts, tree_offsets)
+def test_each_subscriber_receives_the_message_once(
+    spread: Spreading, dispatching: Dispatching, origin: int, ring: list[int], fanout: int, tree_offset: int
 ) -> None:
-    result = spread(dispatching, origin, ring, fanout, turn)
+    result = spread(dispatching, origin, ring, fanout, tree_offset)
     others = set(ring) - {origin}
     assert result.received == Counter(others)
-    # Nobody passes on who did not subscribe.
+    # Peers that did not subscribe pass nothing on.
     assert set(result.sends) <= others | {origin}
 
 
 @every
-@given(points, rings, fanouts, turns)
-def test_hops_divide_the_list(
-    entries: Callable[..., Any], dispatching: Dispatching, origin: int, ring: list[int], fanout: int, turn: int
+@given(peer_ids, rings, fanouts, tree_offsets)
+def test_hops_cover_the_list_without_overlap(
+    entries: Callable[..., Any], dispatching: Dispatching, origin: int, ring: list[int], fanout: int, tree_offset: int
 ) -> None:
     subscribers = entries(ring)
-    hops = dispatching.first_hops(origin, subscribers, fanout, turn)
+    hops = dispatching.first_hops(origin, subscribers, fanout, tree_offset)
     planned = [entry.id for hop in hops for entry in (hop.to, *hop.part)]
-    assert sorted(planned) == [point for point in ring if point != origin]
+    assert sorted(planned) == [peer_id for peer_id in ring if peer_id != origin]
     onward = dispatching.next_hops(subscribers, fanout)
     assert Counter(entry for hop in onward for entry in (hop.to, *hop.part)) == Counter(subscribers)
 
 
 @every
-@given(points, rings, fanouts, turns)
-def test_the_same_question_has_the_same_answer(
-    entries: Callable[..., Any], dispatching: Dispatching, origin: int, ring: list[int], fanout: int, turn: int
+@given(peer_ids, rings, fanouts, tree_offsets)
+def test_equal_arguments_give_equal_hops(
+    entries: Callable[..., Any], dispatching: Dispatching, origin: int, ring: list[int], fanout: int, tree_offset: int
 ) -> None:
     subscribers = entries(ring)
-    hops = dispatching.first_hops(origin, subscribers, fanout, turn)
-    assert hops == dispatching.first_hops(origin, list(subscribers), fanout, turn)
+    hops = dispatching.first_hops(origin, subscribers, fanout, tree_offset)
+    assert hops == dispatching.first_hops(origin, list(subscribers), fanout, tree_offset)
     assert dispatching.next_hops(subscribers, fanout) == dispatching.next_hops(entries(ring), fanout)
 
 
 @every
-@given(points, mortal_rings(st.just(0)), fanouts, turns)
-def test_all_that_live_receive_once_whoever_is_dead(
+@given(peer_ids, mortal_rings(st.just(0)), fanouts, tree_offsets)
+def test_live_subscribers_receive_once_whichever_others_are_dead(
     spread: Spreading,
     dispatching: Dispatching,
     origin: int,
-    mortals: tuple[list[int], dict[int, int]],
+    mortal_ring: tuple[list[int], dict[int, int]],
     fanout: int,
-    turn: int,
+    tree_offset: int,
 ) -> None:
-    ring, dying = mortals
-    result = spread(dispatching, origin, ring, fanout, turn, dying)
+    ring, dying = mortal_ring
+    result = spread(dispatching, origin, ring, fanout, tree_offset, dying)
     assert result.received == Counter(set(ring) - {origin} - set(dying))
-    # One send stands in for one: the dead make nobody send more, nor anybody sit deeper.
-    healthy = spread(dispatching, origin, ring, fanout, turn)
+    # One send replaces one send: dead peers make no other peer send more or be deeper in the tree.
+    healthy = spread(dispatching, origin, ring, fanout, tree_offset)
     assert max(result.sends.values(), default=0) <= max(healthy.sends.values(), default=0)
     assert max(result.depths.values(), default=0) <= max(healthy.depths.values(), default=0)
 
 
 @every
-@given(points, mortal_rings(st.integers(0, 5)), fanouts, turns)
-def test_those_that_died_while_sending_leave_copies_but_no_gaps(
+@given(peer_ids, mortal_rings(st.integers(0, 5)), fanouts, tree_offsets)
+def test_peers_that_die_while_sending_cause_duplicates_but_no_loss(
     spread: Spreading,
     dispatching: Dispatching,
     origin: int,
-    mortals: tuple[list[int], dict[int, int]],
+    mortal_ring: tuple[list[int], dict[int, int]],
     fanout: int,
-    turn: int,
+    tree_offset: int,
 ) -> None:
-    ring, dying = mortals
-    result = spread(dispatching, origin, ring, fanout, turn, dying)
+    ring, dying = mortal_ring
+    result = spread(dispatching, origin, ring, fanout, tree_offset, dying)
     assert set(result.received) == set(ring) - {origin} - set(dying)
-    assert {point for point, copies in result.received.items() if copies > 1} <= result.doubtful
+    assert {peer_id for peer_id, copies in result.received.items() if copies > 1} <= result.doubtful
 
 
-def test_a_copy_must_be_passed_on(spread: Spreading) -> None:
-    # 1 answers for 2 to 7, and dies between its two sends, to 2 and to 5. The publisher then makes 2 answer for all.
+def test_dropping_a_second_copy_would_lose_subscribers(spread: Spreading) -> None:
+    # Peer 1 must reach 2 to 7, and dies between its two sends, to 2 and to 5. The publisher gives the whole part to 2.
     ring = [1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 14, 15, 16, 17]
     right = spread(guided, 0, ring, 2, dying={1: 1})
     assert set(right.received) == set(ring) - {1}
@@ -114,14 +114,14 @@ def test_a_copy_must_be_passed_on(spread: Spreading) -> None:
 # -- choosing
 
 
-def test_algorithms_have_names() -> None:
+def test_algorithms_are_found_by_name() -> None:
     assert set(ALGORITHMS) >= {"direct", "guided"}
     assert algorithm("guided") is guided
-    with pytest.raises(DispatchingError, match="no dispatching is called 'telepathy'; there are direct, guided"):
+    with pytest.raises(DispatchingError, match="unknown dispatching 'telepathy', expected one of direct, guided"):
         algorithm("telepathy")
 
 
-def test_the_first_rule_that_applies_wins() -> None:
+def test_choose_takes_the_first_rule_that_applies() -> None:
     first, second, otherwise = Choice("guided", 5), Choice("scribe"), Choice("direct")
     rules = [("a/", first), ("a/b", second), ("c", second)]
 
@@ -132,7 +132,7 @@ def test_the_first_rule_that_applies_wins() -> None:
     assert choose([], bool, otherwise) is otherwise
 
 
-def test_a_choice_without_sends_is_refused() -> None:
+def test_choice_with_fanout_zero_raises() -> None:
     assert Choice("direct").fanout == UNBOUNDED
-    with pytest.raises(DispatchingError, match="at least 1, not 0"):
+    with pytest.raises(DispatchingError, match="at least 1, got 0"):
         Choice("guided", 0)

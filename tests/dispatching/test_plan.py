@@ -1,4 +1,4 @@
-"""Hops that replace hops to the dead."""
+"""Replacement of hops to dead peers, and the check of a fan-out."""
 
 import pytest
 
@@ -6,20 +6,20 @@ from ringmq.dispatching.errors import DispatchingError
 from ringmq.dispatching.plan import UNBOUNDED, Hop, bypass, require_fanout
 
 
-def test_the_first_of_the_part_moves_up() -> None:
+def test_bypass_moves_the_first_of_the_part_up() -> None:
     assert bypass(Hop("a", ("b", "c", "d"))) == Hop("b", ("c", "d"))
 
 
-def test_behind_the_last_is_nobody() -> None:
+def test_bypass_of_an_empty_part_is_none() -> None:
     assert bypass(Hop("a", ())) is None
 
 
 @pytest.mark.parametrize("fanout", [0, -1])
-def test_a_fanout_that_sends_nothing_is_refused(fanout: int) -> None:
-    with pytest.raises(DispatchingError, match=f"at least 1, not {fanout}"):
+def test_fanout_below_one_raises(fanout: int) -> None:
+    with pytest.raises(DispatchingError, match=f"at least 1, got {fanout}"):
         require_fanout(fanout)
 
 
 @pytest.mark.parametrize("fanout", [1, UNBOUNDED])
-def test_any_other_is_fine(fanout: int) -> None:
+def test_fanout_of_one_or_more_is_accepted(fanout: int) -> None:
     require_fanout(fanout)

@@ -1,4 +1,4 @@
-"""What tests of benchmarks share: figures made up, and a server."""
+"""Fixtures of the benchmark tests: made-up figures, a ring and a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringmq.experiments.processes.servers import Server, running
 
 @pytest.fixture
 def figures() -> Callable[..., Figures]:
-    """Of a server that keeps up, but for what is given."""
+    """Makes figures of a server that keeps up, with the given changes."""
 
     def make(**changes: Any) -> Figures:
         usual: dict[str, Any] = {
@@ -38,13 +38,13 @@ def figures() -> Callable[..., Figures]:
 
 @pytest.fixture(scope="module")
 def ring() -> Iterator[Ring]:
-    """Four peers; who kills one starts it again."""
+    """Four peers. A test that kills a peer must start it again."""
     with ring_of(4) as four:
         yield four
 
 
 @pytest.fixture(scope="module")
 def ringmq_server() -> Iterator[Server]:
-    """A front in a process of its own."""
+    """A front in its own process."""
     with running("ringmq", min(os.sched_getaffinity(0))) as server:
         yield server

@@ -1,4 +1,4 @@
-"""A sample that holds something in every member, no two numbers alike."""
+"""A sample with a value in every member, all numbers different."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MakeSample = Callable[..., Sample]
 
 @pytest.fixture(scope="session")
 def make_sample() -> MakeSample:
-    """Make it anew, with these members otherwise."""
+    """Makes a new sample, with the given members changed."""
 
     def make(**changes: Any) -> Sample:
         sample = Sample(

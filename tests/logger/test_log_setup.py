@@ -1,4 +1,4 @@
-"""The log lines: their level, their form, and that they go where they were told."""
+"""Log lines: their level, their form and their destination."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     yield
     structlog.reset_defaults()
     logging.basicConfig(handlers=[], force=True, level=logging.WARNING)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_only_lines_from_the_level_on_are_written(level: str) -> None:
+def test_lines_below_the_level_are_not_written(level: str) -> None:
     stream = io.StringIO()
     configure(level, as_json=True, stream=stream)
     for name in LEVELS:
@@ -36,7 +36,7 @@ def test_only_lines_from_the_level_on_are_written(level: str) -> None:
     assert written == [name for name in LEVELS if LEVELS[name] >= LEVELS[level] for _ in range(2)]
 
 
-def test_a_line_for_people_is_one_plain_line() -> None:
+def test_console_line_is_one_line_without_colour() -> None:
     stream = io.StringIO()
     configure(stream=stream)
     structlog.get_logger().warning("link closed", peer="3f2a@10.0.0.1:4883", why="garbage")
@@ -47,14 +47,14 @@ def test_a_line_for_people_is_one_plain_line() -> None:
         assert part in line
 
 
-def test_colour_is_for_terminals() -> None:
+def test_terminal_gets_colour() -> None:
     stream = Terminal()
     configure(stream=stream)
     structlog.get_logger().info("hello")
     assert "\x1b[" in stream.getvalue()
 
 
-def test_json_lines_hold_all_that_was_said() -> None:
+def test_json_line_has_event_level_and_pairs() -> None:
     stream = io.StringIO()
     configure(as_json=True, stream=stream)
     structlog.get_logger().info("joined", leaves=32)
@@ -63,19 +63,19 @@ def test_json_lines_hold_all_that_was_said() -> None:
     assert line == {"event": "joined", "level": "info", "leaves": 32}
 
 
-def test_libraries_speak_in_the_same_form() -> None:
+def test_library_records_have_the_same_form() -> None:
     stream = io.StringIO()
     configure(as_json=True, stream=stream)
     try:
         raise ValueError("odd")
     except ValueError:
-        logging.getLogger("asyncio").exception("a task failed: %s", "this one")
+        logging.getLogger("asyncio").exception("a task failed: %s", "renewal")
     line = json.loads(stream.getvalue())
-    assert (line["event"], line["level"], line["library"]) == ("a task failed: this one", "error", "asyncio")
+    assert (line["event"], line["level"], line["library"]) == ("a task failed: renewal", "error", "asyncio")
     assert "ValueError: odd" in line["exception"]
 
 
-def test_a_line_that_cannot_be_written_does_not_end_its_writer(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_write_does_not_raise_in_the_caller(capsys: pytest.CaptureFixture[str]) -> None:
     stream = io.StringIO()
     configure(stream=stream)
     stream.close()

@@ -1,4 +1,4 @@
-"""The page for Prometheus, read by its own parser: each number of a sample is there, once, by a documented name."""
+"""The page for Prometheus, read by its own parser: every number of a sample occurs once, under a documented name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ringmq.logger.records import LinkTraffic, Sample, Traffic
 
 MakeSample = Callable[..., Sample]
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "records.md"
-NOT_TOLD = {"v", "number", "at"}
-"""They are of the record, and not of the peer."""
+NOT_EXPOSED = {"v", "number", "at"}
+"""Members that describe the record instead of the peer."""
 PEER_INFO = {
     "id": "a" * 32,
     "run": "spring",
@@ -30,7 +30,7 @@ PEER_INFO = {
 
 
 def read(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
-    """All values by name and labels, each only once."""
+    """All values by name and labels. Fails if a series occurs twice."""
     found = {}
     for family in text_string_to_metric_families(text):
         assert family.documentation.endswith((".", "1"))
@@ -52,18 +52,18 @@ def numbers_in(value: object) -> Iterator[float]:
             yield from numbers_in(inner)
 
 
-def test_every_number_of_a_sample_is_there(make_sample: MakeSample) -> None:
+def test_every_value_of_a_sample_is_exposed(make_sample: MakeSample) -> None:
     sample = make_sample()
     page = read(exposition(sample, {}))
     labels = {text for _, pairs in page for _, text in pairs}
-    told = set(page.values()) | {float(text) for text in labels if text.isdigit()}
-    members = set(sample.__struct_fields__) - NOT_TOLD
-    assert {number for name in members for number in numbers_in(getattr(sample, name))} <= told
+    exposed = set(page.values()) | {float(text) for text in labels if text.isdigit()}
+    members = set(sample.__struct_fields__) - NOT_EXPOSED
+    assert {number for name in members for number in numbers_in(getattr(sample, name))} <= exposed
     texts = {sample.run, sample.peer, sample.address, sample.dispatching, *sample.listeners, *sample.listeners.values()}
     assert texts <= labels
 
 
-def test_values_are_under_their_names(make_sample: MakeSample) -> None:
+def test_values_have_their_names_and_labels(make_sample: MakeSample) -> None:
     page = read(exposition(make_sample(), {"links lost": 3, "wait_s": 0.5}))
     for name, labels, value in (
         ("ringmq_peer_info", PEER_INFO, 1),
@@ -84,7 +84,7 @@ def test_values_are_under_their_names(make_sample: MakeSample) -> None:
         assert page[name, frozenset(labels.items())] == value, name
 
 
-def test_names_say_their_unit_and_what_only_grows(make_sample: MakeSample) -> None:
+def test_counters_and_only_counters_end_in_total(make_sample: MakeSample) -> None:
     for family in text_string_to_metric_families(exposition(make_sample(), {"a": 1})):
         for sample in family.samples:
             assert re.fullmatch(r"ringmq_[a-z_]+", sample.name)
@@ -92,7 +92,7 @@ def test_names_say_their_unit_and_what_only_grows(make_sample: MakeSample) -> No
         assert family.type in ("counter", "gauge")
 
 
-def test_what_is_not_known_is_missing(make_sample: MakeSample) -> None:
+def test_unknown_values_are_omitted(make_sample: MakeSample) -> None:
     unknown = LinkTraffic(peer="c" * 32, bytes_in=1, bytes_out=2, queued_bytes=3)
     text = exposition(make_sample(links=[unknown], listeners={}), {})
     assert "round_trip" not in text
@@ -112,18 +112,18 @@ def test_two_links_to_one_peer_are_one_series(make_sample: MakeSample) -> None:
 
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029"), max_size=20)
-"""The parser, unlike Prometheus, takes lines apart at more than line feeds."""
+"""Unlike Prometheus, the parser splits lines at other characters than line feeds too."""
 
 
 @settings(deadline=None)
 @given(st.dictionaries(names | st.sampled_from(['"', "\\", "\n", "\\n", 'a="b",c="']), st.integers(0, 1 << 53)))
-def test_any_name_comes_through(make_sample: MakeSample, counters: Mapping[str, int]) -> None:
+def test_any_event_name_is_escaped(make_sample: MakeSample, counters: Mapping[str, int]) -> None:
     page = read(exposition(make_sample(), counters))
     found = {dict(labels)["event"]: value for (name, labels), value in page.items() if name == "ringmq_events_total"}
     assert found == counters
 
 
-def test_each_line_ends_with_one_line_feed(make_sample: MakeSample) -> None:
+def test_every_line_ends_with_a_line_feed(make_sample: MakeSample) -> None:
     text = exposition(make_sample(run="spring"), {"a\nb": 1})
     assert text.endswith("\n")
     assert "\r" not in text
@@ -131,8 +131,8 @@ def test_each_line_ends_with_one_line_feed(make_sample: MakeSample) -> None:
         assert re.match(r"# (HELP|TYPE) ringmq_\w+ \S|ringmq_\w+(\{.*\})? [-+0-9.e]+$", line), line
 
 
-def test_the_documentation_has_every_name(make_sample: MakeSample) -> None:
+def test_document_lists_every_name(make_sample: MakeSample) -> None:
     rows = re.findall(r"^\| `(ringmq_\w+)` \|([^|]*)\| (\w+)", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     families = list(text_string_to_metric_families(exposition(make_sample(), {"a": 1})))
-    wanted = {sample.name: (family.type, set(sample.labels)) for family in families for sample in family.samples}
-    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, labels, kind in rows} == wanted
+    expected = {sample.name: (family.type, set(sample.labels)) for family in families for sample in family.samples}
+    assert {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, labels, kind in rows} == expected

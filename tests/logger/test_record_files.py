@@ -1,4 +1,4 @@
-"""Records in files: whole lines in their order, files within their size, and disks that take no more."""
+"""Records in files: complete lines in order, bounded files, and disks that are full."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def room(size: int) -> Iterator[None]:
-    """No file of this process becomes larger: the system takes what still fits, then nothing, as a full disk does."""
+def file_size_limit(size: int) -> Iterator[None]:
+    """Limit the files of this process to `size`: like a full disk, the system writes as much as fits and then fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -48,12 +48,12 @@ def room(size: int) -> Iterator[None]:
 
 
 def parts(path: Path) -> list[Path]:
-    """The oldest first."""
+    """All parts, oldest first."""
     older = sorted(path.parent.glob(f"{path.name}.*"), key=lambda part: -int(part.suffix[1:]))
     return [*older, *([path] if path.exists() else [])]
 
 
-def test_batches_follow_each_other(path: Path) -> None:
+def test_batches_are_appended_in_order(path: Path) -> None:
     for sink in (FileSink(path), FileSink(path)):
         sink.write(b'{"a":1}\n{"a":2}\n')
         sink.write(b'{"a":3}\n')
@@ -64,7 +64,7 @@ def test_batches_follow_each_other(path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 150), max_size=30), st.integers(1, 300))
-def test_parts_are_of_their_size_and_miss_nothing(
+def test_parts_keep_their_size_and_lose_nothing(
     tmp_path_factory: pytest.TempPathFactory, lengths: list[int], max_bytes: int
 ) -> None:
     path = tmp_path_factory.mktemp("parts") / "records.jsonl"
@@ -77,11 +77,11 @@ def test_parts_are_of_their_size_and_miss_nothing(
     for content in contents:
         assert len(content) <= max_bytes or content.count(b"\n") == 1
     for first, second in pairwise(contents):
-        assert len(first) + second.index(b"\n") + 1 > max_bytes, "there was room"
+        assert len(first) + second.index(b"\n") + 1 > max_bytes, "the first part had space left"
 
 
 @pytest.mark.parametrize("kept", [1, 3])
-def test_only_so_many_parts_are_kept(path: Path, kept: int) -> None:
+def test_oldest_parts_are_deleted(path: Path, kept: int) -> None:
     sink = FileSink(path, max_bytes=10, kept=kept)
     for number in range(8):
         sink.write(b"number %d\n" % number)
@@ -90,7 +90,7 @@ def test_only_so_many_parts_are_kept(path: Path, kept: int) -> None:
     assert [part.read_bytes() for part in parts(path)] == newest
 
 
-def test_a_part_that_somebody_took_away_does_not_matter(path: Path) -> None:
+def test_rotation_continues_when_a_part_was_deleted(path: Path) -> None:
     sink = FileSink(path, max_bytes=10, kept=3)
     for number in range(6):
         sink.write(b"number %d\n" % number)
@@ -99,14 +99,14 @@ def test_a_part_that_somebody_took_away_does_not_matter(path: Path) -> None:
     assert [part.read_bytes() for part in parts(path)] == [b"number %d\n" % number for number in (2, 3, 4, 5)]
 
 
-def test_half_a_line_gets_its_end(path: Path) -> None:
+def test_incomplete_line_is_ended_by_the_next_write(path: Path) -> None:
     path.write_bytes(b'{"a":1}\n{"a"')
     for _ in range(2):
         FileSink(path).write(b'{"a":2}\n')
     assert path.read_bytes() == b'{"a":1}\n{"a"\n{"a":2}\n{"a":2}\n'
 
 
-def test_a_missing_folder_is_said_once_and_counted(tmp_path: Path) -> None:
+def test_missing_folder_is_logged_once_and_lines_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "records.jsonl"
     sink = FileSink(path)
     with capture_logs() as lines:
@@ -119,16 +119,16 @@ def test_a_missing_folder_is_said_once_and_counted(tmp_path: Path) -> None:
     assert path.read_bytes() == b"3\n4\n"
     assert lines == [
         {
-            "event": "records cannot be written",
+            "event": "cannot write records",
             "log_level": "warning",
             "file": str(path),
             "why": "No such file or directory",
         },
-        {"event": "records are written again", "log_level": "info", "file": str(path), "lost": 6},
+        {"event": "writing records again", "log_level": "info", "file": str(path), "lost": 6},
     ]
 
 
-def test_a_disk_that_is_full_now_and_then_is_a_line_a_minute(tmp_path: Path) -> None:
+def test_repeated_failures_are_logged_once_a_minute(tmp_path: Path) -> None:
     path, clock = tmp_path / "missing" / "records.jsonl", Clock()
     sink = FileSink(path, clock=clock)
     with capture_logs() as lines:
@@ -142,11 +142,11 @@ def test_a_disk_that_is_full_now_and_then_is_a_line_a_minute(tmp_path: Path) -> 
     assert (lines[1]["lost"], lines[3]["lost"], sink.lost) == (1, 4, 5)
 
 
-def test_a_full_disk_gets_no_half_batch(path: Path) -> None:
+def test_full_disk_keeps_no_partial_batch(path: Path) -> None:
     sink = FileSink(path)
     batch = b"".join(b'{"a":%d}\n' % number for number in range(1000))
     sink.write(batch)
-    with room(len(batch) + 500), capture_logs() as lines:
+    with file_size_limit(len(batch) + 500), capture_logs() as lines:
         sink.write(batch)
         sink.write(batch)
         assert path.read_bytes() == batch
@@ -158,18 +158,18 @@ def test_a_full_disk_gets_no_half_batch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_left_alone(path: Path, make: Callable[[Path], None]) -> None:
+def test_folder_or_fifo_is_left_untouched(path: Path, make: Callable[[Path], None]) -> None:
     make(path)
     before = path.stat()
     sink = FileSink(path, max_bytes=1)
     with capture_logs() as lines:
         sink.write(b"1\n")
     assert sink.lost == 1
-    assert lines[0]["why"] == "it is no regular file"
+    assert lines[0]["why"] == "not a regular file"
     assert (path.stat().st_ino, path.stat().st_mode) == (before.st_ino, before.st_mode)
 
 
-def test_a_file_that_was_moved_away_is_begun_anew(path: Path) -> None:
+def test_moved_file_is_created_again(path: Path) -> None:
     sink = FileSink(path)
     sink.write(b"1\n")
     path.rename(path.with_name("elsewhere"))
@@ -186,7 +186,7 @@ for batch in itertools.count():
 """
 
 
-def test_a_writer_that_is_killed_spoils_one_line_at_most(path: Path, eventually: Callable[..., object]) -> None:
+def test_killed_writer_spoils_at_most_one_line(path: Path, eventually: Callable[..., object]) -> None:
     for round_number in range(1, 4):
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT)
         try:

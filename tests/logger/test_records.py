@@ -1,4 +1,4 @@
-"""The schema: each record survives its line, nothing else passes for one, and the documentation has every member."""
+"""The schema: records survive encoding, anything else is refused, and the document lists every member."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "records.md"
 
 
 def of_type(kind: inspect.Type) -> st.SearchStrategy[Any]:
-    """All values that the schema allows."""
+    """All values of a type of the schema."""
     match kind:
         case inspect.IntType(ge=least, le=most):
             return st.integers(least, most)
@@ -62,10 +62,10 @@ def of_type(kind: inspect.Type) -> st.SearchStrategy[Any]:
         case inspect.DictType(key_type=key, value_type=value):
             return st.dictionaries(of_type(key), of_type(value), max_size=3)
         case inspect.UnionType(types=types):
-            return st.one_of([of_type(one) for one in types])
+            return st.one_of([of_type(alternative) for alternative in types])
         case inspect.StructType(cls=cls, fields=members):
             return st.builds(cls, **{member.name: of_type(member.type) for member in members})
-    raise AssertionError(f"{kind} is new in the schema")
+    raise AssertionError(f"no strategy for {kind}, which is new in the schema")
 
 
 records = of_type(inspect.type_info(Record))
@@ -78,7 +78,7 @@ json_values = st.recursive(
 
 
 def refused(line: bytes) -> str:
-    """The reason."""
+    """The reason for which `decode` refuses the line."""
     with pytest.raises(ValueError, match=r".") as error:
         decode(line)
     reason = str(error.value)
@@ -88,7 +88,7 @@ def refused(line: bytes) -> str:
 
 
 def agree(taken: object, given: object) -> bool:
-    """Whether nothing was read as something else. Members may have a default on one side, no meaning on the other."""
+    """Whether common members are equal. Either side may have more: members with a default, or without a meaning."""
     if isinstance(taken, dict) and isinstance(given, dict):
         return all(agree(taken[name], given[name]) for name in taken.keys() & given.keys())
     if isinstance(taken, list) and isinstance(given, list):
@@ -98,7 +98,7 @@ def agree(taken: object, given: object) -> bool:
 
 @settings(deadline=None)
 @given(records)
-def test_a_record_survives_its_line(record: Record) -> None:
+def test_record_survives_encode_and_decode(record: Record) -> None:
     line = encode(record)
     assert b"\n" not in line
     assert decode(line) == record
@@ -107,27 +107,27 @@ def test_a_record_survives_its_line(record: Record) -> None:
 
 @settings(deadline=None)
 @given(lines, st.data())
-def test_half_a_record_is_none(line: bytes, data: st.DataObject) -> None:
+def test_incomplete_record_is_refused(line: bytes, data: st.DataObject) -> None:
     refused(line[: data.draw(st.integers(0, len(line) - 1))])
 
 
 @settings(deadline=None)
 @given(st.binary())
-def test_garbage_is_no_record(line: bytes) -> None:
+def test_garbage_is_refused(line: bytes) -> None:
     refused(line)
 
 
 @settings(deadline=None)
 @given(json_values)
-def test_other_json_is_no_record(value: object) -> None:
+def test_other_json_is_refused(value: object) -> None:
     refused(json.dumps(value).encode())
 
 
 @settings(deadline=None)
 @given(lines, st.data())
-def test_a_record_lacks_nothing(line: bytes, data: st.DataObject) -> None:
+def test_record_without_a_required_member_is_refused(line: bytes, data: st.DataObject) -> None:
     members = json.loads(line)
-    kind = next(one for one in KINDS if one.__struct_config__.tag == members["kind"])
+    kind = next(kind for kind in KINDS if kind.__struct_config__.tag == members["kind"])
     needed = [field.name for field in msgspec.structs.fields(kind) if field.required] + ["kind"]
     missing = data.draw(st.sampled_from(needed))
     del members[missing]
@@ -136,7 +136,7 @@ def test_a_record_lacks_nothing(line: bytes, data: st.DataObject) -> None:
 
 @settings(deadline=None)
 @given(lines, st.data(), json_values | st.sampled_from([-1, 1 << 63, 0.5, True, None, "", "a\n", "A" * 32, {"a": -1}]))
-def test_a_wrong_member_is_refused_or_taken_as_it_is(line: bytes, data: st.DataObject, value: object) -> None:
+def test_changed_member_is_refused_or_kept_unchanged(line: bytes, data: st.DataObject, value: object) -> None:
     members = json.loads(line)
     members[data.draw(st.sampled_from(sorted(members)))] = value
     changed = json.dumps(members).encode()
@@ -150,28 +150,28 @@ def test_a_wrong_member_is_refused_or_taken_as_it_is(line: bytes, data: st.DataO
 
 @settings(deadline=None)
 @given(lines, st.integers().filter(lambda version: version != SCHEMA))
-def test_another_version_is_refused(line: bytes, version: int) -> None:
+def test_other_version_is_refused(line: bytes, version: int) -> None:
     assert "$.v" in refused(json.dumps(json.loads(line) | {"v": version}).encode())
 
 
 @settings(deadline=None)
 @given(lines, st.sampled_from(["run", "peer"]), st.sampled_from(["\n", "/", " ", "\0", "Ä"]), st.booleans())
-def test_names_of_folders_and_peers_are_plain(line: bytes, name: str, char: str, at_end: bool) -> None:
+def test_run_and_peer_with_special_characters_are_refused(line: bytes, name: str, char: str, at_end: bool) -> None:
     members = json.loads(line)
     members[name] = members[name][1:] + char if at_end else char + members[name][1:]
     assert f"$.{name}" in refused(json.dumps(members).encode())
 
 
 @pytest.mark.parametrize("line", [b"[" * 100_000, b'{"kind":' * 50_000, b'{"a":' + b"[" * 100_000, b"\xff\xfe"])
-def test_deep_and_odd_lines_do_no_harm(line: bytes) -> None:
+def test_deeply_nested_and_malformed_lines_are_refused(line: bytes) -> None:
     refused(line)
 
 
-def test_a_reason_does_not_bring_lines_of_its_own() -> None:
+def test_reason_contains_only_printable_characters() -> None:
     assert refused(b'{"kind":"a\\n\\u001b[31mb"}') == "Invalid value 'a??[31mb' - at `$.kind`"
 
 
-def test_a_line_has_its_bound() -> None:
+def test_line_beyond_the_maximum_length_is_refused() -> None:
     record = Delivery(
         run="r",
         peer="0" * 32,
@@ -194,10 +194,12 @@ def test_a_line_has_its_bound() -> None:
     line = encode(record)
     spaces = b" " * (MAX_LINE_BYTES - len(line))
     assert decode(line + spaces) == record
-    assert refused(line + spaces + b" ") == f"{MAX_LINE_BYTES + 1} bytes are more than a record has"
+    assert (
+        refused(line + spaces + b" ") == f"a record must have at most {MAX_LINE_BYTES} bytes, got {MAX_LINE_BYTES + 1}"
+    )
 
 
-def test_the_longest_topic_fits_into_a_line() -> None:
+def test_longest_topic_fits_into_a_line() -> None:
     members = {"topic": "\x01" * 65_535, "dispatching": "\x01" * 256}
     assert len(json.dumps(members)) < MAX_LINE_BYTES // 2
 
@@ -218,11 +220,11 @@ WORDS: list[tuple[object, str]] = [
     (dict[Name, Name], "text by text"),
     (dict[Bucket, Count], "count by bucket"),
 ]
-"""How the documentation says each type."""
+"""The words of the document for each type."""
 
 
 def documented(heading: str) -> list[tuple[str, str]]:
-    """Member and type of each row of the table under this heading."""
+    """Member and type in each row of the table under this heading."""
     text = DOCUMENT.read_text(encoding="utf-8")
     section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#|\Z)", text, re.MULTILINE | re.DOTALL)
     assert section is not None, f"no section {heading}"
@@ -230,7 +232,7 @@ def documented(heading: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("heading", "struct", "besides"),
+    ("heading", "struct", "inherited"),
     [
         ("All records", Common, ()),
         ("Samples", Sample, Common.__struct_fields__),
@@ -240,14 +242,12 @@ def documented(heading: str) -> list[tuple[str, str]]:
         ("Links", LinkTraffic, ()),
     ],
 )
-def test_the_documentation_has_every_member(
-    heading: str, struct: type[msgspec.Struct], besides: tuple[str, ...]
-) -> None:
-    own = [field for field in msgspec.structs.fields(struct) if field.name not in besides]
-    wanted = [(field.name, _word(field.type)) for field in own]
+def test_document_lists_every_member(heading: str, struct: type[msgspec.Struct], inherited: tuple[str, ...]) -> None:
+    own = [field for field in msgspec.structs.fields(struct) if field.name not in inherited]
+    expected = [(field.name, _word(field.type)) for field in own]
     if struct is Common:
-        wanted = [("kind", "text"), *wanted]
-    assert documented(heading) == wanted
+        expected = [("kind", "text"), *expected]
+    assert documented(heading) == expected
 
 
 def _word(kind: object) -> str:

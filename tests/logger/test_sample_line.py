@@ -1,4 +1,4 @@
-"""A sample as a log line: the numbers that people want, at the level that was chosen."""
+"""A sample as a log line: its numbers and its level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringmq.logger.sample_line import log_sample
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])
-def test_it_is_one_line_of_that_level(make_sample: Callable[..., Sample], level: str) -> None:
+def test_sample_is_logged_as_one_line_at_the_level(make_sample: Callable[..., Sample], level: str) -> None:
     with capture_logs() as lines:
         log_sample(make_sample(), level)
     assert lines == [

@@ -35,6 +35,7 @@ from ringmq.mqtt_front.codec.packets import (
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.session import Session
 from tests.mqtt_front.front_bench import Bench
@@ -102,7 +103,7 @@ class World:
         self.defer = defer
         self.undecided: deque[tuple[Connection, Connect, str]] = deque()
         self._ids = 0
-        self._inboxes: dict[Connection, Client] = {}
+        self._inboxes: dict[Writer, Client] = {}
 
     # The gate
 
@@ -141,20 +142,20 @@ class World:
         broker.turn += 1
         broker.journal.commit()
         dirty, broker.dirty = broker.dirty, []
-        for line in dirty:
-            line.dirty = False
-            assert isinstance(line, Connection)
-            self._inboxes[line].inbox += b"".join(line.out)
-            line.out.clear()
-            if line.starved:
-                line.go_on()
+        for writer in dirty:
+            assert isinstance(writer, Writer)
+            client = self._inboxes[writer]
+            client.inbox += writer.gathered()
+            writer.clear()
+            if writer.starved:
+                client.connection.go_on()
 
     # Clients
 
     def client(self, version: Version = Version.V5) -> Client:
         """One that has not said anything."""
         client = Client(self, version)
-        self._inboxes[client.connection] = client
+        self._inboxes[client.connection.writer] = client
         return client
 
     def connect(self, client_id: str = "c", version: Version = Version.V5, **fields: Any) -> Client:
@@ -294,7 +295,7 @@ class Client:
 
     @property
     def closed(self) -> bool:
-        return self.connection.closing
+        return self.connection.writer.closing
 
 
 def made_of(properties: dict[str, Any]) -> Properties:

@@ -26,6 +26,9 @@ from ringmq.mqtt_front.codec.packets import (
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.handlers import Handlers
+from ringmq.mqtt_front.connection.reader import Reader
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import Listen
 from ringmq.mqtt_front.server.server import MqttServer
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 V5 = Version.V5
 DEADLINE_S = 10.0
+PARTS = (Connection, Reader, Handlers, Writer)
 P = TypeVar("P")
 
 
@@ -64,7 +68,7 @@ def by_counts_alone() -> Iterator[Callable[[], list[object]]]:
 
 def _ours() -> list[object]:
     return [
-        one for one in gc.get_objects() if isinstance(one, (Session, Connection, ClientSocket, WebSocket, MessageQueue))
+        one for one in gc.get_objects() if isinstance(one, (*PARTS, Session, ClientSocket, WebSocket, MessageQueue))
     ]
 
 
@@ -162,7 +166,7 @@ class Bench:
     def transport(self, client_id: str) -> asyncio.Transport:
         """The server's side of a client, with as little room as possible."""
         line = self.front.broker.sessions[client_id].line
-        transport = next(p.transport for c, p in self.front.clients.items() if c is line)
+        transport = next(client.transport for writer, client in self.front.clients.items() if writer is line)
         assert transport is not None
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         return transport

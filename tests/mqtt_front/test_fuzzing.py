@@ -75,7 +75,7 @@ def end_of(client: Client) -> Reason | None:
 
 def half_a_packet(client: Client) -> bool:
     """Whether it has begun one, so that what follows would be the rest of that."""
-    return bool(client.connection._reader.buffered_bytes or client.connection._rest)
+    return not client.connection.reader.idle
 
 
 def streams(rng: random.Random) -> tuple[Version, bytes]:

@@ -15,7 +15,8 @@ from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import NO_DISK, MessagingContext
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.engine import NO_DISK
 from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication, decode, taken_apart
 
@@ -88,7 +89,7 @@ class Member:
         self.got.append((publication.topic, publication.body))
         return 1
 
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
         if not self.quick:
             return None
         self.got.append((topic.decode(), body))

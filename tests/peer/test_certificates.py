@@ -70,7 +70,7 @@ def test_a_wrong_file_changes_nothing(files: Files) -> None:
 
 
 def test_a_file_that_is_wrong_from_the_start(files: Files) -> None:
-    with pytest.raises(TlsError, match="there is no private key in it"):
+    with pytest.raises(TlsError, match="no private key in PEM format found"):
         Certificates(files.certificate, files.certificate)
 
 

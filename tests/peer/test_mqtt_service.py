@@ -19,7 +19,7 @@ from ringmq.overlay.config import Address
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.mqtt_service import ClientsError, MqttService, is_loopback
-from ringmq.peer.settings.load import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
+from ringmq.peer.settings.model import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from tests.mqtt_front.server.test_tls import Files
 
 HOST = "127.0.0.1"
@@ -131,7 +131,7 @@ async def test_every_listener_of_a_peer(
     assert tuple(ports) == EVERY
     for listener, port in ports.items():
         assert await answer_of(listener, port, files.client_context()) == code, listener
-    warned = [line["listener"] for line in events(process, "nobody can come in: no passwords, no anonymous clients")]
+    warned = [line["listener"] for line in events(process, "no client can connect: no passwords, no anonymous clients")]
     assert warned == (list(EVERY) if anonymous else [])
     assert process.end() == 0
     assert "Traceback" not in process.err
@@ -161,12 +161,12 @@ async def test_a_renewed_certificate_needs_no_restart(
         assert await early.connect(b"e") == ACCEPTED
         files.issue("server", HOST)
         process.send(signal.SIGHUP)
-        eventually(lambda: events(process, "certificates were read again"))
+        eventually(lambda: events(process, "certificates reloaded"))
         renewed = await serial()
         assert renewed != early.serial
         files.certificate.write_text("nonsense")
         process.send(signal.SIGHUP)
-        failed = eventually(lambda: events(process, "the old certificates go on to hold"))
+        failed = eventually(lambda: events(process, "keeping the old certificates"))
         assert failed[0]["why"] == f"{files.certificate}: no certificate in PEM format found"
         assert await serial() == renewed
         assert await early.ask(PINGREQ, 2) == PINGRESP, "who is there stays"

@@ -28,7 +28,8 @@ from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.identity.data_folder import DataFolder
 from ringmq.peer.process import OWN_FILES, PeerProcess, known_addresses, peer
-from ringmq.peer.settings.load import FANOUT, RECORD_LINE, SETTINGS, PeerConfig
+from ringmq.peer.settings.load import RECORD_LINE, SETTINGS
+from ringmq.peer.settings.model import FANOUT, PeerConfig
 
 Start = Callable[..., Any]
 LISTEN = ("--overlay", "127.0.0.1:0", "--timing", "local", "--no-discovery")
@@ -111,17 +112,17 @@ def test_scribe_in_the_place_of_the_roles(start: Start, ringmq: Start, eventuall
     assert all("pubsub" not in answer for answer in answers)
     assert ringmq("status", "--peer", second).popen.returncode == 0
     topic = ringmq("status", "--peer", second, "--topic", "a/b")
-    assert "says nothing about topics" in topic.err
+    assert "does not answer questions about topics" in topic.err
 
 
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        (("--shadows", "9"), "--shadows: 9 is not a whole number from 0 to 8"),
-        (("--dispatch", "scribble"), "--dispatch: 'scribble' is not one of "),
-        (("--fanout", "0"), "--fanout: 0 is not a whole number from 1 on"),
-        (("--fanout", "3"), "fanout: 3 is of no use with dispatch direct, which has no tree"),
-        (("--fanout", "3", "--dispatch", "scribe"), "fanout: of no use with dispatch scribe, which has trees"),
+        (("--shadows", "9"), "--shadows must be a whole number from 0 to 8, got 9"),
+        (("--dispatch", "scribble"), "--dispatch must be one of direct, guided, scribe, got 'scribble'"),
+        (("--fanout", "0"), "--fanout must be a whole number of at least 1, got 0"),
+        (("--fanout", "3"), "fanout: 3 has no effect with dispatch direct, which has no tree"),
+        (("--fanout", "3", "--dispatch", "scribe"), "fanout: no effect with dispatch scribe, which has trees"),
     ],
 )
 def test_wrong_settings_of_the_roles(ringmq: Start, line: tuple[str, ...], says: str) -> None:

@@ -1,4 +1,4 @@
-"""From samples, whose counters begin at zero with each start of a peer: what a peer did over all its starts."""
+"""Totals of each peer over all its starts, from samples, whose counters begin at zero with each start."""
 
 from __future__ import annotations
 
@@ -20,42 +20,44 @@ COUNTERS: Final = {
     "run_time": "uptime_s",
     "cpu_time": "cpu_s",
 }
-"""What only grows until the next start; the names of the columns, and where they are in a sample."""
+"""Columns of counters that grow until the next start, with their paths in a sample."""
 SHORTEST_S: Final = 1e-6
-"""Nothing can be said of the speed in less. So no speed is beyond numbers, whatever peers say of their times."""
-PLACE: Final = ("run", "peer")
+"""The shortest time over which a rate is computed. With this limit every rate is finite, for any times that peers
+report."""
+PEER_KEY: Final = ("run", "peer")
 
 
 def dispatching_of_sample() -> Column:
-    """How a peer dispatches, with its fan-out if it has one."""
+    """The dispatching of a peer, with its fan-out if it has one."""
     return f.when(f.col("fanout") > 0, f.concat_ws(" ", "dispatching", "fanout")).otherwise(f.col("dispatching"))
 
 
 def by_peer(samples: DataFrame) -> DataFrame:
-    """A row for each peer of a run: totals since its starts, their growth between samples, and what it was at last."""
-    # As floating point numbers: no sum of what peers say can run over, and all below 2^53 is exact.
+    """A row for each peer of a run: totals over its starts, their growth between samples, and its last state."""
+    # Floating point numbers: sums of the largest counters do not overflow, and numbers below 2^53 are exact.
     counters = f.struct([f.col(path).cast("double").alias(name) for name, path in COUNTERS.items()])
-    said = f.struct("address", "listeners", "pid", dispatching_of_sample().alias("dispatching"), "memory_bytes")
-    boots = samples.groupBy(*PLACE, "boot").agg(
+    state = f.struct("address", "listeners", "pid", dispatching_of_sample().alias("dispatching"), "memory_bytes")
+    # Ordered by number, not by time: the clock of a peer may be set back.
+    boots = samples.groupBy(*PEER_KEY, "boot").agg(
         f.min_by(counters, "number").alias("first"),
         f.max_by(counters, "number").alias("last"),
-        f.max_by(said, "number").alias("said"),
+        f.max_by(state, "number").alias("state"),
         f.max("landed").alias("landed"),
         *[f.max(name).alias(name) for name in ("subscriptions", "topics", "memory_bytes")],
     )
-    peers = boots.groupBy(*PLACE).agg(
+    peers = boots.groupBy(*PEER_KEY).agg(
         f.count(f.lit(1)).alias("starts"),
         *[f.sum(f"last.{name}").alias(name) for name in COUNTERS],
         *[f.sum(f.col(f"last.{name}") - f.col(f"first.{name}")).alias(f"more_{name}") for name in COUNTERS],
-        f.max_by("said", f.struct("landed", "boot")).alias("said"),
+        f.max_by("state", f.struct("landed", "boot")).alias("state"),
         *[f.max(name).cast("double").alias(name) for name in ("subscriptions", "topics", "memory_bytes")],
     )
     return peers.select(
-        *PLACE,
+        *PEER_KEY,
         "starts",
         *COUNTERS,
-        *[f"said.{name}" for name in ("address", "listeners", "pid", "dispatching")],
-        f.col("said.memory_bytes").cast("double").alias("memory_usage"),
+        *[f"state.{name}" for name in ("address", "listeners", "pid", "dispatching")],
+        f.col("state.memory_bytes").cast("double").alias("memory_usage"),
         f.col("memory_bytes").alias("memory_peak"),
         f.col("subscriptions").alias("tot_sub"),
         f.col("topics").alias("tot_topic"),
@@ -70,14 +72,14 @@ def by_peer(samples: DataFrame) -> DataFrame:
 
 
 def _sum(*names: str) -> Column:
-    return reduce(lambda one, other: one + other, [f.col(name) for name in names])
+    return reduce(lambda left, right: left + right, [f.col(name) for name in names])
 
 
 def _speed(*names: str) -> Column:
-    """Growth for each second between the first and the last sample of a start; null if there was but one."""
+    """Growth per second between the first and the last sample of each start; null with a single sample."""
     return per_second(_sum(*[f"more_{name}" for name in names]), f.col("more_run_time"))
 
 
 def per_second(growth: Column, seconds: Column) -> Column:
-    """Null if the time is too short, or none."""
+    """Growth per second; null for a time below SHORTEST_S."""
     return f.when(f.abs(seconds) >= SHORTEST_S, growth / seconds)

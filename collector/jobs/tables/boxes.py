@@ -1,4 +1,4 @@
-"""Box plots over the peers of a run: what is drawn of them, as numbers. Each run is one level of an experiment."""
+"""The numbers of box plots over the peers of a run. Each run is one level of an experiment."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pyspark.sql import functions as f
 from ringmq.collector.jobs.tables.columns import BOXES
 
 REACH: Final = 1.5
-"""Whiskers end at the last peer that is no further from the box than this times its height (Tukey)."""
+"""Whiskers end at the last peer whose distance from the box is at most this multiple of its height (Tukey)."""
 MEASURES: Final = {"latency": "s", "bandwidth": "bit/s"}
-"""What is compared, and the unit."""
+"""The compared measures and their units."""
 
 
 def boxes(peers: DataFrame) -> DataFrame:
@@ -23,8 +23,8 @@ def boxes(peers: DataFrame) -> DataFrame:
         _measured("bandwidth", bandwidth),
     )
     level = ("measure", "unit", "run", "dispatching")
-    each = peers.select("run", "dispatching", f.inline(values)).where(f.col("value").isNotNull())
-    quartiles = each.groupBy(*level).agg(
+    measured = peers.select("run", "dispatching", f.inline(values)).where(f.col("value").isNotNull())
+    quartiles = measured.groupBy(*level).agg(
         f.count("value").alias("peers"),
         f.min("value").alias("minimum"),
         f.max("value").alias("maximum"),
@@ -33,7 +33,7 @@ def boxes(peers: DataFrame) -> DataFrame:
         f.percentile("value", [0.25, 0.5, 0.75]).alias("quartiles"),
         f.array_sort(f.collect_list("value")).alias("values"),
     )
-    low, median, high = (f.col("quartiles")[place] for place in range(3))
+    low, median, high = (f.col("quartiles")[index] for index in range(3))
     reach = REACH * (high - low)
     fences = quartiles.withColumns({"fence_low": low - reach, "fence_high": high + reach})
     return fences.select(

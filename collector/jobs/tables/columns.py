@@ -1,6 +1,6 @@
-"""The heads of all tables: their columns with their units, and how rows are sorted. Knows neither Spark nor any data.
+"""The heads of all tables: their columns with units, and the order of their rows. Knows neither Spark nor any data.
 
-docs/collector_tables.md says how each column is computed.
+docs/collector_tables.md describes how each column is computed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class Unit(Enum):
-    """What the values of a column are."""
+    """The unit of the values of a column."""
 
     TEXT = "text"
     PEER = "id of a peer"
@@ -24,33 +24,33 @@ class Unit(Enum):
     PER_SECOND = "1/s"
     BYTES_PER_SECOND = "B/s"
     NUMBERS = "numbers"
-    """A list of them, in the unit that the row says."""
-    MIXED = "in the unit that the row says"
+    """A list of numbers, in the unit of the row."""
+    MIXED = "unit of the row"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column."""
+    """One column of a table."""
 
     name: str
     unit: Unit = Unit.TEXT
     shown: bool = True
-    """In the terminal, where there is not room for all."""
+    """Whether the terminal shows it; a terminal is not wide enough for all columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """One table without its rows."""
+    """The head of a table: everything except its rows."""
 
     name: str
     title: str
     columns: tuple[Column, ...]
     order: tuple[str, ...]
-    """The columns that rows are sorted by."""
+    """The columns by which rows are sorted."""
 
     @property
     def names(self) -> list[str]:
-        """Of all columns, in order."""
+        """The names of all columns, in order."""
         return [column.name for column in self.columns]
 
 
@@ -63,7 +63,7 @@ DISPATCHING: Final = Column("dispatching")
 
 RUNS: Final = Head(
     "runs",
-    "Runs: what was recorded, and what is missing of it",
+    "Runs: recorded and missing records",
     (
         RUN,
         *_columns(Unit.COUNT, "peers", "starts"),
@@ -156,10 +156,10 @@ STRESS: Final = Head(
     ("run", "dispatching"),
 )
 PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-"""The columns of percentiles, and the share of all latencies that each is not exceeded by."""
+"""The columns of percentiles, and the share of all latencies that does not exceed each."""
 LATENCIES: Final = Head(
     "latencies",
-    "Latencies of what reached clients",
+    "Latencies of deliveries to clients",
     (
         RUN,
         DISPATCHING,
@@ -174,9 +174,9 @@ LATENCIES: Final = Head(
 )
 DEAD: Final = Head(
     "dead",
-    "What was set aside",
+    "Refused lines",
     (Column("by"), Column("reason"), Column("lines", Unit.COUNT)),
     ("by", "reason"),
 )
 HEADS: Final = {head.name: head for head in (RUNS, PER_PEER, BOXES, RATES, STRESS, LATENCIES, DEAD)}
-"""By name, in the order in which people look at them."""
+"""All heads by name, in the order in which the tables are shown."""

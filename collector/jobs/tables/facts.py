@@ -1,4 +1,4 @@
-"""What the jobs read: the records of each kind, as the stream has stored them."""
+"""The input of the jobs: the records of each kind, as the stream has stored them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from ringmq.collector.ingest.spool import DEAD as LETTERS
 from ringmq.collector.jobs.schema import DEAD, DELIVERY, KIND, LATENCIES, SAMPLE, STORED
 
 LETTER: Final = "reason string"
-"""What is read of the dead letters of an ingest."""
+"""The part of the ingest's dead letters that the jobs need."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All records; each a row of `schema.STORED`."""
+    """All records and dead letters of a data folder."""
 
     stored: DataFrame
+    """Records and refused lines, each a row of `schema.STORED`."""
     letters: DataFrame
     """The dead letters of ingests."""
 
     @property
     def records(self) -> DataFrame:
-        """Of all kinds."""
+        """The records of all kinds."""
         return self.stored.where(f.col(KIND) != DEAD)
 
     @property
@@ -45,19 +46,19 @@ class Facts:
 
     @property
     def dead(self) -> DataFrame:
-        """Lines that the stream has set aside."""
+        """Lines that the stream refused."""
         return self.stored.where(f.col(KIND) == DEAD)
 
 
 def read(spark: SparkSession, data: str) -> Facts:
-    """What is in a data folder. Raises CollectorError if that is nothing."""
+    """The facts of a data folder. Raises CollectorError if it has no records."""
     folders = Folders(spark)
-    nothing = CollectorError(f"data: there are no records in {data}: run ringmq collect stream first")
+    missing = CollectorError(f"data: there are no records in {data}: run ringmq collect stream first")
     if not folders.exists(below(data, PARQUET)):
-        raise nothing
+        raise missing
     stored = spark.read.schema(STORED).parquet(below(data, PARQUET))
     if stored.isEmpty():
-        raise nothing
+        raise missing
     if folders.exists(below(data, LETTERS)):
         letters = spark.read.schema(LETTER).option("pathGlobFilter", "*.jsonl").json(below(data, LETTERS))
     else:
@@ -66,10 +67,10 @@ def read(spark: SparkSession, data: str) -> Facts:
 
 
 def latency_s() -> Column:
-    """Of a delivery. Negative, where the clock of the receiver is behind."""
+    """The latency of a delivery. It is negative if the clock of the receiver is behind."""
     return (f.col("received_ns") - f.col("sent_ns")) / 1e9
 
 
 def reached_clients() -> Column:
-    """Whether a delivery is one to clients, as those that histograms count."""
+    """Whether a delivery reached clients for the first time. Histograms of peers count the same deliveries."""
     return (f.col("clients") > 0) & ~f.col("duplicate")

@@ -1,4 +1,4 @@
-"""How many latencies are in which bucket of `logger.histogram`, of deliveries and of histograms alike."""
+"""Counts of latencies in the buckets of `logger.histogram`, from deliveries and from histograms of peers."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ _BOUNDS: Final = [bounds_of(str(bucket))[1] for bucket in range(LAST)]
 
 
 def bucket_of(seconds: Column) -> Column:
-    """As `logger.histogram.bucket_of`, but the number itself."""
+    """The number of the bucket, equal to `logger.histogram.bucket_of`."""
     bounds = f.array(*map(f.lit, _BOUNDS))
-    near = f.ceil(f.log(f.greatest(seconds, f.lit(FIRST_S)) / FIRST_S) / log(GROWTH)).cast("int")
-    near = f.least(near, f.lit(LAST))
-    # A logarithm may miss by one what is at a bound.
-    below = (near > 0) & (seconds <= f.get(bounds, near - 1))
-    above = (near < LAST) & (seconds > f.get(bounds, near))
-    return f.when(below, near - 1).when(above, near + 1).otherwise(near)
+    estimate = f.ceil(f.log(f.greatest(seconds, f.lit(FIRST_S)) / FIRST_S) / log(GROWTH)).cast("int")
+    estimate = f.least(estimate, f.lit(LAST))
+    # Close to a bound, rounding of the logarithm may put a latency into the next bucket.
+    below = (estimate > 0) & (seconds <= f.get(bounds, estimate - 1))
+    above = (estimate < LAST) & (seconds > f.get(bounds, estimate))
+    return f.when(below, estimate - 1).when(above, estimate + 1).otherwise(estimate)
 
 
 def value_of(bucket: Column) -> Column:
-    """The seconds that stand for all in a bucket, as `logger.histogram.value_of`."""
+    """The value for all latencies in a bucket, equal to `logger.histogram.value_of`."""
     return f.pow(f.lit(GROWTH), bucket - 0.5) * FIRST_S
 
 
 def counts(facts: Facts) -> DataFrame:
-    """A row for each series and bucket. What is known of a whole histogram alone stands in a row without a bucket."""
+    """A row for each series and bucket. Sums and extremes of a peer's histogram are in a row without a bucket."""
+    # Deliveries are counted in buckets too, so that percentiles of both kinds of records can be computed together.
     of_deliveries = (
         facts.deliveries.where(reached_clients())
         .select(*SERIES, latency_s().alias("latency"))
@@ -46,26 +47,27 @@ def counts(facts: Facts) -> DataFrame:
         )
         .withColumn("measured", f.col("count"))
     )
-    nothing = f.lit(0.0)
-    in_buckets = facts.latencies.select(*SERIES, f.explode("buckets").alias("name", "many")).select(
+    zero = f.lit(0.0)
+    in_buckets = facts.latencies.select(*SERIES, f.explode("buckets").alias("name", "count")).select(
         *SERIES,
         f.col("name").try_cast("int").alias("bucket"),
-        f.col("many").cast("double").alias("count"),
-        nothing.alias("sum"),
+        f.col("count").cast("double").alias("count"),
+        zero.alias("sum"),
         f.lit(None).cast("double").alias("minimum"),
         f.lit(None).cast("double").alias("maximum"),
-        nothing.alias("negative"),
-        nothing.alias("measured"),
+        zero.alias("negative"),
+        zero.alias("measured"),
     )
-    as_whole = facts.latencies.where("count > 0").select(
+    of_histograms = facts.latencies.where("count > 0").select(
         *SERIES,
         f.lit(None).cast("int").alias("bucket"),
-        nothing.alias("count"),
+        zero.alias("count"),
         f.col("sum_s").alias("sum"),
         f.col("min_s").alias("minimum"),
         f.col("max_s").alias("maximum"),
         f.when(f.col("min_s") < 0, 1.0).otherwise(0.0).alias("negative"),
         f.col("count").cast("double").alias("measured"),
     )
+    # The schema allows names of buckets up to 999.
     known = in_buckets.where(f.col("bucket").between(0, LAST))
-    return of_deliveries.unionByName(known).unionByName(as_whole)
+    return of_deliveries.unionByName(known).unionByName(of_histograms)

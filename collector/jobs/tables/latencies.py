@@ -1,4 +1,4 @@
-"""How long messages took to clients: percentiles of each run and dispatching, of all, by topic and by hops."""
+"""Percentiles of the latencies of deliveries to clients, for each run and dispatching: of all, by topic and by hops."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ringmq.collector.jobs.tables.columns import LATENCIES, PERCENTILES
 from ringmq.collector.jobs.tables.histograms import value_of
 
 VIEWS: Final[dict[str, tuple[str, ...]]] = {"all": (), "hops": ("hops",), "topic": ("topic",)}
-"""What the column `by` says, and what is told apart."""
+"""The values of the column `by`, with the columns by which each view is grouped."""
 
 
 def latencies(counts: DataFrame) -> DataFrame:
     """The table, from the rows of `histograms.counts`."""
     views = []
-    for view, apart in VIEWS.items():
-        group = ("run", "dispatching", *apart)
+    for view, columns in VIEWS.items():
+        group = ("run", "dispatching", *columns)
         views.append(_percentiles(counts, group).withColumn("by", f.lit(view)))
     first, *others = views
     for other in others:
@@ -33,13 +33,13 @@ def _percentiles(counts: DataFrame, group: tuple[str, ...]) -> DataFrame:
         f.max("maximum").alias("maximum"),
     )
     whole = Window.partitionBy(*group)
-    below = whole.orderBy(f.col("bucket").asc_nulls_first()).rowsBetween(Window.unboundedPreceding, 0)
-    buckets = buckets.withColumns({"below": f.sum("count").over(below), "all": f.sum("count").over(whole)})
+    up_to_here = whole.orderBy(f.col("bucket").asc_nulls_first()).rowsBetween(Window.unboundedPreceding, 0)
+    buckets = buckets.withColumns({"below": f.sum("count").over(up_to_here), "all": f.sum("count").over(whole)})
     percentiles = {
         name: f.min(f.when((f.col("below") >= share * f.col("all")) & (f.col("all") > 0), f.col("bucket")))
         for name, share in PERCENTILES.items()
     }
-    found = buckets.groupBy(*group).agg(
+    table = buckets.groupBy(*group).agg(
         f.sum("measured").alias("count"),
         f.try_divide(f.sum("sum"), f.sum("measured")).alias("mean"),
         f.min("minimum").alias("minimum"),
@@ -47,6 +47,7 @@ def _percentiles(counts: DataFrame, group: tuple[str, ...]) -> DataFrame:
         f.sum("negative").alias("negative"),
         *[bucket.alias(name) for name, bucket in percentiles.items()],
     )
-    # A bucket is as wide as a tenth; the ends are known.
-    within = {name: f.least("maximum", f.greatest("minimum", value_of(f.col(name)))) for name in PERCENTILES}
-    return found.withColumns({name: f.when(f.col(name).isNotNull(), value) for name, value in within.items()})
+    # The value of a bucket is wrong by up to 5 %, but the extremes are exact: a percentile must not lie beyond them.
+    bounded = {name: f.least("maximum", f.greatest("minimum", value_of(f.col(name)))) for name in PERCENTILES}
+    # `greatest` and `least` ignore null, and would give an extreme where there is no percentile.
+    return table.withColumns({name: f.when(f.col(name).isNotNull(), value) for name, value in bounded.items()})

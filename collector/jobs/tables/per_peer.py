@@ -14,20 +14,21 @@ from ringmq.collector.jobs.tables.facts import Facts, latency_s, reached_clients
 PEER: Final = "peer"
 TOTAL: Final = "total"
 AVERAGE: Final = "average"
-"""What the column `row` says."""
+"""The values of the column `row`."""
 CLIENT_LISTENER: Final = "mqtt"
-"""Whose port is shown, if a peer has several."""
+"""The listener whose port is shown, if a peer has several."""
 _NUMBERS: Final = [
     column.name for column in PER_PEER.columns if column.unit not in (Unit.TEXT, Unit.PEER) and column.name != "number"
 ]
 _GREATEST: Final = ("run_time",)
-"""Of which the total row has the greatest, not the sum."""
-_OVER_MESSAGES: Final = {"avg_latency": ("sum", "measured"), "avg_ring_latency": ("ring_sum", "ring_measured")}
-"""Of which it has the mean over all messages: the columns with the sums, and with how many there are."""
+"""Columns whose total is the greatest value instead of the sum."""
+_MEANS: Final = {"avg_latency": ("sum", "measured"), "avg_ring_latency": ("ring_sum", "ring_measured")}
+"""Columns whose total is the mean over all messages, with the columns of their sums and counts."""
 
 
 def by_peer(facts: Facts) -> DataFrame:
-    """A row for each peer of a run, without the total and the average, and with what these are made from."""
+    """A row for each peer of a run, with the columns from which `per_peer` computes the total and the average."""
+    # A full join: a peer may have samples without deliveries, and deliveries without samples.
     peers = boots.by_peer(facts.samples).join(_latencies(facts), ["run", "peer"], "full")
     first = f.try_element_at(f.map_values("listeners"), f.lit(1))
     listener = f.coalesce(f.try_element_at("listeners", f.lit(CLIENT_LISTENER)), first)
@@ -41,6 +42,7 @@ def by_peer(facts: Facts) -> DataFrame:
             "row": f.lit(PEER),
         }
     )
+    # Peers of one machine are numbered by port, as a number and not as text.
     order = Window.partitionBy("run").orderBy(f.col("port").try_cast("int"), "address", "peer")
     return peers.withColumn("number", f.row_number().over(order))
 
@@ -48,26 +50,28 @@ def by_peer(facts: Facts) -> DataFrame:
 def per_peer(peers: DataFrame) -> DataFrame:
     """The table, made from `by_peer`."""
     total = {name: f.max(name) if name in _GREATEST else f.sum(name) for name in _NUMBERS}
-    total |= {name: f.try_divide(f.sum(value), f.sum(many)) for name, (value, many) in _OVER_MESSAGES.items()}
+    total |= {name: f.try_divide(f.sum(value), f.sum(count)) for name, (value, count) in _MEANS.items()}
     average = {name: f.avg(name) for name in _NUMBERS}
     rows = peers.select(PER_PEER.names)
     for row, cells in ((TOTAL, total), (AVERAGE, average)):
-        found = peers.groupBy("run").agg(*[cell.alias(name) for name, cell in cells.items()])
-        rows = rows.unionByName(found.withColumn("row", f.lit(row)), allowMissingColumns=True)
+        summary = peers.groupBy("run").agg(*[cell.alias(name) for name, cell in cells.items()])
+        rows = rows.unionByName(summary.withColumn("row", f.lit(row)), allowMissingColumns=True)
     return rows
 
 
 def _latencies(facts: Facts) -> DataFrame:
-    """Of what reached the clients of each peer: how many, and the sum. The same without what its own clients sent.
+    """The number and sum of the latencies of deliveries to the clients of each peer.
 
-    A peer whose deliveries reached no client has a row of zeros: a peer that says anything is in the table.
+    The columns with `ring_` exclude messages that the peer's own clients published.
     """
     counted = reached_clients()
+    # Deliveries that reached no client are not filtered out but counted as zero: every peer with a record must have a
+    # row in the table.
     deliveries = facts.deliveries.select(
         "run",
         "peer",
         "hops",
-        f.when(counted, 1.0).otherwise(0.0).alias("many"),
+        f.when(counted, 1.0).otherwise(0.0).alias("count"),
         f.when(counted, latency_s()).otherwise(0.0).alias("seconds"),
         f.when(counted & (latency_s() < 0), 1.0).otherwise(0.0).alias("negative"),
     )
@@ -75,20 +79,20 @@ def _latencies(facts: Facts) -> DataFrame:
         "run",
         "peer",
         "hops",
-        f.col("count").cast("double").alias("many"),
+        f.col("count").cast("double").alias("count"),
         f.col("sum_s").alias("seconds"),
         f.when(f.col("min_s") < 0, 1.0).otherwise(0.0).alias("negative"),
     )
-    far = f.col("hops") > 0
+    from_the_ring = f.col("hops") > 0
     sums = (
         deliveries.unionByName(histograms)
         .groupBy("run", "peer")
         .agg(
-            f.sum("many").alias("measured"),
+            f.sum("count").alias("measured"),
             f.sum("seconds").alias("sum"),
-            f.sum(f.when(far, f.col("many"))).alias("ring_measured"),
-            f.sum(f.when(far, f.col("seconds"))).alias("ring_sum"),
+            f.sum(f.when(from_the_ring, f.col("count"))).alias("ring_measured"),
+            f.sum(f.when(from_the_ring, f.col("seconds"))).alias("ring_sum"),
             f.sum("negative").alias("negative"),
         )
     )
-    return sums.withColumns({name: f.try_divide(*sums_of) for name, sums_of in _OVER_MESSAGES.items()})
+    return sums.withColumns({name: f.try_divide(value, count) for name, (value, count) in _MEANS.items()})

@@ -1,7 +1,7 @@
-"""Messages over time: how many a run has delivered to clients and taken from them, and how fast.
+"""Messages over time: the numbers and rates of messages that a run delivered to clients and received from them.
 
-From samples, which are as far apart as peers were told: what a counter grew between two of them is spread evenly over
-the time between.
+Computed from samples, whose interval is a setting of the peers. The growth of a counter between two samples is spread
+evenly over the time between them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from ringmq.collector.jobs.tables.boots import dispatching_of_sample, per_second
 from ringmq.collector.jobs.tables.columns import RATES
 
 WIDTHS_S: Final = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-"""Of the steps of time. The smallest is taken that leaves no more than MAX_STEPS."""
+"""Widths of the steps of time. A run has the smallest width that gives at most MAX_STEPS steps."""
 MAX_STEPS: Final = 600
-"""More than a plot can show."""
-NEAR: Final = 2.0
-"""The start of a peer counts as a sample of zeros if its first sample came this many times sooner than its second."""
-EVER: Final = 1e-6
-"""Of the time between two samples: what is a smaller part is an error of rounding."""
+"""The most steps of a run, more than a plot can show."""
+START_FACTOR: Final = 2.0
+"""The start of a peer counts as a sample of zeros, if the uptime of its first sample is at most this multiple of the
+time from its first to its second sample."""
+ROUNDING: Final = 1e-6
+"""A part of the time between two samples that is smaller than this share of it is a rounding error."""
 
 
 def rates(samples: DataFrame) -> DataFrame:
@@ -41,37 +42,33 @@ def rates(samples: DataFrame) -> DataFrame:
         }
     )
     part, whole = f.col("to") - f.col("from"), f.col("end") - f.col("start")
-    parts = parts.where((whole <= 0) | (part > EVER * whole))
+    parts = parts.where((whole <= 0) | (part > ROUNDING * whole))
     parts = parts.withColumn("share", f.when(whole > 0, part / whole).otherwise(1.0))
     steps = parts.groupBy("run", "dispatching", "step", "width").agg(
         f.try_divide(f.sum(f.col("to") - f.col("from")), f.count_distinct("peer")).alias("seen"),
         f.sum(f.col("share") * f.col("delivered")).alias("delivered"),
         f.sum(f.col("share") * f.col("published")).alias("published"),
     )
-    # The first and the last step of a run are not seen from end to end.
+    # The samples cover only a part of the first and the last step of a run. Rates of these steps refer to that part.
     at_an_end = (f.col("step") == 0) | (f.col("step") == f.max("step").over(run))
     steps = steps.withColumn("seen", f.when(at_an_end, f.col("seen")).otherwise(f.col("width")))
-    so_far = Window.partitionBy("run", "dispatching").orderBy("step").rowsBetween(Window.unboundedPreceding, 0)
+    up_to_here = Window.partitionBy("run", "dispatching").orderBy("step").rowsBetween(Window.unboundedPreceding, 0)
     return steps.select(
         "run",
         "dispatching",
         "width",
         (f.col("step") * f.col("width")).alias("time"),
-        f.round(f.sum("delivered").over(so_far)).alias("delivered"),
-        f.round(f.sum("published").over(so_far)).alias("published"),
+        f.round(f.sum("delivered").over(up_to_here)).alias("delivered"),
+        f.round(f.sum("published").over(up_to_here)).alias("published"),
         per_second(f.col("delivered"), f.col("seen")).alias("delivery_rate"),
         per_second(f.col("published"), f.col("seen")).alias("publish_rate"),
     ).select(RATES.names)
 
 
 def _spans(samples: DataFrame) -> DataFrame:
-    """The time between two samples of a start, and what its counters grew.
-
-    Time is that of who landed the records, since the clocks of peers may be anything: the uptime of a sample, after the
-    start of the peer as the quickest of its samples says it.
-    """
+    """The time between two samples of a start, and the growth of its counters in that time."""
     start = ("run", "peer", "boot")
-    told = samples.select(
+    spans = samples.select(
         *start,
         "number",
         "uptime_s",
@@ -82,7 +79,9 @@ def _spans(samples: DataFrame) -> DataFrame:
     )
     whole = Window.partitionBy(*start)
     order = whole.orderBy("number")
-    told = told.withColumns(
+    # The clocks of peers may be wrong, so all times follow the clock of the ingest: a sample was taken at its uptime
+    # after the start. The start is `landed` minus the uptime, of the sample that took the shortest way to the ingest.
+    spans = spans.withColumns(
         {
             "began": f.min(f.col("landed") - f.col("uptime_s")).over(whole),
             "up_before": f.lag("uptime_s").over(order),
@@ -91,11 +90,12 @@ def _spans(samples: DataFrame) -> DataFrame:
             "up_after": f.lead("uptime_s").over(order),
         }
     )
-    from_start = f.col("up_before").isNull() & (f.col("uptime_s") <= NEAR * (f.col("up_after") - f.col("uptime_s")))
-    told = told.withColumns(
+    to_next = f.col("up_after") - f.col("uptime_s")
+    from_start = f.col("up_before").isNull() & (f.col("uptime_s") <= START_FACTOR * to_next)
+    spans = spans.withColumns(
         {name: f.when(from_start, 0.0).otherwise(f.col(name)) for name in ("up_before", "out_before", "in_before")}
     ).where(f.col("up_before").isNotNull())
-    return told.select(
+    return spans.select(
         "run",
         "peer",
         "dispatching",

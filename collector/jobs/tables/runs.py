@@ -1,4 +1,4 @@
-"""The table of the runs: who recorded, from when on and for how long, and what is missing of it."""
+"""The table of the runs: the number of peers and records, their time span, and the number of missing records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def runs(facts: Facts) -> DataFrame:
             f.count_if(f.col(KIND) == kind).alias(name)
             for name, kind in (("samples", SAMPLE), ("deliveries", DELIVERY), ("latencies", LATENCIES))
         ],
-        # Numbers have no gaps: those below the highest that are not there are missing.
+        # Peers number their records without gaps, so every absent number between the lowest and the highest was lost.
         (f.max("number").cast("double") - f.min("number") + 1 - f.count("number")).alias("missing"),
         f.coalesce(f.max("unrecorded").cast("double"), f.lit(0.0)).alias("unrecorded"),
     )

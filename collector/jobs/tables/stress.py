@@ -1,4 +1,4 @@
-"""How the load of spreading messages lies on peers and links, and how deep the trees are."""
+"""The distribution of the load of spreading messages over peers and links, and the depth of the trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGE: Final = (*LEVEL, "publisher", "sequence")
 
 def stress(deliveries: DataFrame) -> DataFrame:
     """A row for each run and dispatching."""
-    # Ids are long, and all deliveries have to be sorted by message: a number stands for who published it.
+    # A hash replaces the id and start of the publisher: all deliveries are sorted by message, and ids are long.
     facts = deliveries.select(
         *LEVEL,
         f.xxhash64("origin", "origin_boot").alias("publisher"),
@@ -28,16 +28,16 @@ def stress(deliveries: DataFrame) -> DataFrame:
         f.when(f.col("duplicate"), 1.0).otherwise(0.0).alias("again"),
     )
     copies = facts.where("copies > 0")
-    result = _messages(facts)
-    for other in (
+    table = _messages(facts)
+    for part in (
         _repeats(copies),
         _load(facts, ("peer",), "peer", "sends"),
         _load(copies, ("sender", "peer"), "link", "copies"),
     ):
-        result = result.join(other, [*LEVEL], "left")
+        table = table.join(part, [*LEVEL], "left")
     repeats = f.coalesce("repeats", f.lit(0.0))
     most = f.coalesce("most_copies", f.when(f.col("copies") > 0, 1.0))
-    return result.withColumns(
+    return table.withColumns(
         {
             "links": f.coalesce("links", f.lit(0)),
             "link_stress_mean": f.try_divide("copies", f.col("copies") - repeats),
@@ -48,7 +48,8 @@ def stress(deliveries: DataFrame) -> DataFrame:
 
 
 def _messages(facts: DataFrame) -> DataFrame:
-    """What is told of single messages, over all of them. A peer that one came to again has still one part in it."""
+    """Sums and means over single messages."""
+    # A peer that received a message again still counts once for its mean node stress: `parts` excludes duplicates.
     by_message = facts.groupBy(*MESSAGE).agg(
         f.sum("copies").alias("copies"),
         f.sum("again").alias("again"),
@@ -69,23 +70,24 @@ def _messages(facts: DataFrame) -> DataFrame:
 
 
 def _repeats(copies: DataFrame) -> DataFrame:
-    """How many copies crossed a link that their message had crossed before. Only messages with duplicates have such."""
+    """The number of copies that crossed a link which their message had crossed before."""
+    # Only messages with duplicates can have such copies; grouping all messages by link would cost more.
     suspects = copies.where("again > 0").select(*MESSAGE).distinct()
     on_link = (
         copies.join(suspects, [*MESSAGE], "left_semi")
         .groupBy(*MESSAGE, "sender", "peer")
-        .agg(f.sum("copies").alias("many"))
+        .agg(f.sum("copies").alias("copies"))
     )
     return on_link.groupBy(*LEVEL).agg(
-        f.sum(f.col("many") - 1).alias("repeats"),
-        f.max("many").alias("most_copies"),
+        f.sum(f.col("copies") - 1).alias("repeats"),
+        f.max("copies").alias("most_copies"),
     )
 
 
-def _load(facts: DataFrame, named: tuple[str, ...], what: str, load: str) -> DataFrame:
-    """How many of them there are, and the share of the whole load that is on the busiest."""
-    each = facts.groupBy(*LEVEL, *named).agg(f.sum(load).alias("load"))
-    return each.groupBy(*LEVEL).agg(
-        f.count(f.lit(1)).alias(f"{what}s"),
-        f.try_divide(f.max("load"), f.sum("load")).alias(f"busiest_{what}"),
+def _load(facts: DataFrame, key: tuple[str, ...], kind: str, load: str) -> DataFrame:
+    """The number of peers or links, and the share of the busiest in the whole load."""
+    by_key = facts.groupBy(*LEVEL, *key).agg(f.sum(load).alias("load"))
+    return by_key.groupBy(*LEVEL).agg(
+        f.count(f.lit(1)).alias(f"{kind}s"),
+        f.try_divide(f.max("load"), f.sum("load")).alias(f"busiest_{kind}"),
     )

@@ -1,7 +1,7 @@
-"""The experiment `brokers`: a ring against Mosquitto, by the patterns of Banno, Sun, Takeuchi and Shudo (2019, §6.4).
+"""The experiment `brokers`: a ring against Mosquitto, in the patterns of Banno, Sun, Takeuchi and Shudo (2019, §6.4).
 
-Owns which patterns and sides are measured, and for how long. The measuring is that of `ringmq bench ring`: its method
-is the paper's, and all servers of a side share one core, which the load generator leaves to them.
+Owns the patterns, the sides and the duration of the measurements. It measures like `ringmq bench ring`: by the method
+of the paper, with all servers of a side on one core, and the load generator on another.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ PATTERNS: Final = {
 }
 FULL: Final = Method(span_s=1.5, repeats=2, quick=True)
 QUICK: Final = Method(span_s=0.4, warm_s=0.2, repeats=1, quick=True, patience=1)
-"""One search for each limit: how much it varies is not known."""
+"""One search for each limit, so its variation is unknown."""
 SIDES: Final = ("ringmq", "bridged", "nodelay", "mosquitto")
 QUICK_SIDES: Final = ("ringmq", "bridged", "mosquitto")
 REFERENCES: Final = ("bridged", "mosquitto", "ringmq")
-"""The first of these that is there: latencies of all are taken at half of its limit."""
+"""Sides in order of preference: all latencies are measured at half of the limit of the first available side."""
 
 
 def run(request: Request) -> Outcome:
-    """Raises ExperimentError when not one pattern can be measured."""
+    """Run the experiment. Raises ExperimentError if no pattern can be measured."""
     method = _method(request)
     wanted = QUICK_SIDES if request.quick else SIDES
     outcome = Outcome(settings={"method": asdict(method), "payload_bytes": PAYLOAD_BYTES, "sides": list(wanted)})
     if request.quick:
-        outcome.left_out.append("nodelay: it is not measured with --quick")
+        outcome.left_out.append("nodelay: not measured with --quick")
     chosen = _available(wanted, outcome)
     found: dict[str, dict[str, Result]] = {}
     request.progress.begin(len(PATTERNS))
@@ -80,17 +80,20 @@ def _available(wanted: tuple[str, ...], outcome: Outcome) -> list[str]:
 
 
 def _measure(request: Request, name: str, chosen: list[str], core: int, outcome: Outcome) -> dict[str, Result]:
-    """One pattern, all sides in turns, but for bridges of one server. What cannot be measured is left out."""
+    """Measure one pattern, with all sides in turns. Sides that cannot be measured are left out.
+
+    A pattern with a single server has no bridges.
+    """
     pattern, progress = PATTERNS[name], request.progress
     chosen = [side for side in chosen if pattern.servers > 1 or side not in BRIDGED]
 
-    def leave_out(what: str, why: object) -> None:
-        outcome.left_out.append(f"pattern {name}{what}: {why}")
+    def leave_out(side: str, reason: object) -> None:
+        outcome.left_out.append(f"pattern {name}{side}: {reason}")
         progress.say(outcome.left_out[-1])
 
-    def told(side: str, figures: Figures) -> None:
+    def report(side: str, figures: Figures) -> None:
         if figures.loss and figures.keeps_up:
-            progress.say(f"pattern {name}, {side}: {figures.loss:.2%} of what it kept up with was lost")
+            progress.say(f"pattern {name}, {side}: {figures.loss:.2%} of the messages were lost although it kept up")
 
     with ExitStack() as stack:
         loads = {}
@@ -104,7 +107,7 @@ def _measure(request: Request, name: str, chosen: list[str], core: int, outcome:
         reference = next((side for side in REFERENCES if side in loads), None)
         if reference is not None:
             try:
-                results = compare(pattern, loads, _method(request), reference, told)
+                results = compare(pattern, loads, _method(request), reference, report)
             except BenchError as error:
                 leave_out("", error)
             else:

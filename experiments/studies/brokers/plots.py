@@ -1,4 +1,4 @@
-"""The plot of `brokers`: what each side can do, how late it is and what that costs, by pattern."""
+"""The plot of `brokers`: throughput, latency and cost of each side, by pattern."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Value = Callable[[Result], float | None]
 
 
 def write(found: Found, folder: Path) -> Path:
-    """Draw all into one file."""
+    """Draw the plot into a file."""
     file = folder / "brokers.png"
     draw(found).savefig(file, dpi=DOTS_PER_INCH)
     return file
@@ -38,12 +38,11 @@ def draw(found: Found) -> Figure:
     figure = Figure(figsize=SIZE_INCHES, layout="constrained")
     figure.suptitle("Patterns of Banno et al. (2019) on one core: 32 bytes, QoS 0, 50 publishers and 50 subscribers")
     limits, latencies, costs = figure.subplots(1, 3)
-    _bars(limits, found, lambda one: one.limit_hz() or None, "At the limit", "deliveries/s")
+    _bars(limits, found, lambda result: result.limit_hz() or None, "At the limit", "deliveries/s")
     _spread(limits, found)
     limits.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1000:,.0f} k"))
-    _bars(
-        latencies, found, lambda one: latency_ms(one, 50), "At half load: median, and a line up to p99", "latency, ms"
-    )
+    title = "At half load: median, and a line up to p99"
+    _bars(latencies, found, lambda result: latency_ms(result, 50), title, "latency, ms")
     _tails(latencies, found)
     if any(result.at_half for sides in found.values() for result in sides.values()):
         latencies.set_yscale("log")
@@ -59,38 +58,38 @@ def _sides(found: Found) -> list[str]:
     return [side for side in NAMES if side in present]
 
 
-def _places(found: Found, side: str) -> tuple[list[tuple[float, Result]], float]:
-    """Where the bars of a side stand, with what was measured there; and how wide they are."""
+def _bars_of(found: Found, side: str) -> tuple[list[tuple[float, Result]], float]:
+    """The bars of a side, each with its x and its result, and their width."""
     sides = _sides(found)
     width = 0.8 / len(sides)
     shift = (sides.index(side) - (len(sides) - 1) / 2) * width
-    return [(place + shift, found[name][side]) for place, name in enumerate(found) if side in found[name]], width
+    return [(centre + shift, found[name][side]) for centre, name in enumerate(found) if side in found[name]], width
 
 
-def _bars(panel: Axes, found: Found, value: Value, title: str, up: str) -> None:
+def _bars(panel: Axes, found: Found, value: Value, title: str, ylabel: str) -> None:
     for side in _sides(found):
-        placed, width = _places(found, side)
-        heights = [value(result) or float("nan") for _, result in placed]
-        panel.bar([at for at, _ in placed], heights, width, label=NAMES[side], color=COLOURS[side])
+        bars, width = _bars_of(found, side)
+        heights = [value(result) or float("nan") for _, result in bars]
+        panel.bar([x for x, _ in bars], heights, width, label=NAMES[side], color=COLOURS[side])
     panel.set_xticks(range(len(found)), list(found))
-    panel.set(title=title, xlabel="pattern", ylabel=up)
+    panel.set(title=title, xlabel="pattern", ylabel=ylabel)
     panel.grid(visible=True, axis="y", alpha=0.3)
 
 
 def _spread(panel: Axes, found: Found) -> None:
-    """From the lowest to the highest of all repetitions; an arrow where the load generator could offer no more."""
+    """A line from the lowest to the highest repetition, with an arrow if the load generator could not offer more."""
     for side in _sides(found):
-        for at, result in _places(found, side)[0]:
-            egress = [one.egress_hz for one in result.limits]
+        for x, result in _bars_of(found, side)[0]:
+            egress = [figures.egress_hz for figures in result.limits]
             if egress:
-                panel.vlines(at, min(egress), max(egress), color="black", linewidth=1.2)
+                panel.vlines(x, min(egress), max(egress), color="black", linewidth=1.2)
             if result.lower_bound:
-                panel.annotate("↑", (at, max(egress)), ha="center", va="bottom")
+                panel.annotate("↑", (x, max(egress)), ha="center", va="bottom")
 
 
 def _tails(panel: Axes, found: Found) -> None:
     for side in _sides(found):
-        for at, result in _places(found, side)[0]:
+        for x, result in _bars_of(found, side)[0]:
             middle, late = latency_ms(result, 50), latency_ms(result, 99)
             if middle is not None and late is not None:
-                panel.vlines(at, middle, late, color="black", linewidth=1.2)
+                panel.vlines(x, middle, late, color="black", linewidth=1.2)

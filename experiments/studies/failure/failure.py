@@ -1,6 +1,6 @@
-"""All coordinators die while messages flow (§4.2.5 of the thesis); with Scribe, all roots.
+"""All coordinators are killed while messages flow (§4.2.5 of the thesis); with Scribe, all roots are.
 
-Owns who dies and who is where. What the kill did, `recovery` finds.
+Owns the choice of the victims and of the positions of clients. `recovery` measures the effect of the kill.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 from ringmq.collector.jobs.tables import columns
 from ringmq.experiments.studies.failure.plots import draw
-from ringmq.experiments.studies.failure.recovery import WHOLE, Recovery, rate_over_time, recovery
+from ringmq.experiments.studies.failure.recovery import WHOLE, Recovery, measure_recovery, rate_over_time
 from ringmq.experiments.studies.harness.approaches import ALL, DIRECT, SCRIBE, WITHOUT_BOUND, Approach
 from ringmq.experiments.studies.harness.outcome import Outcome, Quantity, Request, Row
 from ringmq.experiments.studies.harness.plan import Kill, Plan, coordinators, ids, topics
@@ -24,60 +24,65 @@ FASTER_PERCENT: Final = 94.0
 MORE_PERCENT: Final = 48.0
 GOAL: Final = "our goal"
 STRONG: Final = (
-    "our Scribe has the links and the failure detector of the others, and joins a dead root's tree elsewhere at once"
+    "our Scribe shares links and failure detector with the others, and joins a dead root's tree elsewhere at once"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """Of the trials."""
+class FailureSize:
+    """FailureSize of the trials."""
 
     peers: int
     publishers: int
     topics: int
     rate_hz: float
-    """Messages of each publisher to each topic."""
+    """Messages a second of each publisher to each topic."""
     kill_at_s: float
     whole_s: float
 
 
-FULL: Final = Size(peers=50, publishers=14, topics=7, rate_hz=4 / 7, kill_at_s=30.0, whole_s=60.0)
-QUICK: Final = Size(peers=12, publishers=4, topics=2, rate_hz=8.0, kill_at_s=8.0, whole_s=16.0)
+FULL: Final = FailureSize(peers=50, publishers=14, topics=7, rate_hz=4 / 7, kill_at_s=30.0, whole_s=60.0)
+QUICK: Final = FailureSize(peers=12, publishers=4, topics=2, rate_hz=8.0, kill_at_s=8.0, whole_s=16.0)
 QUICK_APPROACHES: Final = (SCRIBE, DIRECT, WITHOUT_BOUND)
 
 
 def run(request: Request) -> Outcome:
-    """Play it."""
+    """Run the experiment."""
     size, approaches = (QUICK, QUICK_APPROACHES) if request.quick else (FULL, ALL)
     outcome = Outcome(settings={"size": asdict(size)})
     plans = {approach.label: plan_of(size, approach, request.seed) for approach in approaches}
     series = play(plans, request, outcome)
-    found = {approach: recovery_of(trial) for approach in approaches if (trial := series.trials.get(approach.label))}
+    recoveries = {
+        approach: recovery_of(trial) for approach in approaches if (trial := series.trials.get(approach.label))
+    }
     tables: dict[str, Sequence[Row]] = {
-        "recovery": [row_of(approach, series.trials[approach.label], one, series) for approach, one in found.items()],
+        "recovery": [
+            row_of(approach, series.trials[approach.label], recovery, series)
+            for approach, recovery in recoveries.items()
+        ],
         "over_time": [
             {"approach": approach.label, "time_s": time_s, "deliveries_hz": rate_hz}
-            for approach in found
+            for approach in recoveries
             for time_s, rate_hz in rate_over_time(series.trials[approach.label].traffic, size.whole_s)
         ],
     }
     outcome.tables = tables | outcome.tables
-    outcome.quantities = quantities(found)
-    for approach, one in found.items():
-        if one.lowest_before < WHOLE:
+    outcome.quantities = quantities(recoveries)
+    for approach, recovery in recoveries.items():
+        if recovery.lowest_before < WHOLE:
             outcome.left_out.append(
                 f"{approach.label}: in the tables, but this machine is too small or disturbed:"
-                f" before the kill {100 * one.lowest_before:.0f} % were in time at worst"
+                f" at worst {100 * recovery.lowest_before:.0f} % were in time before the kill"
             )
             request.progress.say(outcome.left_out[-1])
-    if found:
+    if recoveries:
         outcome.plots = [request.folder / "failure.png"]
-        draw({approach: series.trials[approach.label] for approach in found}, found, outcome.plots[0])
+        draw({approach: series.trials[approach.label] for approach in recoveries}, recoveries, outcome.plots[0])
     return outcome
 
 
-def plan_of(size: Size, approach: Approach, seed: int) -> Plan:
-    """Every peer has a subscriber; the victims have their share of the publishers."""
+def plan_of(size: FailureSize, approach: Approach, seed: int) -> Plan:
+    """The plan of a trial: every peer has a subscriber, and the victims have their share of the publishers."""
     names = topics(size.topics)
     victims = coordinators(ids(seed, size.peers), names)
     return Plan(
@@ -96,69 +101,69 @@ def plan_of(size: Size, approach: Approach, seed: int) -> Plan:
 
 
 def publishers(seed: int, peers: int, victims: Collection[int], count: int) -> tuple[int, ...]:
-    """So many places, and as large a part of them at victims as of all peers are, but at least one."""
+    """Positions of `count` publishers. The victims have the same share of them as of all peers, but at least one."""
     chance = Random(f"{seed} publishers")
     dying = max(1, round(count * len(victims) / peers))
     chosen = chance.sample(sorted(victims), min(dying, len(victims)))
-    chosen += chance.sample([place for place in range(peers) if place not in victims], count - len(chosen))
+    chosen += chance.sample([position for position in range(peers) if position not in victims], count - len(chosen))
     chance.shuffle(chosen)
     return tuple(chosen)
 
 
 def recovery_of(trial: Trial) -> Recovery:
     kill, killed_s = trial.plan.kill, trial.killed_s
-    assert kill is not None, "the plan has one"
-    assert killed_s is not None, "it was played to its end"
-    return recovery(trial.traffic, kill.victims, killed_s)
+    assert kill is not None, "every plan of this experiment has a kill"
+    assert killed_s is not None, "the trial was played to its end"
+    return measure_recovery(trial.traffic, kill.victims, killed_s)
 
 
-def row_of(approach: Approach, trial: Trial, found: Recovery, series: Series) -> Row:
-    """What one trial was and did."""
+def row_of(approach: Approach, trial: Trial, recovery: Recovery, series: Series) -> Row:
+    """The row of one trial in the table `recovery`."""
     kill = trial.plan.kill
-    assert kill is not None, "the plan has one"
+    assert kill is not None, "every plan of this experiment has a kill"
     return {
         "approach": approach.label,
         "killed": len(kill.victims),
         "killed_s": trial.killed_s,
-        "share_of_the_killed": round(found.share, 4),
-        "lowest_rate": round(found.lowest, 4),
-        "lowest_rate_before": round(found.lowest_before, 4),
-        "recovered_s": found.recovered_s,
-        "delivered": found.delivered,
-        "lost_live": found.lost_live,
-        "lost_live_after_kill": found.lost_after,
-        "due_live": found.due_live,
+        "share_of_the_killed": round(recovery.share, 4),
+        "lowest_rate": round(recovery.lowest, 4),
+        "lowest_rate_before": round(recovery.lowest_before, 4),
+        "recovered_s": recovery.recovered_s,
+        "delivered": recovery.delivered,
+        "lost_live": recovery.lost_live,
+        "lost_live_after_kill": recovery.lost_after,
+        "due_live": recovery.due_live,
         "delivered_live_peers": delivered_at(trial, set(kill.victims)),
         "delivered_live_peers_recorded": recorded_at(trial, set(kill.victims), series),
     }
 
 
 def delivered_at(trial: Trial, dead: Collection[int]) -> int:
-    """All that came to subscribers at live peers, from wherever, with repetitions."""
-    return sum(len(one.numbers) for one in trial.traffic.arrivals if one.place not in dead)
+    """All arrivals at subscribers of live peers, from any publisher, including duplicates."""
+    return sum(len(arrivals.numbers) for arrivals in trial.traffic.arrivals if arrivals.position not in dead)
 
 
 def recorded_at(trial: Trial, dead: Collection[int], series: Series) -> int | None:
-    """The same, as those peers say; the last words of the dead are missing. None if nothing was reduced."""
+    """The same figure from the records of the live peers; dead peers lack their last records. None without tables."""
     plan = trial.plan
-    live = {point.hex() for place, point in enumerate(ids(plan.seed, plan.peers)) if place not in dead}
+    live = {peer_id.hex() for position, peer_id in enumerate(ids(plan.seed, plan.peers)) if position not in dead}
     rows = [row for row in series.tables.get(columns.PER_PEER.name, ()) if row["run"] == plan.run]
-    found = [row["tot_msg"] for row in rows if row["peer"] in live]
-    return round(sum(found)) if found else None
+    counts = [row["tot_msg"] for row in rows if row["peer"] in live]
+    return round(sum(counts)) if counts else None
 
 
-def quantities(found: Mapping[Approach, Recovery]) -> list[Quantity]:
-    """What the thesis says, and what we have set ourselves."""
-    scribe = found.get(SCRIBE)
+def quantities(recoveries: Mapping[Approach, Recovery]) -> list[Quantity]:
+    """The figures of the thesis and our own goals, beside our figures."""
+    scribe = recoveries.get(SCRIBE)
     listed = []
     for approach, faster, more in ((WITHOUT_BOUND, FASTER_PERCENT, MORE_PERCENT), (DIRECT, None, None)):
-        ours = found.get(approach)
+        ours = recoveries.get(approach)
         listed += [_faster(approach, ours, scribe, faster), _more(approach, ours, scribe, more)]
-    direct = found.get(DIRECT)
+    direct = recoveries.get(DIRECT)
     return [
         *listed,
         Quantity(
-            "deliveries between live clients that were lost, Direct",
+            "lost deliveries between live clients, Direct",
             GOAL,
             0,
             None if direct is None else direct.lost_live,
@@ -172,7 +177,7 @@ def quantities(found: Mapping[Approach, Recovery]) -> list[Quantity]:
             100 * WHOLE,
             None if direct is None else 100 * direct.lowest,
             "%",
-            note="" if direct is None else _about(direct),
+            note="" if direct is None else _note_of(direct),
         ),
     ]
 
@@ -180,32 +185,32 @@ def quantities(found: Mapping[Approach, Recovery]) -> list[Quantity]:
 def _faster(approach: Approach, ours: Recovery | None, scribe: Recovery | None, theirs: float | None) -> Quantity:
     what = f"time until the rate is back, {approach.label} below Scribe"
     if ours is None or scribe is None:
-        return Quantity(what, SOURCE, theirs, None, "%", note="not both were played")
-    told = f"{_seconds(ours)} against {_seconds(scribe)}"
+        return Quantity(what, SOURCE, theirs, None, "%", note="not both trials were played")
+    note = f"{_seconds(ours)} against {_seconds(scribe)}"
     if ours.recovered_s is None or not scribe.recovered_s:
-        return Quantity(what, SOURCE, theirs, None, "%", note=told)
-    return Quantity(what, SOURCE, theirs, 100 * (1 - ours.recovered_s / scribe.recovered_s), "%", note=told)
+        return Quantity(what, SOURCE, theirs, None, "%", note=note)
+    return Quantity(what, SOURCE, theirs, 100 * (1 - ours.recovered_s / scribe.recovered_s), "%", note=note)
 
 
 def _more(approach: Approach, ours: Recovery | None, scribe: Recovery | None, theirs: float | None) -> Quantity:
     what = f"deliveries in all, {approach.label} above Scribe"
     if ours is None or scribe is None or not scribe.delivered:
-        return Quantity(what, SOURCE, theirs, None, "%", note="not both were played")
+        return Quantity(what, SOURCE, theirs, None, "%", note="not both trials were played")
     more = 100 * (ours.delivered / scribe.delivered - 1)
-    told = f"{ours.delivered} against {scribe.delivered}"
+    note = f"{ours.delivered} against {scribe.delivered}"
     if theirs is not None and more < theirs:
-        told += f"; {STRONG}"
-    return Quantity(what, SOURCE, theirs, more, "%", note=told)
+        note += f"; {STRONG}"
+    return Quantity(what, SOURCE, theirs, more, "%", note=note)
 
 
-def _about(direct: Recovery) -> str:
-    told = f"the killed peers' own clients had {100 * direct.share:.0f} % of all"
+def _note_of(direct: Recovery) -> str:
+    note = f"the killed peers' own clients had {100 * direct.share:.0f} % of all deliveries"
     if direct.lowest_before < WHOLE:
-        told += f"; this machine is disturbed: before the kill it was {100 * direct.lowest_before:.0f} % at worst"
-    return told
+        note += f"; this machine is disturbed: at worst it was {100 * direct.lowest_before:.0f} % before the kill"
+    return note
 
 
-def _seconds(one: Recovery) -> str:
-    if one.recovered_s is None:
+def _seconds(recovery: Recovery) -> str:
+    if recovery.recovered_s is None:
         return "never"
-    return f"{one.recovered_s:.1f} s" if one.recovered_s else "no fall"
+    return f"{recovery.recovered_s:.1f} s" if recovery.recovered_s else "no fall"

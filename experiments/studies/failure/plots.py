@@ -1,4 +1,4 @@
-"""The plot of `failure`: the rate of deliveries over time, how it recovers, and what arrived in all."""
+"""The plot of `failure`: the rate of deliveries over time, its recovery, and the total of deliveries."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ringmq.experiments.studies.sweeps.boxplots import DOTS_PER_INCH, colours
 
 SIZE_INCHES: Final = (12.0, 8.0)
 AROUND_S: Final = (1.0, 4.0)
-"""Before and after the kill, what the close look shows."""
+"""Time before and after the kill in the panel with the close view."""
 LEAST_S: Final = 0.5
-"""What the axis of times shows, even if all are shorter."""
+"""Least range of the axis of recovery times."""
 
 
-def draw(trials: Mapping[Approach, Trial], found: Mapping[Approach, Recovery], file: Path) -> None:
-    """Make the file."""
+def draw(trials: Mapping[Approach, Trial], recoveries: Mapping[Approach, Recovery], file: Path) -> None:
+    """Draw the plot into a file."""
     figure = Figure(figsize=SIZE_INCHES, layout="constrained")
     grid = figure.add_gridspec(2, 3)
     whole, near = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, 0])
@@ -35,16 +35,17 @@ def draw(trials: Mapping[Approach, Trial], found: Mapping[Approach, Recovery], f
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize="small")
     near.set_xlim(killed_s - AROUND_S[0], killed_s + AROUND_S[1])
     whole.set_xlim(0.0, max((trial.plan.measured_s for trial in trials.values()), default=None))
-    names = [approach.label for approach in found]
+    names = [approach.label for approach in recoveries]
     recovered, delivered = figure.add_subplot(grid[1, 1]), figure.add_subplot(grid[1, 2])
-    painted = [*colours([*found]).values()]
-    seconds = [one.recovered_s for one in found.values()]
-    bars = recovered.barh(names, [one or 0.0 for one in seconds], color=painted)
-    recovered.bar_label(bars, ["never" if one is None else f"{one:.1f}" for one in seconds], padding=3)
+    bar_colours = [*colours([*recoveries]).values()]
+    times_s = [recovery.recovered_s for recovery in recoveries.values()]
+    bars = recovered.barh(names, [time_s or 0.0 for time_s in times_s], color=bar_colours)
+    recovered.bar_label(bars, ["never" if time_s is None else f"{time_s:.1f}" for time_s in times_s], padding=3)
     recovered.set(title="Until the live clients' rate is back", xlabel="s after the kill")
-    recovered.set_xlim(0.0, 1.25 * max([one or 0.0 for one in seconds] + [LEAST_S]))
-    bars = delivered.barh(names, [one.delivered for one in found.values()], color=painted)
-    delivered.bar_label(bars, [f"{one.delivered:,}" for one in found.values()], padding=3)
+    recovered.set_xlim(0.0, 1.25 * max([time_s or 0.0 for time_s in times_s] + [LEAST_S]))
+    counts = [recovery.delivered for recovery in recoveries.values()]
+    bars = delivered.barh(names, counts, color=bar_colours)
+    delivered.bar_label(bars, [f"{count:,}" for count in counts], padding=3)
     delivered.set(title="Deliveries in all", xlabel="deliveries")
     delivered.margins(x=0.45)
     delivered.xaxis.set_major_locator(MaxNLocator(3))
@@ -55,13 +56,13 @@ def draw(trials: Mapping[Approach, Trial], found: Mapping[Approach, Recovery], f
 
 
 def _rates(panel: Axes, title: str, trials: Mapping[Approach, Trial], killed_s: float) -> None:
-    painted = colours([*trials])
+    colour_of = colours([*trials])
     for approach, trial in trials.items():
-        points = rate_over_time(trial.traffic, trial.plan.measured_s)
-        times, rates = [at for at, _ in points], [rate for _, rate in points]
-        # Direct lies below Guided without a bound, which does the same.
+        bins = rate_over_time(trial.traffic, trial.plan.measured_s)
+        times, rates = [at for at, _ in bins], [rate for _, rate in bins]
+        # Guided without a bound sends like Direct: its dashes leave the line of Direct below it visible.
         style = "--" if approach == WITHOUT_BOUND else "-"
-        panel.plot(times, rates, style, label=approach.label, color=painted[approach], linewidth=1.2)
+        panel.plot(times, rates, style, label=approach.label, color=colour_of[approach], linewidth=1.2)
     panel.axvline(killed_s, color="black", linestyle=":", linewidth=1, label="killed")
     panel.set(title=title, xlabel="s since the first message", ylabel="deliveries/s")
     panel.set_ylim(bottom=0.0)

@@ -1,1 +1,1 @@
-"""Owns what all studies share, such as trials and results; must not know any study."""
+"""Owns the common parts of all studies, such as trials and results; must not know any study."""

@@ -1,4 +1,4 @@
-"""The ways to spread messages that are compared: how each is called, and what peers are told of it."""
+"""The approaches that are compared, which are ways to spread messages: their names and the settings of their peers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ringmq.peer.engines.scribe.config import SCRIBE as SCRIBE_DISPATCH
 
 @dataclass(frozen=True, slots=True)
 class Approach:
-    """One of them."""
+    """One way to spread messages."""
 
     dispatch: str
     fanout: int | None = None
-    """Of Guided alone."""
+    """Fan-out of Guided; None for the other approaches."""
 
     @property
     def key(self) -> str:
-        """In names of runs and in tables."""
+        """Name in runs and in tables."""
         return self.dispatch + ("" if self.fanout is None else f"-{self._fanout.replace('∞', 'inf')}")
 
     @property
     def label(self) -> str:
-        """For people."""
+        """Name for readers."""
         return self.dispatch.capitalize() + ("" if self.fanout is None else f" F={self._fanout}")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """On the command line of a peer."""
+        """Options on the command line of a peer."""
         return ("--dispatch", self.dispatch, *(() if self.fanout is None else ("--fanout", str(self.fanout))))
 
     @property
@@ -45,7 +45,7 @@ SCRIBE: Final = Approach(SCRIBE_DISPATCH)
 DIRECT: Final = Approach("direct")
 WITHOUT_BOUND: Final = guided(UNBOUNDED)
 ALL: Final = (SCRIBE, DIRECT, guided(5), guided(10), guided(25), WITHOUT_BOUND)
-"""Those of the thesis."""
+"""The approaches of the thesis."""
 QUICK_FANOUT: Final = 3
-"""Where a quick run has few peers: with 5 a dozen of them would hardly be a tree."""
+"""Fan-out of Guided in a quick run: with a fan-out of 5, its dozen peers would hardly form a tree."""
 QUICK: Final = (SCRIBE, DIRECT, guided(QUICK_FANOUT))

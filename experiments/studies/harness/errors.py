@@ -1,4 +1,4 @@
-"""The errors of the experiments: one root, which the command line turns into one line."""
+"""The error of the experiments, which the command line prints as one line."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ import click
 
 
 class ExperimentError(click.ClickException):
-    """Nothing can be found, or not here; its text is one line for the user. Exit status 1."""
+    """An experiment or a trial has no result. The text is one line for the user; the exit status is 1."""

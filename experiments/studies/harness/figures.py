@@ -1,7 +1,7 @@
-"""What is compared between approaches: the worst node and the spread over the nodes, averaged over the levels.
+"""Figures that compare approaches: the worst node and the spread over the nodes, each averaged over the levels.
 
-As in the thesis (§4.2): "the maximum values, which represent the average of the highest latency or bandwidth for the
-worst nodes at all levels", and "the average standard deviation across all levels". Rows go in, figures come out.
+The thesis (§4.2) defines them as "the maximum values, which represent the average of the highest latency or bandwidth
+for the worst nodes at all levels", and "the average standard deviation across all levels". Turns rows into figures.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ringmq.experiments.studies.harness.outcome import Quantity, Row
 
 
 class Measure(StrEnum):
-    """Of a node: what the collector's table `boxes` calls it."""
+    """A measure of a node, by its name in the collector's table `boxes`."""
 
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
 
 
 class Of(StrEnum):
-    """Over the nodes: a column of `boxes`."""
+    """A statistic over the nodes, by its column in `boxes`."""
 
     MAXIMUM = "maximum"
     SPREAD = "deviation"
 
 
 MEAN: Final = "mean"
-"""A column of `boxes`, too."""
+"""The column of `boxes` with the mean over the nodes."""
 WORDS: Final = {
     (Measure.LATENCY, Of.MAXIMUM): "highest average latency of a node",
     (Measure.LATENCY, Of.SPREAD): "spread of average latencies over the nodes",
@@ -41,9 +41,9 @@ WORDS: Final = {
 
 NO_TABLES: Final = "there are no tables of the collector"
 WHY_LESS: Final = (
-    "; each subscriber's node gets and gives out every message with any approach, only what it sends on differs"
+    "; with any approach, a subscriber's node receives and delivers every message, only the messages it relays differ"
 )
-WHY_SMALL: Final = ", which is little in a small ring"
+WHY_SMALL: Final = ", and they are few in a small ring"
 
 Boxes = Mapping[tuple[str, str], Mapping[Measure, Row]]
 """The rows of `boxes` by level and approach."""
@@ -51,7 +51,7 @@ Boxes = Mapping[tuple[str, str], Mapping[Measure, Row]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What the thesis says that an approach does better than Scribe, in percent."""
+    """A statement of the thesis: by how many percent an approach is better than Scribe."""
 
     source: str
     approach: Approach
@@ -60,44 +60,45 @@ class Claim:
     percent: float
 
     def against(self, boxes: Boxes, ran: Approach, small: bool = False) -> Quantity:
-        """Ours beside theirs. `ran` is what stood for the approach, in a ring that is perhaps small."""
-        found = lower_percent(boxes, ran, self.measure, self.of)
-        if found is None:
-            note = "Scribe and this were not both measured at any level" if boxes else NO_TABLES
+        """Our figure beside theirs. `ran` was played in the place of the approach, with `small` in a small ring."""
+        ours = lower_percent(boxes, ran, self.measure, self.of)
+        if ours is None:
+            note = f"no level has measurements of both Scribe and {ran.label}" if boxes else NO_TABLES
         else:
             note = _means(boxes, ran, self.measure, self.of)
-            if found < self.percent and self.measure is Measure.BANDWIDTH:
+            if ours < self.percent and self.measure is Measure.BANDWIDTH:
                 note += WHY_LESS + (WHY_SMALL if small else "")
                 if self.of is Of.MAXIMUM:
                     note += _even(boxes, ran)
         what = f"{WORDS[self.measure, self.of]}, {ran.label} below Scribe"
-        return Quantity(what, self.source, self.percent, found, "%", note=note)
+        return Quantity(what, self.source, self.percent, ours, "%", note=note)
 
 
 def by_level(rows: Iterable[Row], runs: Mapping[str, tuple[str, str]]) -> dict[tuple[str, str], dict[Measure, Row]]:
-    """The rows of `boxes` in order, where `runs` says of which level and approach each run was."""
-    found: dict[tuple[str, str], dict[Measure, Row]] = {}
+    """The rows of `boxes` by level and approach; `runs` maps a run name to them. Rows of other runs are left out."""
+    boxes: dict[tuple[str, str], dict[Measure, Row]] = {}
     for row in rows:
-        where = runs.get(str(row["run"]))
-        if where is not None:
-            found.setdefault(where, {})[Measure(str(row["measure"]))] = row
-    return found
+        level_and_approach = runs.get(str(row["run"]))
+        if level_and_approach is not None:
+            boxes.setdefault(level_and_approach, {})[Measure(str(row["measure"]))] = row
+    return boxes
 
 
-def both(boxes: Boxes, approach: Approach, measure: Measure) -> list[str]:
+def common_levels(boxes: Boxes, approach: Approach, measure: Measure) -> list[str]:
     """The levels where this approach and Scribe were both measured."""
     levels = dict.fromkeys(level for level, _ in boxes)
-    return [level for level in levels if all(measure in boxes.get((level, one.key), {}) for one in (approach, SCRIBE))]
+    keys = (approach.key, SCRIBE.key)
+    return [level for level in levels if all(measure in boxes.get((level, key), {}) for key in keys)]
 
 
 def mean(boxes: Boxes, levels: Sequence[str], approach: Approach, measure: Measure, column: str) -> float:
-    """Of a column of `boxes` over these levels, in the unit of the collector."""
+    """Mean of a column of `boxes` over these levels, in the unit of the collector."""
     return fmean(_number(boxes[level, approach.key][measure][column]) for level in levels)
 
 
 def lower_percent(boxes: Boxes, approach: Approach, measure: Measure, of: Of) -> float | None:
-    """How much lower than with Scribe it is, on the average over the levels. None if there is nothing to compare."""
-    levels = both(boxes, approach, measure)
+    """Percentage by which the average over the levels is lower than with Scribe. None without a common level."""
+    levels = common_levels(boxes, approach, measure)
     if not levels:
         return None
     scribe = mean(boxes, levels, SCRIBE, measure, of)
@@ -105,21 +106,21 @@ def lower_percent(boxes: Boxes, approach: Approach, measure: Measure, of: Of) ->
 
 
 def _means(boxes: Boxes, approach: Approach, measure: Measure, of: Of) -> str:
-    levels = both(boxes, approach, measure)
-    ours, scribes = (shown(measure, mean(boxes, levels, one, measure, of)) for one in (approach, SCRIBE))
-    return f"{ours} against {scribes}"
+    levels = common_levels(boxes, approach, measure)
+    ours, scribes = (mean(boxes, levels, compared, measure, of) for compared in (approach, SCRIBE))
+    return f"{with_unit(measure, ours)} against {with_unit(measure, scribes)}"
 
 
 def _even(boxes: Boxes, approach: Approach) -> str:
-    """What nobody can do better than: the same load at every node."""
-    levels = both(boxes, approach, Measure.BANDWIDTH)
-    all_alike = mean(boxes, levels, approach, Measure.BANDWIDTH, MEAN)
-    best = 100 * (1 - all_alike / mean(boxes, levels, SCRIBE, Measure.BANDWIDTH, Of.MAXIMUM))
-    return f"; with as much at every node it would be {shown(Measure.BANDWIDTH, all_alike)}, {best:.1f} % below"
+    """The best possible figure: the highest bandwidth if every node had the same load."""
+    levels = common_levels(boxes, approach, Measure.BANDWIDTH)
+    equal = mean(boxes, levels, approach, Measure.BANDWIDTH, MEAN)
+    best = 100 * (1 - equal / mean(boxes, levels, SCRIBE, Measure.BANDWIDTH, Of.MAXIMUM))
+    return f"; with an equal load at every node it would be {with_unit(Measure.BANDWIDTH, equal)}, {best:.1f} % below"
 
 
-def shown(measure: Measure, value: float) -> str:
-    """With the unit that people read it in."""
+def with_unit(measure: Measure, value: float) -> str:
+    """A value of the collector, converted to the unit for readers."""
     return f"{1e3 * value:.2f} ms" if measure is Measure.LATENCY else f"{1e-6 * value:.3f} Mbit/s"
 
 

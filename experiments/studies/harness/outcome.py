@@ -1,4 +1,4 @@
-"""What an experiment is asked for, and what it gives: the same for all, so that one command can run and keep them.
+"""Request and outcome of an experiment: equal for all experiments, so that one command can run and store them.
 
 Knows neither rings nor files.
 """
@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Protocol
 
 Row = Mapping[str, object]
-"""Of a table: the same columns in all rows of it. Units stand in the names, as in `latency_s`."""
+"""A row of a table. All rows of a table have the same columns; column names end with their units, as in `latency_s`."""
 
 
 class Progress(Protocol):
-    """How far it is. An experiment says beforehand how many steps it has, and calls this after each."""
+    """Receives the progress of an experiment, which first announces its steps and then reports each of them."""
 
     def begin(self, steps: int) -> None: ...
 
     def step(self, done: str) -> None: ...
 
     def say(self, text: str) -> None:
-        """What somebody should know, such as that a level is left out since the machine is too small for it."""
+        """Report a remark for the user, such as a level that was left out because the machine is too small for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +30,36 @@ class Request:
     """One run of one experiment."""
 
     folder: Path
-    """Which is there and empty: all that is kept of the run goes into it."""
+    """An empty folder for all files of the run."""
     quick: bool
-    """At most 3 minutes on two cores."""
+    """Whether the run must take at most 3 minutes on two cores."""
     seed: int
-    """The same gives the same plan: ids, delays, places of clients, victims."""
+    """Equal seeds give equal plans: ids, delays, positions of clients, victims."""
     progress: Progress
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """One figure that a paper states, and ours beside it."""
+    """A figure that a paper states, with our figure beside it."""
 
     what: str
-    """Such as "maximum of the average latency, Direct against Scribe"."""
+    """Description, such as "maximum of the average latency, Direct against Scribe"."""
     source: str
-    """Where it is stated: the section of the thesis."""
+    """Section of the paper that states the figure."""
     theirs: float | None
-    """None if it says no number."""
+    """Figure of the paper; None if it states none."""
     ours: float | None
-    """None if it could not be measured; `note` says why."""
+    """Our figure; None if it could not be measured, with the reason in `note`."""
     unit: str
-    """ "%" for shares, which are 40.0 and not 0.4."""
+    """Unit of both figures; "%" for shares, which are written as 40.0, not 0.4."""
     at_least: bool = True
-    """Ours is expected to be at least theirs, not at most."""
+    """Whether ours should be at least theirs; otherwise it should be at most theirs."""
     note: str = ""
-    """The reason, where ours is another."""
+    """Both figures, or the reason for a difference."""
 
     @property
     def holds(self) -> bool | None:
-        """Whether ours is as good as theirs; None without one of both."""
+        """Whether our figure is as good as theirs; None if either is missing."""
         if self.ours is None or self.theirs is None:
             return None
         return self.ours >= self.theirs if self.at_least else self.ours <= self.theirs
@@ -67,22 +67,22 @@ class Quantity:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was found. Also of a run that was cut short: then what there was until then."""
+    """Results of an experiment. The outcome of an interrupted run has the results up to the interrupt."""
 
     quantities: list[Quantity] = field(default_factory=list)
     tables: dict[str, Sequence[Row]] = field(default_factory=dict)
-    """By their names, which become names of files."""
+    """Tables by name; the names become file names."""
     plots: list[Path] = field(default_factory=list)
-    """The most important one first."""
+    """Files of the plots, the most important plot first."""
     settings: dict[str, object] = field(default_factory=dict)
-    """The plan: all that another run needs to be the same."""
+    """Everything that is needed to repeat the run."""
     left_out: list[str] = field(default_factory=list)
-    """Levels that were not run, each with the reason."""
+    """Levels that were not run and other restrictions of the results, each with the reason."""
     broken: bool = False
-    """Whether something was not found that should have been, on any machine; `left_out` says why."""
+    """Whether a result is missing that every machine should produce; `left_out` has the reason."""
     interrupted: bool = False
 
 
 Experiment = Callable[[Request], Outcome]
-"""Raises ExperimentError when nothing can be found at all. On KeyboardInterrupt it ends what it has started, and
-returns what it has, marked as interrupted."""
+"""Runs an experiment. Raises ExperimentError if there is no result at all. On KeyboardInterrupt it ends its processes
+and returns its results so far, marked as interrupted."""

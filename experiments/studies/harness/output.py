@@ -1,4 +1,4 @@
-"""What an experiment found, as text: each quantity beside that of the paper, then what was left out."""
+"""The outcome of an experiment as text: each quantity beside the paper's, then the restrictions of the results."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ RIGHT: Final = ("theirs", "ours")
 
 
 def lines(title: str, outcome: Outcome) -> Iterator[str]:
-    """For the terminal."""
+    """The lines for the terminal."""
     yield title
-    cells = [_cells(one) for one in outcome.quantities]
+    cells = [_cells(quantity) for quantity in outcome.quantities]
     widths = [max(map(len, column)) for column in zip(HEADS, *cells, strict=True)]
     for row in (HEADS, *cells) if cells else ():
         yield "  " + "  ".join(_padded(row, widths)).rstrip()
     for text in outcome.left_out:
         yield f"  left out: {text}"
     if outcome.interrupted:
-        yield "  interrupted: this is what was measured until then"
+        yield "  interrupted: these are the results so far"
 
 
-def _cells(one: Quantity) -> tuple[str, ...]:
-    return one.what, one.source, number(one.theirs, one.unit), number(one.ours, one.unit), VERDICTS[one.holds], one.note
+def _cells(quantity: Quantity) -> tuple[str, ...]:
+    theirs, ours = number(quantity.theirs, quantity.unit), number(quantity.ours, quantity.unit)
+    return quantity.what, quantity.source, theirs, ours, VERDICTS[quantity.holds], quantity.note
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
@@ -35,7 +36,7 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def number(value: float | None, unit: str) -> str:
-    """With its unit; a dash for none."""
+    """A value with its unit; a dash for None."""
     if value is None:
         return "–"
     digits = f"{value:,.0f}" if value == round(value) or abs(value) >= 1000 else f"{value:.3g}"

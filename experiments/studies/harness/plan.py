@@ -1,4 +1,4 @@
-"""What one trial is to be: the ring, who publishes and subscribes where, how much. All of it follows from a seed.
+"""The plan of one trial: the ring, the positions of publishers and subscribers, and the load. It follows from a seed.
 
 Knows no process and no socket.
 """
@@ -17,7 +17,7 @@ from ringmq.peer.messaging.partitions import key_of_place
 PAYLOAD_BYTES: Final = 4096
 SHADOWS: Final = 3
 DELAY: Final = "1-10ms"
-"""All three as in the thesis (§4.1.2, §4.1.6, §4.2.5)."""
+"""All three are the values of the thesis (§4.1.2, §4.1.6, §4.2.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,29 +25,29 @@ class Kill:
     """Peers that die while messages flow."""
 
     at_s: float
-    """After the first message."""
+    """Seconds from the first message to the kill."""
     victims: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One trial. Peers by their place, from 0; a place in both lists has a client for each."""
+    """One trial. A peer is named by its position, from 0; a position may have a publisher and a subscriber."""
 
     run: str
-    """What its records are told by: no other trial in the same data folder has it."""
+    """Run name of its records, unique in the data folder."""
     approach: Approach
     peers: int
     publishers: tuple[int, ...]
     subscribers: tuple[int, ...]
     topics: tuple[str, ...]
-    """Each publisher publishes to all, each subscriber subscribes to all."""
+    """Each publisher publishes to all topics, and each subscriber subscribes to all of them."""
     rate_hz: float
     """Messages of each publisher to each topic."""
     warm_s: float
-    """At the same rate, before anything is measured: publishers have found the subscribers by then."""
+    """Time at the same rate before the measurement, in which publishers ask for the subscriber lists."""
     measured_s: float
     seed: int
-    """Of the ids and the delays."""
+    """Determines the ids and the delays."""
     payload_bytes: int = PAYLOAD_BYTES
     shadows: int = SHADOWS
     delay: str = DELAY
@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def delivered_hz(self) -> float:
-        """When all arrives."""
+        """Deliveries a second if every message arrives."""
         return self.published_hz * len(self.subscribers)
 
     @property
@@ -68,7 +68,7 @@ class Plan:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """On the command line of each peer."""
+        """Options on the command line of each peer."""
         return (
             *self.approach.options,
             *("--shadows", str(self.shadows)),
@@ -78,25 +78,25 @@ class Plan:
 
 
 def topics(count: int) -> tuple[str, ...]:
-    """Of one level, so that a topic has one coordinator beside that of the filters for everything."""
+    """Topics of one level: only the coordinator of the topic and the coordinator of `#` know subscribers of them."""
     return tuple([f"topic-{number}" for number in range(1, count + 1)])
 
 
-def spread(seed: int, what: str, peers: int, count: int) -> tuple[int, ...]:
-    """Where so many clients are, each at a peer of its own. A higher count has the places of a lower one, too."""
-    places = list(range(peers))
-    Random(f"{seed} {what}").shuffle(places)
-    return tuple(places[:count])
+def client_positions(seed: int, role: str, peers: int, count: int) -> tuple[int, ...]:
+    """Positions of the clients with a role, each at another peer. A higher count extends the positions of a lower."""
+    positions = list(range(peers))
+    Random(f"{seed} {role}").shuffle(positions)
+    return tuple(positions[:count])
 
 
 def ids(seed: int, peers: int) -> list[Id]:
-    """Of the peers, in the order of their places. A larger ring has those of a smaller one, too."""
+    """Ids of the peers by position. A larger ring extends the ids of a smaller one."""
     chance = Random(f"{seed} ids")
     return [Id(chance.getrandbits(ID_BITS)) for _ in range(peers)]
 
 
-def coordinators(points: Sequence[Id], names: Sequence[str]) -> tuple[int, ...]:
-    """The places of the peers that own these topics; with Scribe they are its roots."""
+def coordinators(peer_ids: Sequence[Id], names: Sequence[str]) -> tuple[int, ...]:
+    """Positions of the peers that own these topics; with Scribe they are the roots of the trees."""
     keys = [key_of_place(name) for name in names]
-    owners = {min(range(len(points)), key=lambda place: nearness(key, points[place])) for key in keys}
+    owners = {min(range(len(peer_ids)), key=lambda position: nearness(key, peer_ids[position])) for key in keys}
     return tuple(sorted(owners))

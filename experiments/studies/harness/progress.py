@@ -1,4 +1,4 @@
-"""How far an experiment is, for who waits: on a terminal in one line that is rewritten, elsewhere a line a step."""
+"""The progress of an experiment: one line that is rewritten on a terminal, a line for each step elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ CLEAR: Final = "\r\033[K"
 MINUTE_S: Final = 60
 
 
-class Teller:
-    """The progress of one experiment. Close it before anything else is written."""
+class ProgressLine:
+    """Prints the progress of one experiment. Close it before other output."""
 
     def __init__(self, name: str, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._name = name
@@ -37,7 +37,7 @@ class Teller:
         self._write(f"{self._name}: {text}\n")
 
     def close(self) -> None:
-        """Leave the line to others."""
+        """Clear the line for other output."""
         if self._rewrites:
             self._write(CLEAR)
 
@@ -50,7 +50,7 @@ class Teller:
 
 
 def duration(seconds: float) -> str:
-    """As exact as an estimate is."""
+    """A time left in words, rounded since it is an estimate: to 5 s below a minute, to minutes above."""
     if seconds < MINUTE_S:
         return f"{5 * max(1, round(seconds / 5))} s"
     return f"{round(seconds / MINUTE_S)} min"

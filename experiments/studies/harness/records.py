@@ -1,6 +1,6 @@
-"""What peers wrote about one trial, taken into the landing folder of a data folder: only the time that is measured.
+"""Copies the records of one trial's peers into the landing folder of a data folder, limited to the measured time.
 
-Knows the lines of `logger.records` as far as to tell when each was, and where the collector looks for files.
+Knows the times in the lines of `logger.records`, and the folder where the collector looks for files.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from ringmq.collector.ingest.spool import LANDING
 SUFFIX: Final = ".jsonl"
 
 
-class _Line(msgspec.Struct, gc=False):
+class _RecordTimes(msgspec.Struct, gc=False):
     at: float
     sent_ns: int = 0
-    """Of a delivery: when its message was published."""
+    """When the message of a delivery was published; 0 in other records."""
 
 
 def land(files: Iterable[Path], data: Path, run: str, since: float, until: float) -> int:
-    """Take the records of this time, in seconds since 1970, from the files; returns how many.
+    """Copy the records between two times, in seconds since 1970, and return their number.
 
-    Deliveries count by when their message was published, so that of each message all or none are taken.
+    A delivery counts at the time when its message was published, so all deliveries of a message are copied, or none.
     """
     landing = data / LANDING
     landing.mkdir(parents=True, exist_ok=True)
-    taken = 0
+    landed = 0
     for number, file in enumerate(files):
         lines = [line for line in _lines(file) if _is_within(line, since, until)]
         fresh = landing / f"{run}-{number}.part"
         fresh.write_bytes(b"".join(lines))
         fresh.replace(fresh.with_suffix(SUFFIX))
-        taken += len(lines)
-    return taken
+        landed += len(lines)
+    return landed
 
 
 def _lines(file: Path) -> list[bytes]:
-    """Whole ones: a peer that was killed may have left half of one."""
+    """The complete lines of a file. A killed peer may have left an incomplete last line."""
     try:
         lines = file.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -48,9 +48,9 @@ def _lines(file: Path) -> list[bytes]:
     return [line for line in lines if line.endswith(b"\n")]
 
 
-_decoder: Final = msgspec.json.Decoder(_Line)
+_decoder: Final = msgspec.json.Decoder(_RecordTimes)
 
 
 def _is_within(line: bytes, since: float, until: float) -> bool:
-    one = _decoder.decode(line)
-    return since <= (one.sent_ns / 1e9 or one.at) <= until
+    times = _decoder.decode(line)
+    return since <= (times.sent_ns / 1e9 or times.at) <= until

@@ -1,4 +1,4 @@
-"""The folder of an experiment's results: written beside the one that is there, and put in its place when whole."""
+"""The folder of an experiment's results: written beside the earlier folder, and replaces it once it is complete."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ringmq.experiments.studies.harness.outcome import Outcome, Row
 
 SUMMARY: Final = "summary.json"
 SUMMARISED_ROWS: Final = 100
-"""Tables with more are in their CSV alone."""
+"""Rows of the longest table in the summary; longer tables are only in their CSV files."""
 
 
 @contextmanager
-def held(out: Path) -> Iterator[None]:
-    """Keep others out of the folder of all results, made if missing. Raises ExperimentError."""
+def locked(out: Path) -> Iterator[None]:
+    """Create the folder of all results if needed, and lock it against other experiments. Raises ExperimentError."""
     with plain_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         lock = os.open(out, os.O_RDONLY)
@@ -32,7 +32,7 @@ def held(out: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise ExperimentError(f"--out: another experiment writes to {out}: each needs its own") from None
+            raise ExperimentError(f"--out: another experiment writes to {out}: use another folder") from None
         yield
     finally:
         os.close(lock)
@@ -40,7 +40,7 @@ def held(out: Path) -> Iterator[None]:
 
 @contextmanager
 def fresh_folder(out: Path, name: str) -> Iterator[Path]:
-    """An empty folder beside the results of this name. What is not kept is removed."""
+    """An empty folder beside the results of this name. It is removed at the end unless `keep` has moved it."""
     folder = out / f".{name}.new"
     with plain_errors(out):
         shutil.rmtree(folder, ignore_errors=True)
@@ -52,7 +52,7 @@ def fresh_folder(out: Path, name: str) -> Iterator[Path]:
 
 
 def keep(folder: Path, out: Path, name: str, quick: bool, seed: int, outcome: Outcome) -> Path:
-    """Write what was found into the folder, and put it in the place of earlier results. Raises ExperimentError."""
+    """Write the outcome into the folder, and replace the earlier results by the folder. Raises ExperimentError."""
     kept, old = out / name, out / f".{name}.old"
     with plain_errors(out):
         for table, rows in outcome.tables.items():
@@ -68,13 +68,13 @@ def keep(folder: Path, out: Path, name: str, quick: bool, seed: int, outcome: Ou
 
 
 def summary_of(name: str, quick: bool, seed: int, outcome: Outcome) -> dict[str, object]:
-    """What programs read."""
+    """The outcome in the form of `summary.json`."""
     return {
         "experiment": name,
         "quick": quick,
         "seed": seed,
         "interrupted": outcome.interrupted,
-        "quantities": [asdict(one) | {"holds": one.holds} for one in outcome.quantities],
+        "quantities": [asdict(quantity) | {"holds": quantity.holds} for quantity in outcome.quantities],
         "left_out": outcome.left_out,
         "plots": [plot.name for plot in outcome.plots],
         "tables": {name: rows for name, rows in outcome.tables.items() if len(rows) <= SUMMARISED_ROWS},
@@ -83,7 +83,7 @@ def summary_of(name: str, quick: bool, seed: int, outcome: Outcome) -> dict[str,
 
 
 def write_csv(file: Path, rows: Sequence[Row]) -> None:
-    """All columns of the first row; lists with spaces between."""
+    """Write the columns of the first row. The elements of a list are separated by spaces."""
     with file.open("w", encoding="utf-8", newline="") as target:
         writer = csv.DictWriter(target, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
@@ -97,7 +97,7 @@ def _cell(value: object) -> object:
 
 @contextmanager
 def plain_errors(out: Path) -> Iterator[None]:
-    """Turns what the system refuses into ExperimentError, one line."""
+    """Turn an OSError into an ExperimentError with one line."""
     try:
         yield
     except OSError as error:

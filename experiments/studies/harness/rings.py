@@ -1,7 +1,7 @@
-"""A ring of one trial: its peers write what they record into files of their own, and are thrown away at its end.
+"""The ring of one trial: each peer writes its records into its own file, and its folder is deleted at the end.
 
-Records do not go by MQTT here. The deliveries of fifty peers would all cross the ring to the one that a collector
-listens at, which would have more traffic from being watched than from all that is measured.
+Records do not go by MQTT here. The delivery records of fifty peers would all cross the ring to the peer where the
+collector listens, and the records would cause more traffic there than the measured messages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.peer.identity.data_folder import STORED, Stored
 
 INTERVAL_S: Final = 0.5
-"""Between two samples of a peer. Rates are no finer than this; a sample of a peer with fifty links takes 7 kB."""
+"""Time between two samples of a peer. It limits the resolution of rates; a sample with fifty links takes 7 kB."""
 RECORDS: Final = "records.jsonl"
 CONFIG: Final = """\
 data = "{data}"
@@ -38,23 +38,23 @@ mqtt = false
 file = "{file}"
 """
 AT_ONCE: Final = 5
-"""Peers that are started together: enough for two cores. Of fifty, some would wait for a core longer than they may."""
+"""Peers that start together: enough for two cores. If fifty did, some would wait for a core longer than allowed."""
 PEER_BYTES: Final = 50 << 20
-"""Of memory, for each."""
+"""Memory of a peer."""
 SPARE_BYTES: Final = 2 << 30
-"""For the load, for Spark, and for whatever else runs."""
+"""Memory, and space on the disk, for the load generator, Spark and other processes."""
 
 
 class RecordingPeer(RingPeer):
-    """One that has a folder: for its log, its settings, its id, and what it records."""
+    """A peer with a folder for its log, settings, id and records."""
 
-    def __init__(self, number: int, overlay: Address, mqtt: Address, folder: Path, point: Id, run: str) -> None:
+    def __init__(self, number: int, overlay: Address, mqtt: Address, folder: Path, peer_id: Id, run: str) -> None:
         super().__init__(number, overlay, mqtt, folder / "log")
         self.records = folder / RECORDS
         self._config, data = folder / "peer.toml", folder / "data"
         data.mkdir(parents=True)
-        # Ports are whatever is free: without a data folder ids would follow from them.
-        (data / STORED).write_bytes(msgspec.json.encode(Stored(id=point.hex(), boot=0)))
+        # The plan determines the id. A peer without a stored id derives it from its address, whose port is not planned.
+        (data / STORED).write_bytes(msgspec.json.encode(Stored(id=peer_id.hex(), boot=0)))
         text = CONFIG.format(data=data, run=run, interval_s=INTERVAL_S, file=self.records)
         self._config.write_text(text, encoding="utf-8")
 
@@ -63,7 +63,7 @@ class RecordingPeer(RingPeer):
 
 
 class RecordingRing(Ring):
-    """Peers that all record."""
+    """A ring of recording peers."""
 
     def __init__(self, peers: Sequence[RecordingPeer], options: Sequence[str]) -> None:
         super().__init__(peers, options, None)
@@ -72,20 +72,20 @@ class RecordingRing(Ring):
 
 @contextmanager
 def recording_ring(plan: Plan) -> Iterator[RecordingRing]:
-    """The peers of a plan as one ring, for as long as the context lasts. Raises BenchError."""
+    """The peers of a plan as one ring, while the context lasts. Raises BenchError."""
     ports = choose_ports(0, 2 * plan.peers)
-    points = ids(plan.seed, plan.peers)
+    peer_ids = ids(plan.seed, plan.peers)
     with TemporaryDirectory(prefix="ringmq-lab-") as folder:
         peers = [
             RecordingPeer(
-                place + 1,
-                (HOST, ports[place]),
-                (HOST, ports[plan.peers + place]),
-                Path(folder) / f"{place}",
-                points[place],
+                position + 1,
+                (HOST, ports[position]),
+                (HOST, ports[plan.peers + position]),
+                Path(folder) / f"{position}",
+                peer_ids[position],
                 plan.run,
             )
-            for place in range(plan.peers)
+            for position in range(plan.peers)
         ]
         ring = RecordingRing(peers, plan.options)
         try:
@@ -94,16 +94,16 @@ def recording_ring(plan: Plan) -> Iterator[RecordingRing]:
             asyncio.run(ring.settle())
             yield ring
         except BenchError as error:
-            said = [line for peer in ring.peers if peer.log.exists() for line in peer.complaints()]
-            raise BenchError(f"{error}: {said[-1]}" if said else str(error)) from error
+            complaints = [line for peer in ring.peers if peer.log.exists() for line in peer.complaints()]
+            raise BenchError(f"{error}: {complaints[-1]}" if complaints else str(error)) from error
         finally:
-            # There is nothing to be kept, and good-byes of fifty peers take longer than what was measured.
+            # Nothing has to be saved, and the good-byes of fifty peers take longer than the measurement.
             ring.kill(*ring.alive)
             ring.stop()
 
 
 def why_not(peers: int, memory: Path = Path("/proc/meminfo"), disk: Path | None = None) -> str | None:
-    """Why a ring of so many peers would be too much for this machine; None if it would not."""
+    """The reason why this machine is too small for a ring of `peers` peers; None if it is large enough."""
     wanted = peers * PEER_BYTES + SPARE_BYTES
     available = _available_bytes(memory)
     if available is not None and available < wanted:
@@ -114,7 +114,7 @@ def why_not(peers: int, memory: Path = Path("/proc/meminfo"), disk: Path | None 
 
 
 def _available_bytes(memory: Path) -> int | None:
-    """None where the system does not say."""
+    """Memory that is available; None if the system does not provide the figure."""
     try:
         lines = memory.read_text(encoding="ascii").splitlines()
     except OSError:

@@ -1,6 +1,6 @@
-"""Trials one after the other, then the collector's tables of all of them: what every experiment with real rings does.
+"""A series of trials and the collector's tables of all of them, the common part of all experiments with real rings.
 
-Owns what becomes of a trial that fails, and of Ctrl-C: what was measured is kept, and whoever plays goes on with it.
+Owns the handling of failed trials and of Ctrl-C: the trials so far are kept, and the experiment evaluates them.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from ringmq.experiments.studies.harness.plan import Plan
 from ringmq.experiments.studies.harness.trial import Trial, run, too_slow
 
 KEPT: Final = ("runs", "per_peer", "boxes", "rates", "latencies", "stress")
-"""Of the collector's tables."""
+"""Tables of the collector that an outcome keeps."""
 
 
 @dataclass(slots=True)
 class Series:
-    """What was played."""
+    """Trials that were played, and their tables."""
 
     trials: dict[str, Trial] = field(default_factory=dict)
-    """By what people call them. Those that failed are missing."""
+    """Trials by label, without failed ones."""
     tables: Tables = field(default_factory=dict)
-    """The collector's, of all of them; empty if somebody did not want to wait for it, or Spark failed."""
+    """The collector's tables of all trials; empty after an interrupt, or if Spark failed."""
 
     def total(self, trial: Trial) -> Row:
-        """What the peers of a trial recorded, all together; nothing if there are no tables."""
+        """The row with the totals that all peers of a trial recorded; empty without tables."""
         rows = self.tables.get(columns.PER_PEER.name, ())
         return next((row for row in rows if row["run"] == trial.plan.run and row["row"] == "total"), {})
 
 
 def play(plans: Mapping[str, Plan], request: Request, outcome: Outcome) -> Series:
-    """Play all that can be, and put into `outcome` what all of these have: tables, settings, what was left out.
+    """Play all plans, and add the tables, settings and left-out trials to `outcome`.
 
-    A trial that fails is left out. Raises ExperimentError if that are all, and CollectorError if there is no Java.
-    Interrupted before the first has ended, there is nothing in the series.
+    A trial that fails is left out. Raises ExperimentError if all trials fail, and CollectorError if there is no Java.
+    The series is empty if it is interrupted before the end of the first trial.
     """
-    find_java()  # before anybody waits
+    find_java()  # a missing Java must not be reported only after all trials
     series = Series()
     request.progress.begin(len(plans) + 1)
     with TemporaryDirectory(prefix="ringmq-lab-data-", dir=request.folder) as folder:
@@ -55,33 +55,33 @@ def play(plans: Mapping[str, Plan], request: Request, outcome: Outcome) -> Serie
         except KeyboardInterrupt:
             outcome.interrupted = True
             if series.trials:
-                request.progress.say("interrupted: what was measured is being reduced; Ctrl-C again does without")
+                request.progress.say("interrupted: reducing the results so far; Ctrl-C again skips the tables")
         if series.trials:
             _reduce(data, request, outcome, series)
         elif not outcome.interrupted:
             raise ExperimentError(f"nothing could be measured: {outcome.left_out[0]}")
     outcome.tables |= {name: series.tables[name] for name in KEPT if series.tables.get(name)}
     outcome.settings["seed"] = request.seed
-    outcome.settings["plans"] = {what: asdict(trial.plan) for what, trial in series.trials.items()}
+    outcome.settings["plans"] = {label: asdict(trial.plan) for label, trial in series.trials.items()}
     return series
 
 
 def _play_all(plans: Mapping[str, Plan], data: Path, request: Request, outcome: Outcome, series: Series) -> None:
     progress = request.progress
-    for what, plan in plans.items():
+    for label, plan in plans.items():
         try:
             reason = rings.why_not(plan.peers, disk=data)
             if reason is not None:
                 raise ExperimentError(reason)
-            series.trials[what] = trial = run(plan, data)
+            series.trials[label] = trial = run(plan, data)
         except ExperimentError as error:
-            outcome.left_out.append(f"{what}: {error.message}")
+            outcome.left_out.append(f"{label}: {error.message}")
             progress.say(f"left out: {outcome.left_out[-1]}")
         else:
             if plan.kill is None and not trial.counts.keeps_up:
-                outcome.left_out.append(f"{what}: in the tables, but {too_slow(trial)}")
+                outcome.left_out.append(f"{label}: in the tables, but {too_slow(trial)}")
                 progress.say(outcome.left_out[-1])
-        progress.step(what)
+        progress.step(label)
 
 
 def _reduce(data: Path, request: Request, outcome: Outcome, series: Series) -> None:

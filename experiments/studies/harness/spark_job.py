@@ -1,4 +1,4 @@
-"""The process that streams and reduces what has landed: `python -m ringmq.experiments.studies.harness.spark_job
+"""The process that streams and reduces landed records: `python -m ringmq.experiments.studies.harness.spark_job
 DATA`.
 """
 
@@ -9,14 +9,14 @@ import sys
 from ringmq.collector.cli.options import MASTER
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.jobs import reduce as reducing
-from ringmq.collector.jobs.stream import How, run
+from ringmq.collector.jobs.stream import StreamSettings, run
 from ringmq.collector.spark.session import session
 
 
 def main(data: str) -> None:
-    """Into the tables of a data folder. Raises CollectorError."""
+    """Stream the landed records of a data folder, then write its tables. Raises CollectorError."""
     with session(MASTER, {}) as spark:
-        run(spark, data, How(once=True), lambda _: None)
+        run(spark, data, StreamSettings(once=True), lambda _: None)
         reducing.reduce(spark, data, lambda _: None)
 
 

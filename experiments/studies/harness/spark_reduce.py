@@ -1,6 +1,6 @@
-"""From landed records to the collector's tables, by Spark in a process of its own: a process can have one session.
+"""Makes the collector's tables from landed records, by Spark in its own process, since a process can have one session.
 
-Owns that process, what becomes of the Parquet, and of an experiment when Spark fails.
+Owns that process, the Parquet folder, and the handling of an experiment whose Spark process fails.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 
 STOP_S: Final = 30.0
-"""How long Spark has to end when somebody does not want to wait any more."""
+"""Time for Spark to end after an interrupt."""
 JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-"""Unless somebody says otherwise. All is done before it would pay to compile any better: it takes half of the time. But
-then Java keeps 48 MB for what is compiled in the place of 240, which is too little one time in four: "Out of space in
-CodeCache for adapters" ends it."""
+"""Default options of Java. The job is too short for the optimising compiler: without it, it takes half of the time. But
+then Java reserves 48 MB instead of 240 MB for compiled code, and one run in four ended with "Out of space in CodeCache
+for adapters"."""
 METADATA: Final = "_spark_metadata"
-"""In the Parquet: it names files by where they were, so that who has moved them does without."""
+"""File index in the Parquet folder. It has absolute paths, so it must be removed when the folder is moved."""
 
 
 def reduce(data: Path, request: Request, outcome: Outcome) -> Tables:
-    """All tables of a data folder, whose Parquet goes into the folder of the request.
+    """The tables of a data folder, whose Parquet moves into the folder of the request.
 
-    Spark may break down for no reason of ours; once more, it goes on where it was. If it fails again there are no
-    tables, and the outcome is broken; if somebody interrupts it, that is raised. Either way what has landed is kept,
-    and it is said: `ringmq collect` can make tables of it.
+    Spark may fail for reasons outside the data. A second attempt continues where the first attempt stopped. If it fails
+    too, there are no tables, and the outcome is broken; an interrupt is raised. In both cases the landed records are
+    kept and reported: `ringmq collect` can make tables of them.
     """
     try:
         try:
-            found = tables(data)
+            reduced_tables = tables(data)
         except ExperimentError as error:
-            request.progress.say(f"once more: {error.message}")
-            found = tables(data)
+            request.progress.say(f"trying again: {error.message}")
+            reduced_tables = tables(data)
     except ExperimentError as error:
         outcome.broken = True
         _keep_landed(data, request, outcome, error.message)
@@ -52,7 +52,7 @@ def reduce(data: Path, request: Request, outcome: Outcome) -> Tables:
         _keep_landed(data, request, outcome, "interrupted")
         raise
     keep_parquet(data, request.folder)
-    return found
+    return reduced_tables
 
 
 def _keep_landed(data: Path, request: Request, outcome: Outcome, reason: str) -> None:
@@ -62,10 +62,10 @@ def _keep_landed(data: Path, request: Request, outcome: Outcome, reason: str) ->
 
 
 def tables(data: Path) -> Tables:
-    """All tables of what has landed in a data folder, with None where a row has no value. Raises ExperimentError."""
+    """All tables of the landed records, with None for missing values of a row. Raises ExperimentError."""
     find_java()
     command = [sys.executable, "-P", "-m", "ringmq.experiments.studies.harness.spark_job", str(data)]
-    # A group of its own: Ctrl-C is for us. What was measured until then is still to be reduced.
+    # A process group of its own: Ctrl-C must not end Spark, which still reduces the results so far.
     with subprocess.Popen(  # noqa: S603  # it is ourselves
         command,
         stdin=subprocess.DEVNULL,
@@ -75,22 +75,21 @@ def tables(data: Path) -> Tables:
         env={"JDK_JAVA_OPTIONS": JAVA} | os.environ,
     ) as child:
         try:
-            _, said = child.communicate()
+            _, errors = child.communicate()
         except BaseException:
             _end(child)
             raise
     if child.returncode:
-        lines = said.decode(errors="replace").strip().splitlines()
+        lines = errors.decode(errors="replace").strip().splitlines()
         raise ExperimentError(lines[-1] if lines else f"Spark ended with {child.returncode}")
-    found = read_tables.read_local(data, HEADS)
     return {
         name: [{column: row.get(column) for column in HEADS[name].names} for row in rows]
-        for name, rows in found.items()
+        for name, rows in read_tables.read_local(data, HEADS).items()
     }
 
 
 def keep_parquet(data: Path, folder: Path) -> None:
-    """Move the Parquet into a folder, where anything that knows Parquet reads it."""
+    """Move the Parquet folder, without Spark's file index, so that every reader of Parquet can read it."""
     kept = folder / PARQUET
     (data / PARQUET).rename(kept)
     shutil.rmtree(kept / METADATA, ignore_errors=True)

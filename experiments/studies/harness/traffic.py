@@ -1,6 +1,6 @@
-"""What a load generator saw of a trial: what it published when, and what came to each subscriber when.
+"""The messages of a trial as its load generator saw them: times of publication, and arrivals at each subscriber.
 
-Owns the counting. Knows no socket and no clock: times are seconds since the first message was due.
+Owns the counting. Knows no socket and no clock; times are seconds since the first message was due.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from dataclasses import dataclass, field
 from typing import Final
 
 KEEPS_UP_S: Final = 0.25
-"""A machine that takes longer than this for one message in a hundred measures itself: the emulated ways of a message
-take some ten milliseconds."""
+"""Limit of the 99th percentile of the latency. A trial beyond it measures the machine: the emulated delays of a message
+add up to some ten milliseconds."""
 PERCENT: Final = 99
 
 
 @dataclass(slots=True)
 class Arrivals:
-    """What came to one subscriber: numbers of messages, and when."""
+    """Messages that arrived at one subscriber: their numbers and times."""
 
-    place: int
+    position: int
     numbers: array[int] = field(default_factory=lambda: array("L"))
     times: array[float] = field(default_factory=lambda: array("d"))
 
 
 @dataclass(slots=True)
 class Traffic:
-    """All of one trial. The number of a message is its place in `published_at`."""
+    """All messages of one trial. The number of a message is its index in `published_at`."""
 
     published_at: array[float] = field(default_factory=lambda: array("d"))
     publishers: array[int] = field(default_factory=lambda: array("L"))
-    """Of each message the place of the peer where it was published."""
+    """For each message, the position of the peer where it was published."""
     arrivals: list[Arrivals] = field(default_factory=list)
 
     @property
@@ -40,23 +40,23 @@ class Traffic:
 
     @property
     def arrived(self) -> int:
-        """With what came twice."""
-        return sum(len(one.numbers) for one in self.arrivals)
+        """Arrivals at all subscribers, including duplicates."""
+        return sum(len(arrivals.numbers) for arrivals in self.arrivals)
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of all subscribers together."""
+    """Counts over all subscribers."""
 
     published: int
     wanted: int
-    """Deliveries, if all had come to all."""
+    """Deliveries if every message had reached every subscriber."""
     received: int
-    """Of those, each once."""
+    """Deliveries without duplicates."""
     twice: int
     p50_s: float
     p99_s: float
-    """From the publishing client to the subscribed one, through both of their connections."""
+    """Percentiles of the latency from the publishing client to the subscribing client, including their connections."""
 
     @property
     def missed(self) -> int:
@@ -64,13 +64,13 @@ class Counts:
 
     @property
     def keeps_up(self) -> bool:
-        """Whether the machine had the time for all that was asked of it."""
+        """Whether the machine was fast enough for the load of the trial."""
         return self.p99_s <= KEEPS_UP_S
 
 
 def counts(traffic: Traffic, since_s: float = 0.0) -> Counts:
-    """What came of what was sent; latencies of what was published since then."""
-    received = {one.place: set(one.numbers) for one in traffic.arrivals}
+    """Counts of all messages, with the latencies of messages that were published at `since_s` or later."""
+    received = {arrivals.position: set(arrivals.numbers) for arrivals in traffic.arrivals}
     distinct = sum(map(len, received.values()))
     late = sorted(latencies(traffic, since_s))
     return Counts(
@@ -84,14 +84,14 @@ def counts(traffic: Traffic, since_s: float = 0.0) -> Counts:
 
 
 def latencies(traffic: Traffic, since_s: float = 0.0) -> Iterable[float]:
-    """Of all that came, each time it came."""
+    """Latency of every arrival, including duplicates."""
     sent = traffic.published_at
-    for one in traffic.arrivals:
-        for number, at in zip(one.numbers, one.times, strict=True):
+    for arrivals in traffic.arrivals:
+        for number, at in zip(arrivals.numbers, arrivals.times, strict=True):
             if sent[number] >= since_s:
                 yield at - sent[number]
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Of sorted values; of none it is 0."""
+    """Percentile of sorted values; 0 without values."""
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] if ordered else 0.0

@@ -1,7 +1,7 @@
-"""One trial: a ring of real peers, messages through it, and what both sides counted.
+"""One trial: a ring of real peers, messages through it, and the counts of clients and peers.
 
-`run` is all that experiments need: it starts the ring, drives the load, kills whom the plan says, lands what the peers
-recorded in a data folder, and leaves no process and no file behind, however it ends.
+`run` is the only entry point for experiments. It starts the ring, drives the load, kills the victims of the plan, lands
+the peers' records in a data folder, and leaves no process and no other file behind, however it ends.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from typing import Final
 
 from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.experiments.studies.harness.errors import ExperimentError
-from ringmq.experiments.studies.harness.load import Load
+from ringmq.experiments.studies.harness.load import TrialLoad
 from ringmq.experiments.studies.harness.plan import Kill, Plan
 from ringmq.experiments.studies.harness.records import land
 from ringmq.experiments.studies.harness.rings import INTERVAL_S, RecordingRing, recording_ring
 from ringmq.experiments.studies.harness.traffic import Counts, Traffic, counts
 
 TAIL_S: Final = 3 * INTERVAL_S
-"""After the last message: each peer has taken a sample since, and written it."""
+"""Time after the last message, in which each peer takes and writes one more sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What became of a plan."""
+    """Result of a plan."""
 
     plan: Plan
     traffic: Traffic
     ready_s: float
-    """From the first process until the ring was one."""
+    """Time from the start of the first process until the peers were one ring."""
     killed_s: float | None
-    """On the clock of `traffic`."""
+    """Time of the kill on the clock of `traffic`."""
     records: int
-    """Landed in the data folder."""
+    """Number of records that landed in the data folder."""
 
     @property
     def counts(self) -> Counts:
-        """Of all messages; latencies of those that were measured."""
+        """Counts of all messages, with the latencies of the measured time."""
         return counts(self.traffic, self.plan.warm_s)
 
 
 def too_slow(trial: Trial) -> str:
-    """What to say of a trial that measured the machine: whose counts do not keep up."""
+    """The remark about a trial whose counts do not keep up."""
     late_ms = 1000 * trial.counts.p99_s
     return (
         f"this machine is too small for {trial.plan.delivered_hz:.0f} deliveries/s:"
@@ -54,9 +54,9 @@ def too_slow(trial: Trial) -> str:
 
 
 def run(plan: Plan, data: Path) -> Trial:
-    """Play it. Its records are in the data folder when it returns, and none of them when it does not.
+    """Play a plan. On return all its records are in the data folder; after an exception none are.
 
-    Raises ExperimentError, one line, when the ring or its clients do not come about.
+    Raises ExperimentError with one line if the ring cannot be formed or its clients cannot connect.
     """
     began = time.monotonic()
     try:
@@ -74,8 +74,8 @@ def run(plan: Plan, data: Path) -> Trial:
     return Trial(plan, load.traffic, ready_s, killed_s, records)
 
 
-async def _play(plan: Plan, ring: RecordingRing) -> tuple[Load, float | None]:
-    async with Load(plan, [peer.mqtt for peer in ring.peers]) as load:
+async def _play(plan: Plan, ring: RecordingRing) -> tuple[TrialLoad, float | None]:
+    async with TrialLoad(plan, [peer.mqtt for peer in ring.peers]) as load:
         load.begin()
         killing = asyncio.create_task(_kill(plan.kill, ring, load))
         try:
@@ -90,8 +90,8 @@ async def _play(plan: Plan, ring: RecordingRing) -> tuple[Load, float | None]:
     return load, killed_s
 
 
-async def _kill(kill: Kill | None, ring: RecordingRing, load: Load) -> float | None:
-    """When."""
+async def _kill(kill: Kill | None, ring: RecordingRing, load: TrialLoad) -> float | None:
+    """Kill the victims at their time. Returns that time, None without a kill."""
     if kill is None:
         return None
     await asyncio.sleep(kill.at_s - load.now())

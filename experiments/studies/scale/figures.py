@@ -1,4 +1,4 @@
-"""What a node has to do for each message that is published anywhere, at each size of ring, simulated and real."""
+"""Work of a node for each message that is published anywhere, for each size of ring, simulated and real."""
 
 from __future__ import annotations
 
@@ -9,53 +9,54 @@ from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import SCRIBE, WITHOUT_BOUND, Approach
 from ringmq.experiments.studies.harness.outcome import Quantity, Row
-from ringmq.experiments.studies.scale.multicast import Tally
+from ringmq.experiments.studies.scale.multicast import NodeTally
 
 SIMULATED: Final = "simulated"
 REAL: Final = "real peers"
 CORES: Final = "whole cores"
 MEASURES: Final = ("messages", "bytes", "latency_ms")
-"""The first two are sent and received by a node over its links, for one message published."""
+"""Messages and bytes are sent and received by a node over its links, for each published message."""
 STATISTICS: Final = ("mean", "maximum", "deviation")
 AGREED_PERCENT: Final = 15.0
 AGREEING: Final = tuple((measure, statistic) for measure in ("messages", "bytes") for statistic in ("mean", "maximum"))
-"""What is to agree."""
+"""Figures for which the goal AGREED_PERCENT applies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of the nodes of a ring, each with one value."""
+    """Statistics over the nodes of a ring, each with one value."""
 
     mean: float
     maximum: float
     deviation: float
-    """Of the population: what the thesis calls load distribution."""
+    """Standard deviation of the population, which the thesis calls load distribution."""
 
 
 def summary(values: Sequence[float]) -> Summary:
-    """Of one value at least."""
+    """Summarise the values, of which there must be at least one."""
     mean = fsum(values) / len(values)
-    return Summary(mean, max(values), sqrt(fsum((one - mean) ** 2 for one in values) / len(values)))
+    return Summary(mean, max(values), sqrt(fsum((value - mean) ** 2 for value in values) / len(values)))
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """One approach in one ring."""
+class RingFigures:
+    """Figures of one approach in one ring."""
 
     nodes: int
     approach: Approach
     source: str
     measures: Mapping[str, Summary]
-    """By the names of MEASURES."""
+    """Statistics by the names of MEASURES."""
 
 
-def of_tally(nodes: int, approach: Approach, source: str, tally: Tally, published: int) -> Found:
+def of_tally(nodes: int, approach: Approach, source: str, tally: NodeTally, published: int) -> RingFigures:
+    """Figures from the counts of all nodes over `published` messages."""
     return of_nodes(
         nodes,
         approach,
         source,
-        [one / published for one in tally.copies],
-        [one / published for one in tally.bytes],
+        [copies / published for copies in tally.copies],
+        [size_bytes / published for size_bytes in tally.bytes],
         [1e3 * latency / given for latency, given in zip(tally.latency_s, tally.given, strict=True) if given],
     )
 
@@ -67,52 +68,53 @@ def of_nodes(
     messages: Sequence[float],
     sizes_bytes: Sequence[float],
     latencies_ms: Sequence[float],
-) -> Found:
-    """A value for each node; latencies of those that were given anything."""
+) -> RingFigures:
+    """Figures from a value for each node. Nodes without deliveries have no latency."""
     values = zip(MEASURES, (messages, sizes_bytes, latencies_ms), strict=True)
-    return Found(nodes, approach, source, {measure: summary(of_each) for measure, of_each in values})
+    return RingFigures(nodes, approach, source, {measure: summary(per_node) for measure, per_node in values})
 
 
-def rows(found: Iterable[Found]) -> list[Row]:
+def rows(rings: Iterable[RingFigures]) -> list[Row]:
+    """The rows of the table `scale`."""
     return [
         {
-            "nodes": one.nodes,
-            "approach": one.approach.label,
-            "source": one.source,
+            "nodes": ring.nodes,
+            "approach": ring.approach.label,
+            "source": ring.source,
             **{
-                f"{measure}_{statistic}": getattr(one.measures[measure], statistic)
+                f"{measure}_{statistic}": getattr(ring.measures[measure], statistic)
                 for measure in MEASURES
                 for statistic in STATISTICS
             },
         }
-        for one in found
+        for ring in rings
     ]
 
 
-def differences(found: Sequence[Found]) -> list[Row]:
-    """Each real ring, and each of whole cores, beside the simulated one of the same size and approach."""
-    simulated = {(one.nodes, one.approach.key): one for one in found if one.source == SIMULATED}
-    told: list[Row] = []
-    for other in found:
-        ours = simulated.get((other.nodes, other.approach.key))
-        if ours is None or other.source == SIMULATED:
+def differences(rings: Sequence[RingFigures]) -> list[Row]:
+    """Each ring of real peers or whole cores beside the simulated ring of the same size and approach."""
+    simulated_rings = {(ring.nodes, ring.approach.key): ring for ring in rings if ring.source == SIMULATED}
+    compared: list[Row] = []
+    for ring in rings:
+        simulated_ring = simulated_rings.get((ring.nodes, ring.approach.key))
+        if simulated_ring is None or ring.source == SIMULATED:
             continue
         for measure in MEASURES:
             for statistic in STATISTICS:
-                one, two = (getattr(each.measures[measure], statistic) for each in (ours, other))
-                told.append(
+                simulated, other = (getattr(each.measures[measure], statistic) for each in (simulated_ring, ring))
+                compared.append(
                     {
-                        "nodes": other.nodes,
-                        "approach": other.approach.label,
-                        "against": other.source,
+                        "nodes": ring.nodes,
+                        "approach": ring.approach.label,
+                        "against": ring.source,
                         "measure": measure,
                         "statistic": statistic,
-                        "simulated": one,
-                        "other": two,
-                        "difference_percent": _difference_percent(one, two),
+                        "simulated": simulated,
+                        "other": other,
+                        "difference_percent": _difference_percent(simulated, other),
                     }
                 )
-    return told
+    return compared
 
 
 def _difference_percent(simulated: float, other: float) -> float | None:
@@ -120,31 +122,31 @@ def _difference_percent(simulated: float, other: float) -> float | None:
 
 
 def quantities(compared: Sequence[Row]) -> list[Quantity]:
-    """The largest differences, each with where it is."""
+    """The largest differences, each with its ring and measure."""
     agreeing = "messages and bytes per node, mean and maximum"
-    told = [_largest(agreeing, source, compared, AGREEING, AGREED_PERCENT) for source in (REAL, CORES)]
+    listed = [_largest(agreeing, source, compared, AGREEING, AGREED_PERCENT) for source in (REAL, CORES)]
     others = [*((measure, "deviation") for measure in MEASURES), ("latency_ms", "mean"), ("latency_ms", "maximum")]
-    told += [_largest(" ".join(one), REAL, compared, (one,), None) for one in others]
-    return told
+    listed += [_largest(" ".join(figure), REAL, compared, (figure,), None) for figure in others]
+    return listed
 
 
-def below_scribe(found: Sequence[Found]) -> list[Quantity]:
-    """In the largest simulated ring: how much less the busiest node has to do, and the latest has to wait."""
-    simulated = [one for one in found if one.source == SIMULATED]
-    nodes = max((one.nodes for one in simulated), default=0)
-    largest = {one.approach: one for one in simulated if one.nodes == nodes}
+def below_scribe(rings: Sequence[RingFigures]) -> list[Quantity]:
+    """The busiest node and the slowest node of the largest simulated ring, compared with Scribe."""
+    simulated = [ring for ring in rings if ring.source == SIMULATED]
+    nodes = max((ring.nodes for ring in simulated), default=0)
+    largest = {ring.approach: ring for ring in simulated if ring.nodes == nodes}
     scribe = largest.pop(SCRIBE, None)
     largest.pop(WITHOUT_BOUND, None)
-    told: list[Quantity] = []
+    listed: list[Quantity] = []
     if scribe is None:
-        return told
-    for approach, one in largest.items():
+        return listed
+    for approach, ring in largest.items():
         for measure, what, unit in (("bytes", "bytes", "B"), ("latency_ms", "average latency", "ms")):
-            ours, theirs = one.measures[measure].maximum, scribe.measures[measure].maximum
+            ours, theirs = ring.measures[measure].maximum, scribe.measures[measure].maximum
             name = f"{nodes:,} simulated nodes: highest {what} of a node, {approach.label} below Scribe"
             note = f"{_short(ours)} against {_short(theirs)} {unit}"
-            told.append(Quantity(name, "", None, 100 * (1 - ours / theirs), "%", note=note))
-    return told
+            listed.append(Quantity(name, "", None, 100 * (1 - ours / theirs), "%", note=note))
+    return listed
 
 
 def _short(value: float) -> str:
@@ -164,7 +166,7 @@ def _largest(
     name = f"simulated against {against}: largest difference of {what}"
     source = "" if goal is None else "our own goal"
     if not known:
-        return Quantity(name, source, goal, None, "%", at_least=False, note="there was nothing to compare with")
-    percent, row = max(known, key=lambda one: one[0])
-    place = f"{row['approach']}, {row['nodes']} nodes, {row['measure']} {row['statistic']}"
-    return Quantity(name, source, goal, percent, "%", at_least=False, note=place)
+        return Quantity(name, source, goal, None, "%", at_least=False, note="there was no ring to compare with")
+    percent, row = max(known, key=lambda candidate: candidate[0])
+    note = f"{row['approach']}, {row['nodes']} nodes, {row['measure']} {row['statistic']}"
+    return Quantity(name, source, goal, percent, "%", at_least=False, note=note)

@@ -1,7 +1,7 @@
-"""What the peers of a real ring had to do for each message that was published, from what they recorded of a trial.
+"""The work of each peer of a real ring for each published message, from the records of a trial.
 
-Messages are counted by their samples. So are bytes, between two samples and without what the ring sends when nothing is
-published: that is what it sent after the last message. Latencies are those of their deliveries.
+Messages and bytes come from the samples. The bytes that the ring sends without publications are subtracted; they are
+estimated from the samples after the last message. Latencies come from the delivery records.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ from ringmq.collector.ingest.spool import LANDING
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.records import SUFFIX
 from ringmq.experiments.studies.harness.trial import Trial
-from ringmq.experiments.studies.scale.figures import REAL, Found, of_nodes
+from ringmq.experiments.studies.scale.figures import REAL, RingFigures, of_nodes
 from ringmq.logger.records import Delivery, Record, Sample, decode
 
 
-def found_of(trial: Trial, data: Path) -> Found:
-    """Of all peers of a trial whose records have landed in this folder. Raises ExperimentError."""
+def figures_of(trial: Trial, data: Path) -> RingFigures:
+    """The figures of a trial whose records have landed in this folder. Raises ExperimentError."""
     plan, published = trial.plan, trial.counts.published
     messages, sizes_bytes, latencies_ms = [], [], []
-    for place in range(plan.peers):
-        records = _landed(data / LANDING / f"{plan.run}-{place}{SUFFIX}")
-        samples = sorted([one for one in records if isinstance(one, Sample)], key=lambda one: one.number)
+    for position in range(plan.peers):
+        records = _landed(data / LANDING / f"{plan.run}-{position}{SUFFIX}")
+        samples = [record for record in records if isinstance(record, Sample)]
+        samples.sort(key=lambda sample: sample.number)
         if len(samples) < 2:
-            raise ExperimentError(f"{plan.run}: peer {place + 1} left no samples")
+            raise ExperimentError(f"{plan.run}: peer {position + 1} left no samples")
         copies = _copies(samples[-1])
         messages.append(copies / published)
         sizes_bytes.append(messages[-1] * bytes_per_copy(samples))
-        late = latencies_s([one for one in records if isinstance(one, Delivery)])
-        if late:
-            latencies_ms.append(1e3 * sum(late) / len(late))
+        latencies = latencies_s([record for record in records if isinstance(record, Delivery)])
+        if latencies:
+            latencies_ms.append(1e3 * sum(latencies) / len(latencies))
     return of_nodes(plan.peers, plan.approach, REAL, messages, sizes_bytes, latencies_ms)
 
 
@@ -51,9 +52,12 @@ def _bytes(sample: Sample) -> int:
 
 
 def bytes_per_copy(samples: Sequence[Sample]) -> float:
-    """Of one peer, from its first sample until the first that has all copies; 0 if none crossed its links."""
+    """Bytes per copy on the links of one peer, without the bytes of an idle ring; 0 without copies.
+
+    The copies are counted from the first sample to the first sample that has all of them; the idle rate after that.
+    """
     first, last = samples[0], samples[-1]
-    quiet = next(one for one in samples if _copies(one) == _copies(last))
+    quiet = next(sample for sample in samples if _copies(sample) == _copies(last))
     copies = _copies(quiet) - _copies(first)
     if not copies:
         return 0.0
@@ -63,5 +67,9 @@ def bytes_per_copy(samples: Sequence[Sample]) -> float:
 
 
 def latencies_s(deliveries: Sequence[Delivery]) -> list[float]:
-    """Of what reached clients, as the collector counts them."""
-    return [(one.received_ns - one.sent_ns) / 1e9 for one in deliveries if one.clients and not one.duplicate]
+    """Latencies of the deliveries that reached clients, as the collector counts them."""
+    return [
+        (delivery.received_ns - delivery.sent_ns) / 1e9
+        for delivery in deliveries
+        if delivery.clients and not delivery.duplicate
+    ]

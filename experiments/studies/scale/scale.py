@@ -1,7 +1,7 @@
-"""The experiment `scale`: the quantities of the sweeps from a dozen nodes to 100,000, simulated, and real where it can.
+"""The experiment `scale`: the quantities of the sweeps from a dozen nodes to 100,000, simulated, and real if possible.
 
-Owns which rings there are, and who publishes in them. All nodes subscribe to all topics, as in most trials of the
-thesis (§4.1.6), and up to 14 publish.
+Owns the rings and their publishers. All nodes subscribe to all topics, as in most trials of the thesis (§4.1.6), and up
+to 14 of them publish.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ringmq.experiments.studies.harness import rings, spark_reduce, trial
 from ringmq.experiments.studies.harness.approaches import ALL, DIRECT, SCRIBE, Approach, guided
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome, Request, Row
-from ringmq.experiments.studies.harness.plan import DELAY, PAYLOAD_BYTES, Plan, ids, spread, topics
+from ringmq.experiments.studies.harness.plan import DELAY, PAYLOAD_BYTES, Plan, client_positions, ids, topics
 from ringmq.experiments.studies.scale import cores as scale_cores
 from ringmq.experiments.studies.scale import plots
 from ringmq.experiments.studies.scale import real as scale_real
@@ -30,7 +30,7 @@ from ringmq.experiments.studies.scale.figures import (
     CORES,
     REAL,
     SIMULATED,
-    Found,
+    RingFigures,
     below_scribe,
     differences,
     of_tally,
@@ -38,8 +38,8 @@ from ringmq.experiments.studies.scale.figures import (
     rows,
 )
 from ringmq.experiments.studies.scale.grown import grown_ring
-from ringmq.experiments.studies.scale.multicast import Load, Network, Spreading, known_ring
-from ringmq.experiments.studies.sweeps.sweep import Size, plan_of
+from ringmq.experiments.studies.scale.multicast import LinkModel, MulticastLoad, MulticastRun, known_ring
+from ringmq.experiments.studies.sweeps.sweep import TrialSize, plan_of
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.settings.load import parse_delay
@@ -51,46 +51,46 @@ QUICK_REAL_SIZES: Final = (12,)
 QUICK_REAL: Final = (SCRIBE, DIRECT, guided(5))
 CORES_SIZE: Final = 10_000
 QUICK_CORES_SIZE: Final = 1_000
-"""Of the ring of whole cores that the simulation is held against."""
+"""Size of the ring of whole cores that checks the simulation."""
 CORES_MESSAGES: Final = 7
 MOST_PUBLISHERS: Final = 14
 PUBLISHING: Final = 0.28
-"""Of the nodes, until there are so many: both as in the thesis."""
+"""Share of the nodes that publish, up to MOST_PUBLISHERS: both as in the thesis."""
 TOPICS: Final = 7
 PUBLISHED_HZ: Final = 49.0
-"""In a real ring, all publishers together: 2,450 deliveries/s at 50 peers."""
+"""Rate of all publishers of a real ring together, which gives 2,450 deliveries/s with 50 peers."""
 MEASURED_S: Final = 4.0
 WARM_S: Final = 1.0
-"""Both at least, and whole rounds, so that each publisher publishes to each topic as often."""
+"""Least times. Both are extended to whole rounds, in which each publisher publishes once to each topic."""
 GROWN: Final = 100
-"""Up to so many nodes a simulated ring comes about by joins, as real ones do; beyond, tables are filled at random."""
+"""Nodes of the largest simulated ring that is grown by joins, like real rings. Larger rings have random tables."""
 ALL_PAIRS: Final = 1_000
-"""Up to so many nodes each publisher publishes to each topic; beyond, there are no more than the next messages."""
+"""Nodes of the largest ring where each publisher publishes to each topic. Larger rings have MOST_MESSAGES messages."""
 MOST_MESSAGES: Final = 28
 PEER: Final = Peer(Id(0), "127.0.0.1", 20_000, 1 << 40)
-"""Addresses of real peers on one machine are as long; `boot` is the time of their start."""
+"""A peer whose encoded form is as long as a real one's on one machine; `boot` is the time of a peer's start."""
 KEPT: Final = ("runs", "per_peer")
-"""Of the collector's tables."""
+"""Tables of the collector that the outcome keeps."""
 
 
 @dataclass(slots=True)
-class _Done:
-    """What there is until now."""
+class _Results:
+    """Results so far."""
 
-    found: list[Found] = field(default_factory=list)
-    checked: list[Found] = field(default_factory=list)
-    """Whole cores, and the same simulated."""
+    rings: list[RingFigures] = field(default_factory=list)
+    checked: list[RingFigures] = field(default_factory=list)
+    """Rings of whole cores, and the simulated rings beside them."""
     costs: list[Row] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
 
 
 def run(request: Request) -> Outcome:
-    """Raises ExperimentError when nothing was found."""
+    """Run the experiment. Raises ExperimentError without any result."""
     sizes = QUICK_SIZES if request.quick else SIZES
     real_sizes = QUICK_REAL_SIZES if request.quick else REAL_SIZES
     cores_size = QUICK_CORES_SIZE if request.quick else CORES_SIZE
-    done = _Done()
-    done.outcome.settings = {
+    results = _Results()
+    results.outcome.settings = {
         "seed": request.seed,
         "sizes": sizes,
         "real_sizes": real_sizes,
@@ -101,35 +101,37 @@ def run(request: Request) -> Outcome:
     }
     if request.quick:
         left = [size for size in SIZES if size not in sizes]
-        done.outcome.left_out.append(f"{', '.join(f'{size:,}' for size in left)} nodes: not simulated with --quick")
+        results.outcome.left_out.append(f"{', '.join(f'{size:,}' for size in left)} nodes: not simulated with --quick")
     plans = {size: plan_of(f"scale-{size}", size_of(size), DIRECT, request.seed) for size in real_sizes}
-    done.outcome.settings["plans"] = {f"{size}": asdict(plan) for size, plan in plans.items()}
+    results.outcome.settings["plans"] = {f"{size}": asdict(plan) for size, plan in plans.items()}
     real = [(plan, approach) for plan in plans.values() for approach in _others(plan.peers, request.quick)]
     request.progress.begin(len(real) + len(sizes) * len(ALL) + len(_others(cores_size)) + 1)
     with TemporaryDirectory(prefix="ringmq-lab-data-", dir=request.folder) as folder:
         try:
             for plan, approach in real:
-                _play(replace(plan, run=f"{plan.run}-{approach.key}", approach=approach), request, Path(folder), done)
+                _play(
+                    replace(plan, run=f"{plan.run}-{approach.key}", approach=approach), request, Path(folder), results
+                )
             for size in sizes:
-                _simulate(size, request, done)
-            _check(cores_size, request, done)
+                _simulate(size, request, results)
+            _check(cores_size, request, results)
         except KeyboardInterrupt:
-            done.outcome.interrupted = True
-        _conclude(request, Path(folder), done)
-    return done.outcome
+            results.outcome.interrupted = True
+        _conclude(request, Path(folder), results)
+    return results.outcome
 
 
 def _others(size: int, quick: bool = False) -> list[Approach]:
-    """Those that are not Direct by another name, since nobody has more receivers than their fan-out."""
+    """The approaches that differ from Direct: a fan-out that no peer's receivers exceed is Direct by another name."""
     wanted = QUICK_REAL if quick else ALL
-    return [one for one in wanted if one.fanout is None or one.fanout < size - 1]
+    return [approach for approach in wanted if approach.fanout is None or approach.fanout < size - 1]
 
 
-def size_of(nodes: int) -> Size:
-    """Of a real ring."""
+def size_of(nodes: int) -> TrialSize:
+    """Size of a trial with a real ring."""
     publishers = publishing(nodes)
     round_s = publishers * TOPICS / PUBLISHED_HZ
-    return Size(
+    return TrialSize(
         peers=nodes,
         publishers=publishers,
         subscribers=nodes,
@@ -141,12 +143,12 @@ def size_of(nodes: int) -> Size:
 
 
 def publishing(nodes: int) -> int:
-    """How many publish."""
+    """Number of publishers in a ring."""
     return min(MOST_PUBLISHERS, max(1, round(PUBLISHING * nodes)))
 
 
-def _play(plan: Plan, request: Request, data: Path, done: _Done) -> None:
-    """One real ring. If it fails it is left out."""
+def _play(plan: Plan, request: Request, data: Path, results: _Results) -> None:
+    """Play a trial with one real ring. A failed trial is left out."""
     what = f"{plan.peers} real peers, {plan.approach.label}"
     began = time.monotonic()
     try:
@@ -154,39 +156,39 @@ def _play(plan: Plan, request: Request, data: Path, done: _Done) -> None:
         if reason is not None:
             raise ExperimentError(reason)
         played = trial.run(plan, data)
-        done.found.append(scale_real.found_of(played, data))
+        results.rings.append(scale_real.figures_of(played, data))
     except ExperimentError as error:
-        done.outcome.left_out.append(f"{what}: {error.message}")
-        request.progress.say(f"left out: {done.outcome.left_out[-1]}")
+        results.outcome.left_out.append(f"{what}: {error.message}")
+        request.progress.say(f"left out: {results.outcome.left_out[-1]}")
     else:
-        _note(done, plan.peers, plan.approach, REAL, time.monotonic() - began, plan.messages)
-        _warn(played, what, request, done)
+        _add_cost(results, plan.peers, plan.approach, REAL, time.monotonic() - began, plan.messages)
+        _warn(played, what, request, results)
     request.progress.step(what)
 
 
-def _warn(played: trial.Trial, what: str, request: Request, done: _Done) -> None:
+def _warn(played: trial.Trial, what: str, request: Request, results: _Results) -> None:
     counts = played.counts
     troubles = [] if counts.keeps_up else [trial.too_slow(played)]
     if counts.missed or counts.twice:
         troubles.append(f"{counts.missed} of {counts.wanted} deliveries were missed, {counts.twice} came twice")
     for trouble in troubles:
         request.progress.say(f"{what}: {trouble}")
-        done.outcome.left_out.append(f"{what}: in the tables, but {trouble}")
+        results.outcome.left_out.append(f"{what}: in the tables, but {trouble}")
 
 
-def _simulate(size: int, request: Request, done: _Done) -> None:
-    """All approaches over one ring: the one that real peers would be."""
-    plan, points = plan_of(f"{size}", size_of(size), DIRECT, request.seed), ids(request.seed, size)
-    network = Network(PEER, parse_delay(DELAY), request.seed, recorded=True)
-    ring = grown_ring(points, network, request.seed) if size <= GROWN else known_ring(points, request.seed)
-    publishers = [ring.place(points[place]) for place in plan.publishers]
+def _simulate(size: int, request: Request, results: _Results) -> None:
+    """Simulate all approaches in one ring, with the ids, delays and publishers of the real ring of this size."""
+    plan, peer_ids = plan_of(f"{size}", size_of(size), DIRECT, request.seed), ids(request.seed, size)
+    links = LinkModel(PEER, parse_delay(DELAY), request.seed, recorded=True)
+    ring = grown_ring(peer_ids, links, request.seed) if size <= GROWN else known_ring(peer_ids, request.seed)
+    publishers = [ring.position(peer_ids[position]) for position in plan.publishers]
     most = len(publishers) * TOPICS if size <= ALL_PAIRS else MOST_MESSAGES
-    load = Load(tuple(range(size)), topics(TOPICS), pairs(publishers, TOPICS, most), PAYLOAD_BYTES)
+    load = MulticastLoad(tuple(range(size)), topics(TOPICS), pairs(publishers, TOPICS, most), PAYLOAD_BYTES)
     for approach in ALL:
         began = time.process_time()
-        tally = Spreading(ring, load, network, choice_of(approach)).publish_all()
-        done.found.append(of_tally(size, approach, SIMULATED, tally, len(load.pairs)))
-        _note(done, size, approach, SIMULATED, time.process_time() - began, len(load.pairs))
+        tally = MulticastRun(ring, load, links, choice_of(approach)).publish_all()
+        results.rings.append(of_tally(size, approach, SIMULATED, tally, len(load.pairs)))
+        _add_cost(results, size, approach, SIMULATED, time.process_time() - began, len(load.pairs))
         request.progress.step(f"{size:,} simulated nodes, {approach.label}")
 
 
@@ -195,33 +197,37 @@ def choice_of(approach: Approach) -> Choice:
 
 
 def pairs(publishers: Sequence[int], topic_count: int, most: int) -> tuple[tuple[int, int], ...]:
-    """Publishers with numbers of topics, each once: however few, all publishers and all topics have their share."""
-    rounds = range(topic_count)
-    every = [(one, (place + turn) % topic_count) for turn in rounds for place, one in enumerate(publishers)]
+    """At most `most` different pairs of a publisher and a topic number, distributed over all publishers and topics."""
+    rotations = range(topic_count)
+    every = [
+        (publisher, (index + rotation) % topic_count)
+        for rotation in rotations
+        for index, publisher in enumerate(publishers)
+    ]
     return tuple(every[:most])
 
 
-def _check(size: int, request: Request, done: _Done) -> None:
-    """The simulation against whole cores, with one topic."""
+def _check(size: int, request: Request, results: _Results) -> None:
+    """Compare the simulation with whole cores, for one topic."""
     ring = FilledRing(size, request.seed)
-    publishers = spread(request.seed, "publishers", size, CORES_MESSAGES)
-    load = Load(tuple(range(size)), topics(1), pairs(publishers, 1, CORES_MESSAGES), PAYLOAD_BYTES)
-    network = Network(scale_cores.PEER, parse_delay(DELAY), request.seed, recorded=False)
+    publishers = client_positions(request.seed, "publishers", size, CORES_MESSAGES)
+    load = MulticastLoad(tuple(range(size)), topics(1), pairs(publishers, 1, CORES_MESSAGES), PAYLOAD_BYTES)
+    links = LinkModel(scale_cores.PEER, parse_delay(DELAY), request.seed, recorded=False)
     for approach in _others(size):
         choice, began = choice_of(approach), time.process_time()
-        simulated = Spreading(ring, load, network, choice).publish_all()
+        simulated = MulticastRun(ring, load, links, choice).publish_all()
         between = time.process_time()
-        cores = scale_cores.by_cores(size, request.seed, load, network, choice)
-        done.checked.append(of_tally(size, approach, SIMULATED, simulated, len(load.pairs)))
-        done.checked.append(of_tally(size, approach, CORES, cores, len(load.pairs)))
-        _note(done, size, approach, f"{SIMULATED}, for the {CORES}", between - began, len(load.pairs))
-        _note(done, size, approach, CORES, time.process_time() - between, len(load.pairs))
+        cores = scale_cores.by_cores(size, request.seed, load, links, choice)
+        results.checked.append(of_tally(size, approach, SIMULATED, simulated, len(load.pairs)))
+        results.checked.append(of_tally(size, approach, CORES, cores, len(load.pairs)))
+        _add_cost(results, size, approach, f"{SIMULATED}, for the {CORES}", between - began, len(load.pairs))
+        _add_cost(results, size, approach, CORES, time.process_time() - between, len(load.pairs))
         request.progress.step(f"{size:,} {CORES}, {approach.label}")
 
 
-def _note(done: _Done, size: int, approach: Approach, source: str, took_s: float, messages: int) -> None:
-    """What it cost: real rings are measured by the clock, the others by processor time."""
-    done.costs.append(
+def _add_cost(results: _Results, size: int, approach: Approach, source: str, took_s: float, messages: int) -> None:
+    """Add a row to the table of costs. The time of real rings is wall-clock time, the others' is processor time."""
+    results.costs.append(
         {
             "nodes": size,
             "approach": approach.label,
@@ -233,23 +239,23 @@ def _note(done: _Done, size: int, approach: Approach, source: str, took_s: float
     )
 
 
-def _conclude(request: Request, data: Path, done: _Done) -> None:
-    outcome = done.outcome
-    if not done.found:
-        raise ExperimentError(f"scale: nothing was found: {(outcome.left_out or ['interrupted'])[0]}")
-    compared = differences(done.found) + differences(done.checked)
-    outcome.tables = {"scale": rows(done.found), "agreement": compared, "costs": done.costs}
-    if done.checked:
-        outcome.tables["cores"] = rows(done.checked)
-    outcome.quantities = quantities(compared) + below_scribe(done.found)
-    outcome.plots = [plots.write(done.found, request.folder)]
-    if not outcome.interrupted and any(one.source != SIMULATED for one in done.found):
+def _conclude(request: Request, data: Path, results: _Results) -> None:
+    outcome = results.outcome
+    if not results.rings:
+        raise ExperimentError(f"scale: there is no result: {(outcome.left_out or ['interrupted'])[0]}")
+    compared = differences(results.rings) + differences(results.checked)
+    outcome.tables = {"scale": rows(results.rings), "agreement": compared, "costs": results.costs}
+    if results.checked:
+        outcome.tables["cores"] = rows(results.checked)
+    outcome.quantities = quantities(compared) + below_scribe(results.rings)
+    outcome.plots = [plots.write(results.rings, request.folder)]
+    if not outcome.interrupted and any(ring.source != SIMULATED for ring in results.rings):
         try:
-            found = spark_reduce.reduce(data, request, outcome)
+            tables = spark_reduce.reduce(data, request, outcome)
         except CollectorError as error:
             outcome.left_out.append(f"tables of the collector: {error.message}")
         except KeyboardInterrupt:
             outcome.interrupted = True
         else:
-            outcome.tables |= {f"collector_{name}": found[name] for name in KEPT if found.get(name)}
+            outcome.tables |= {f"collector_{name}": tables[name] for name in KEPT if tables.get(name)}
     request.progress.step("tables and plots")

@@ -1,6 +1,6 @@
-"""The box plots of a sweep: a group for each level, in it a box for each approach, over the nodes of a ring.
+"""The box plots of a sweep: a group for each level with a box for each approach. A box covers the nodes of a ring.
 
-Rows of the collector's table `boxes` go in, PNG files come out.
+Turns rows of the collector's table `boxes` into PNG files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ UNITS: Final = {
     Measure.LATENCY: ("average delivery latency of a node, ms", 1e3),
     Measure.BANDWIDTH: ("bandwidth of a node, in and out, Mbit/s", 1e-6),
 }
-"""What is on the axis, and by how much what the collector says is to be multiplied."""
+"""Label of the axis for each measure, and the factor from the collector's unit to the unit of the axis."""
 KEY: Final = "a line is the median, a triangle the mean, a dot a node beyond 1.5 times the height of its box"
 GROUP: Final = 0.8
-"""Of the room of a level, the rest is between two of them."""
+"""Share of the width of a level that its boxes take; the rest separates the levels."""
 _CELLS: Final = {
     "q1": "quartile_1",
     "med": "median",
@@ -41,49 +41,49 @@ _CELLS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What the box plots of an experiment have in common."""
+    """Common properties of all box plots of an experiment."""
 
     title: str
     axis: str
-    """What is swept, with its unit."""
+    """Description of the swept parameter, with its unit."""
     levels: Sequence[str]
     approaches: Sequence[Approach]
 
 
 def colours(approaches: Sequence[Approach]) -> dict[Approach, tuple[float, float, float, float]]:
-    """The same for all plots of an experiment."""
-    return {approach: colormaps["tab10"](place) for place, approach in enumerate(approaches)}
+    """A colour for each approach, equal in all plots of an experiment."""
+    return {approach: colormaps["tab10"](index) for index, approach in enumerate(approaches)}
 
 
 def draw(frame: Frame, measure: Measure, boxes: Boxes, file: Path) -> None:
-    """Make the file."""
-    what, scale = UNITS[measure]
+    """Draw the box plots of one measure into a file."""
+    label, scale = UNITS[measure]
     approaches, levels = frame.approaches, frame.levels
     figure = Figure(figsize=SIZE_INCHES, layout="constrained")
     panel = figure.subplots()
-    panel.set(title=f"{frame.title}: {what}", xlabel=frame.axis, ylabel=what)
+    panel.set(title=f"{frame.title}: {label}", xlabel=frame.axis, ylabel=label)
     panel.grid(visible=True, axis="y", alpha=0.3)
     width = GROUP / len(approaches)
-    painted = colours(approaches)
-    for place, level in enumerate(levels):
-        for beside, approach in enumerate(approaches):
+    colour_of = colours(approaches)
+    for centre, level in enumerate(levels):
+        for index, approach in enumerate(approaches):
             row = boxes.get((level, approach.key), {}).get(measure)
             if row is not None:
-                at = place + (beside - (len(approaches) - 1) / 2) * width
-                _box(panel, row, scale, at, 0.8 * width, painted[approach])
+                x = centre + (index - (len(approaches) - 1) / 2) * width
+                _draw_box(panel, row, scale, x, 0.8 * width, colour_of[approach])
     panel.set_xticks(range(len(levels)), levels)
     panel.set_xlim(-0.5, len(levels) - 0.5)
     panel.set_ylim(bottom=0.0)
-    handles = [Patch(facecolor=painted[one], alpha=0.6, label=one.label) for one in approaches]
-    # Below the axes, where no box can be.
+    handles = [Patch(facecolor=colour_of[approach], alpha=0.6, label=approach.label) for approach in approaches]
+    # A legend below the axes cannot cover a box.
     figure.legend(handles=handles, loc="outside lower center", ncols=len(approaches), fontsize="small", title=KEY)
     figure.savefig(file, dpi=DOTS_PER_INCH)
 
 
-def _box(panel: Axes, row: Row, scale: float, at: float, width: float, colour: Any) -> None:
+def _draw_box(panel: Axes, row: Row, scale: float, x: float, width: float, colour: Any) -> None:
     panel.bxp(
-        [box(row, scale)],
-        positions=[at],
+        [box_statistics(row, scale)],
+        positions=[x],
         widths=[width],
         patch_artist=True,
         showmeans=True,
@@ -95,8 +95,8 @@ def _box(panel: Axes, row: Row, scale: float, at: float, width: float, colour: A
     )
 
 
-def box(row: Row, scale: float) -> dict[str, Any]:
-    """A row of the table, as matplotlib wants it."""
+def box_statistics(row: Row, scale: float) -> dict[str, Any]:
+    """The statistics of a row, in the form that `Axes.bxp` takes."""
     cells: Mapping[str, Any] = row
     return {ours: scale * float(cells[theirs]) for ours, theirs in _CELLS.items()} | {
         "fliers": [scale * float(value) for value in cells.get("outliers") or ()]

@@ -1,4 +1,4 @@
-"""More and more nodes (§4.2.4 of the thesis): the clients stay as many, and the nodes that come have none."""
+"""Sweep over the number of nodes (§4.2.4 of the thesis): the clients stay the same, and added nodes have none."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from ringmq.experiments.studies.harness.approaches import DIRECT
 from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
-from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Size, Sweep, conduct
+from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
 SOURCE: Final = "§4.2.4"
 
 
-def _levels(size: Size, *counts: int) -> tuple[Level, ...]:
-    """The nodes of the smallest ring have the subscribers in all of them."""
+def _levels(size: TrialSize, *counts: int) -> tuple[Level, ...]:
+    """In all rings, the subscribers are at the nodes of the smallest ring."""
     few = replace(size, subscribers=counts[0], homes=counts[0])
     return tuple([Level(str(count), replace(few, peers=count)) for count in counts])
 
@@ -35,5 +35,5 @@ SWEEP: Final = Sweep(
 
 
 def run(request: Request) -> Outcome:
-    """Play it."""
+    """Run the sweep."""
     return conduct(SWEEP, request)

@@ -1,4 +1,4 @@
-"""More and more nodes with publishers (§4.2.2 of the thesis): one node, then more than a quarter of the ring."""
+"""Sweep over the nodes with publishers (§4.2.2 of the thesis): from one node to more than a quarter of the ring."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from ringmq.experiments.studies.harness.approaches import guided
 from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
-from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Size, Sweep, conduct
+from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
 SOURCE: Final = "§4.2.2"
 
 
-def _levels(size: Size, *counts: int) -> tuple[Level, ...]:
+def _levels(size: TrialSize, *counts: int) -> tuple[Level, ...]:
     return tuple([Level(f"{100 * count / size.peers:.0f} %", replace(size, publishers=count)) for count in counts])
 
 
@@ -31,5 +31,5 @@ SWEEP: Final = Sweep(
 
 
 def run(request: Request) -> Outcome:
-    """Play it."""
+    """Run the sweep."""
     return conduct(SWEEP, request)

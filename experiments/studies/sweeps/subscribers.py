@@ -1,4 +1,4 @@
-"""More and more nodes with subscribers (§4.2.1 of the thesis): a quarter of the ring, then all of it."""
+"""Sweep over the nodes with subscribers (§4.2.1 of the thesis): from a quarter of the ring to all of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from ringmq.experiments.studies.harness.approaches import DIRECT, guided
 from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
-from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Size, Sweep, conduct
+from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
 SOURCE: Final = "§4.2.1"
 
 
-def _levels(size: Size, *percents: int) -> tuple[Level, ...]:
+def _levels(size: TrialSize, *percents: int) -> tuple[Level, ...]:
     return tuple(
         [Level(f"{percent} %", replace(size, subscribers=round(size.peers * percent / 100))) for percent in percents]
     )
@@ -35,5 +35,5 @@ SWEEP: Final = Sweep(
 
 
 def run(request: Request) -> Outcome:
-    """Play it."""
+    """Run the sweep."""
     return conduct(SWEEP, request)

@@ -1,6 +1,6 @@
-"""A sweep: the same ring at several levels of one thing, with each approach, and what the nodes did at each.
+"""A sweep: trials of one ring with each approach at several levels of one parameter, and the figures of the nodes.
 
-Owns which trials these are, and what is made of them. What is swept, `subscribers` and its like say.
+Owns the list of trials and their evaluation. The modules of the sweeps, such as `subscribers`, choose the parameter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ringmq.collector.jobs.tables import columns as heads
 from ringmq.experiments.studies.harness.approaches import ALL, QUICK, QUICK_FANOUT, Approach, guided
 from ringmq.experiments.studies.harness.figures import Boxes, Claim, Measure, Of, by_level
 from ringmq.experiments.studies.harness.outcome import Outcome, Request, Row
-from ringmq.experiments.studies.harness.plan import Plan, spread, topics
+from ringmq.experiments.studies.harness.plan import Plan, client_positions, topics
 from ringmq.experiments.studies.harness.series import Series, play
 from ringmq.experiments.studies.harness.trial import Trial
 from ringmq.experiments.studies.sweeps.boxplots import Frame, draw
@@ -22,44 +22,44 @@ MEDIAN: Final = "median"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """How large a trial is."""
+class TrialSize:
+    """TrialSize of a trial."""
 
     peers: int
     publishers: int
     subscribers: int
     topics: int
     homes: int | None = None
-    """The clients are at the first so many peers. None: at any."""
+    """Number of peers that may have clients, counted from the first; None for all peers."""
     rate_hz: float
-    """Messages of each publisher to each topic."""
+    """Messages a second of each publisher to each topic."""
     warm_s: float
     measured_s: float
 
 
-FULL: Final = Size(peers=50, publishers=14, subscribers=50, topics=7, rate_hz=0.5, warm_s=2.0, measured_s=8.0)
-"""Of the thesis (§4.1.6). It does not say its rate; this one leaves two cores time."""
-SMALL: Final = Size(peers=12, publishers=4, subscribers=12, topics=2, rate_hz=4.0, warm_s=1.0, measured_s=4.0)
-"""With two publishers for each topic, as there."""
+FULL: Final = TrialSize(peers=50, publishers=14, subscribers=50, topics=7, rate_hz=0.5, warm_s=2.0, measured_s=8.0)
+"""Size of the thesis (§4.1.6), which does not state its rate; this rate leaves two cores spare time."""
+SMALL: Final = TrialSize(peers=12, publishers=4, subscribers=12, topics=2, rate_hz=4.0, warm_s=1.0, measured_s=4.0)
+"""Size of a quick run, with two publishers for each topic as in the thesis."""
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One value of what is swept."""
+    """One value of the swept parameter."""
 
     name: str
-    """On the axis and in tables."""
-    size: Size
+    """Name on the axis and in tables."""
+    size: TrialSize
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What one experiment of this kind is."""
+    """Definition of one sweep."""
 
     name: str
     title: str
     axis: str
-    """What is swept, with its unit."""
+    """Description of the swept parameter, with its unit."""
     full: tuple[Level, ...]
     quick: tuple[Level, ...]
     claims: tuple[Claim, ...]
@@ -69,24 +69,24 @@ class Sweep:
 
 
 def conduct(sweep: Sweep, request: Request) -> Outcome:
-    """Play all levels with all approaches, and compare. Raises ExperimentError if nothing could be played."""
+    """Play all levels with all approaches, and compare the approaches. Raises ExperimentError if every trial failed."""
     levels, approaches = sweep.levels(request.quick), QUICK if request.quick else ALL
     outcome = Outcome(settings={"levels": {level.name: asdict(level.size) for level in levels}})
     plans = {
-        what_of(level, approach): plan_of(f"{sweep.name}-{number}-{approach.key}", level.size, approach, request.seed)
+        label_of(level, approach): plan_of(f"{sweep.name}-{number}-{approach.key}", level.size, approach, request.seed)
         for number, level in enumerate(levels, 1)
         for approach in approaches
     }
     series = play(plans, request, outcome)
     played = [
-        (level, approach, series.trials[what_of(level, approach)])
+        (level, approach, series.trials[label_of(level, approach)])
         for level in levels
         for approach in approaches
-        if what_of(level, approach) in series.trials
+        if label_of(level, approach) in series.trials
     ]
     runs = {trial.plan.run: (level.name, approach.key) for level, approach, trial in played}
     boxes = by_level(series.tables.get(heads.BOXES.name, ()), runs)
-    outcome.tables = {"levels": [level_row(*one, boxes, series) for one in played]} | outcome.tables
+    outcome.tables = {"levels": [level_row(*trial, boxes, series) for trial in played]} | outcome.tables
     outcome.quantities = [
         claim.against(boxes, stand_in(claim.approach, request.quick), request.quick) for claim in sweep.claims
     ]
@@ -97,24 +97,24 @@ def conduct(sweep: Sweep, request: Request) -> Outcome:
     return outcome
 
 
-def what_of(level: Level, approach: Approach) -> str:
+def label_of(level: Level, approach: Approach) -> str:
     return f"{level.name}, {approach.label}"
 
 
 def stand_in(approach: Approach, quick: bool) -> Approach:
-    """What is played for an approach of the thesis: in a quick run, one tree with a smaller fan-out for all."""
+    """The approach that is played for an approach of the thesis: a quick run has one smaller fan-out for all trees."""
     return guided(QUICK_FANOUT) if quick and approach.fanout is not None else approach
 
 
-def plan_of(run: str, size: Size, approach: Approach, seed: int) -> Plan:
-    """The ids, delays and places are the same for all approaches, and for all levels as far as they have them."""
+def plan_of(run: str, size: TrialSize, approach: Approach, seed: int) -> Plan:
+    """The plan of a trial. All approaches share ids, delays and positions, and a larger level extends a smaller."""
     homes = size.peers if size.homes is None else size.homes
     return Plan(
         run=run,
         approach=approach,
         peers=size.peers,
-        publishers=spread(seed, "publishers", homes, size.publishers),
-        subscribers=spread(seed, "subscribers", homes, size.subscribers),
+        publishers=client_positions(seed, "publishers", homes, size.publishers),
+        subscribers=client_positions(seed, "subscribers", homes, size.subscribers),
         topics=topics(size.topics),
         rate_hz=size.rate_hz,
         warm_s=size.warm_s,
@@ -124,11 +124,11 @@ def plan_of(run: str, size: Size, approach: Approach, seed: int) -> Plan:
 
 
 def level_row(level: Level, approach: Approach, trial: Trial, boxes: Boxes, series: Series) -> Row:
-    """What one trial was and did, as people compare it."""
+    """The row of one trial in the table `levels`."""
     plan, counts, recorded = trial.plan, trial.counts, series.total(trial)
-    there = boxes.get((level.name, approach.key), {})
+    of_trial = boxes.get((level.name, approach.key), {})
     columns = {"maximum": Of.MAXIMUM, "median": MEDIAN, "spread": Of.SPREAD}
-    latency, bandwidth = there.get(Measure.LATENCY), there.get(Measure.BANDWIDTH)
+    latency, bandwidth = of_trial.get(Measure.LATENCY), of_trial.get(Measure.BANDWIDTH)
     return {
         "level": level.name,
         "approach": approach.label,

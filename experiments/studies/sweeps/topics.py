@@ -1,4 +1,4 @@
-"""More and more topics (§4.2.3 of the thesis): all publishers and subscribers are on all of them."""
+"""Sweep over the number of topics (§4.2.3 of the thesis): every publisher and subscriber uses all topics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from ringmq.experiments.studies.harness.approaches import DIRECT, guided
 from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
-from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Size, Sweep, conduct
+from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
 SOURCE: Final = "§4.2.3"
 
 
-def _levels(size: Size, *counts: int) -> tuple[Level, ...]:
+def _levels(size: TrialSize, *counts: int) -> tuple[Level, ...]:
     return tuple([Level(str(count), replace(size, topics=count)) for count in counts])
 
 
@@ -33,5 +33,5 @@ SWEEP: Final = Sweep(
 
 
 def run(request: Request) -> Outcome:
-    """Play it."""
+    """Run the sweep."""
     return conduct(SWEEP, request)

@@ -39,29 +39,25 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import inner_of, is_shared, is_wild, place_of, prefix_of
 from ringmq.peer.messaging.pending import Countdown
 from ringmq.peer.replication.replica import Follower, Replica, Role, Waiter
-from ringmq.peer.replication.replicas import ReplicaTable
-from ringmq.peer.replication.replicator import Replication
 from ringmq.peer.replication.takeover import Takeover
+from ringmq.peer.replication.tombstones import Tombstones
 
 RETAINED: Final = "retained"
 CLEARED: Final = "cleared"
 
 
 class Coordinator:
-    """One per core: the requests to this peer as a coordinator, of whatever place."""
+    """One per engine: answers the requests to this peer as the coordinator of places."""
 
-    __slots__ = ("_notes", "_replicas", "_replication", "_state", "_takeover")
+    __slots__ = ("_notes", "_replicas", "_replication", "_state", "takeover")
 
-    def __init__(
-        self, state: MessagingContext, replicas: ReplicaTable, replication: Replication, takeover: Takeover
-    ) -> None:
+    def __init__(self, state: MessagingContext, cleared: Tombstones, answer: Callable[[Peer, Control], None]) -> None:
+        """`answer` is called again with each request that waited until this peer was the coordinator."""
         self._state = state
-        self._replicas = replicas
-        self._replication = replication
-        self._takeover = takeover
+        self.takeover = Takeover(state, cleared, answer, self._took_over, self._retained_ended)
+        self._replicas = self.takeover.replicas
+        self._replication = self.takeover.replication
         self._notes = RetainedTopics(state)
-        takeover.crowned = self._crowned
-        replication.cleared = self._cleared
 
     def _serving(self, place: str, sender: Peer, message: Control) -> Replica | None:
         """What is held of a place that this peer coordinates. None: the request waits, or its sender asks elsewhere."""
@@ -79,7 +75,7 @@ class Coordinator:
         if len(replica.stash) < self._state.config.max_stashed:
             replica.stash += ((sender, message),)
         if replica.role is Role.HOLDER:
-            self._takeover.review(replica)
+            self.takeover.review(replica)
         return None
 
     # Subscribers
@@ -244,7 +240,7 @@ class Coordinator:
         else:
             self._notes.ensure(record, who, then)
 
-    def _cleared(self, replica: Replica, record: Record) -> None:
+    def _retained_ended(self, replica: Replica, record: Record) -> None:
         """Once the shadows know it too, the wildcard places need not know the topic any more."""
         self._replication.wait(replica, CLEARED, Waiter(replica.book.position, partial(self._end_note, record)))
 
@@ -252,7 +248,7 @@ class Coordinator:
         if self.kept(record.name) is None:
             self._notes.end(record)
 
-    def _crowned(self, replica: Replica) -> None:
+    def _took_over(self, replica: Replica) -> None:
         """It is this peer now that keeps the notes about what is retained there."""
         if not is_wild(replica.place):
             record = replica.last_retained

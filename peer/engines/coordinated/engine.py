@@ -1,15 +1,17 @@
-"""The roles of one peer, put together: calls of its clients and of the ring in, calls to both out.
+"""The coordinated engine of one peer: assembles publisher, subscriber and coordinator, and dispatches messages to them.
 
-Plain calls; no socket, task, clock or random number in here or below. The clock is read only; its owner sets it before
-each call. Call `tick` when `deadline` has come.
+Coordinators keep a list of the subscribers of each place; publishers cache these lists and send to all peers on them,
+directly or through a tree. `peer/messaging/engine.py` explains the calls.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.iteration import Clock
@@ -47,22 +49,20 @@ from ringmq.peer.engines.coordinated.messages import (
     TakeOver,
 )
 from ringmq.peer.engines.coordinated.publisher import Publisher
+from ringmq.peer.engines.coordinated.status import describe, describe_topic
 from ringmq.peer.engines.coordinated.subscriber import RENEWALS as ENTRY_RENEWALS
 from ringmq.peer.engines.coordinated.subscriber import Subscriber
 from ringmq.peer.engines.coordinated.subscriber_lists import RENEWALS as LIST_RENEWALS
-from ringmq.peer.engines.coordinated.subscriber_lists import SubscriberLists
 from ringmq.peer.engines.coordinated.tree_relay import TreeRelay
 from ringmq.peer.messaging.config import DIRECT, PubSubConfig
-from ringmq.peer.messaging.context import NO_DISK, Counters, Disk, LocalClients, MessagingContext, Overlay
-from ringmq.peer.messaging.pending import addressed
-from ringmq.peer.messaging.publication import MANY, Publication, Trace, decode, decode_plain, taken_apart
+from ringmq.peer.messaging.context import Counters, MessagingContext
+from ringmq.peer.messaging.engine import NO_DISK, Disk, EngineLoad, LocalClients, Overlay
+from ringmq.peer.messaging.fast_path import decode_fast
+from ringmq.peer.messaging.publication import MANY, Publication, Trace, addressed, decode, taken_apart
 from ringmq.peer.messaging.receive_window import ReceiveWindows
 from ringmq.peer.messaging.retained_cache import RetainedCache
-from ringmq.peer.messaging.send_window import SendWindows
 from ringmq.peer.messaging.tracing import Tracing
-from ringmq.peer.replication.replicas import ReplicaTable
-from ringmq.peer.replication.replicator import Replication
-from ringmq.peer.replication.takeover import Takeover
+from ringmq.peer.replication.replica import Role
 from ringmq.peer.replication.tombstones import Tombstones
 
 SWEEP_S = 10.0
@@ -84,29 +84,25 @@ class CoordinatedEngine:
         disk: Disk = NO_DISK,
         clock: Clock | None = None,
         owing: Callable[[], None] | None = None,
+        clock_us: Callable[[], int] | None = None,
     ) -> None:
-        """`owing` is called when peers begin to be owed something: then `acknowledge` is to be called once the clients'
-        messages are safe, and the disk has what it was told. Without it the core acknowledges by itself.
+        """`owing` is called when acknowledgements become due; its owner then calls `acknowledge` when all journals have
+        committed. Without `owing` the engine acknowledges at the end of each call.
         """
-        self._state = state = MessagingContext(overlay, clients, config, disk, clock, owing)
-        self.replicas = ReplicaTable(state)
+        self._state = state = MessagingContext(overlay, clients, config, disk, clock, owing, clock_us)
         self.cleared = Tombstones(state)
-        self._replication = Replication(state, self.replicas, self.cleared)
-        self._takeover = Takeover(state, self.replicas, self._replication, self.cleared)
-        self._coordinator = Coordinator(state, self.replicas, self._replication, self._takeover)
+        self._coordinator = Coordinator(state, self.cleared, self._handle)
+        self._takeover = self._coordinator.takeover
+        self._replication = self._takeover.replication
+        self.replicas = self._takeover.replicas
         self._retained_cache = RetainedCache(state)
-        self.subscriber = Subscriber(state, self._retained_cache)
-        self.subscriber_lists = SubscriberLists(state)
-        self.send_windows = SendWindows(state)
-        self._receive_windows = ReceiveWindows(state, self._give)
-        self._receive_windows.repeated = self._end_repeated
+        self.subscriber = Subscriber(state, self._retained_cache, self._keep_unsettled)
+        self._receive_windows = ReceiveWindows(state, self._give, self._end_repeated, self.subscriber.has)
         self._tree_relay = TreeRelay(state)
-        self.publisher = Publisher(state, self.subscriber_lists, self.send_windows, self._tree_relay)
+        self.publisher = Publisher(state, self._tree_relay, self.subscriber.has, self._keep_settled)
+        self.subscriber_lists = self.publisher.subscriber_lists
+        self.send_windows = self.publisher.send_windows
         self._handlers = self._handlers_of_roles()
-        self._takeover.answer = self._handle
-        self.subscriber.in_force_soon = self._keep_unsettled
-        self.publisher.settled = self._keep_settled
-        self._receive_windows.serves = self.publisher.serves = self.subscriber.has
         self.acknowledges_later = owing is not None
         """Whether `acknowledge` is called by the shell. With a disk it must be."""
         self._inside = False
@@ -146,7 +142,11 @@ class CoordinatedEngine:
     def tracing(self) -> Tracing:
         return self._state.tracing
 
-    # Calls of the clients
+    # Calls of the clients, as `Engine` explains them
+
+    @staticmethod
+    def serves(topic_filter: str) -> bool:
+        return True
 
     def publish(
         self,
@@ -159,34 +159,27 @@ class CoordinatedEngine:
         done: Done | None = None,
         trace: Trace | None = None,
     ) -> int:
-        """Send a message to whoever subscribes elsewhere, and to one member of each shared filter anywhere.
-
-        `matched` says whether somebody here has it already. `done` is called once: when all hold it, with QoS 1 and 2;
-        when it is sent, with QoS 0. With a `trace`, which says when it came and how many have it here, it is recorded
-        wherever it comes. Returns its sequence number.
-        """
         state = self._state
         state.counters.published += 1
-        state.seq += 1
         me = state.me
-        stamp = self.publisher.stamp() if retain else 0
-        one = Publication(me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
-        state.tracing.begins(me, one)
+        state.seq += 1
+        stamp = state.stamp() if retain else 0
+        publication = Publication(me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        if trace is not None:
+            state.tracing.begins(me, publication)
         if retain and self.subscriber.wants(topic):
-            self._retained_cache.live(me.id, one)
-        self._do(lambda: self.publisher.publish(one, matched, done))
-        return one.seq
+            self._retained_cache.live(me.id, publication)
+        self._do(lambda: self.publisher.publish(publication, matched, done))
+        return publication.seq
 
-    def publish_plain(self, topic: str, body: bytes) -> bool:
-        """The same, of a message with QoS 0 that is not retained, if it is known to whom it goes. False: it is not."""
-        if self._inside or not self.publisher.publish_plain(topic, body):
+    def publish_fast(self, topic: str, body: bytes) -> bool:
+        if self._inside or not self.publisher.publish_fast(topic, body):
             return False
         self._state.counters.published += 1
         return True
 
     def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """The clients here want a filter. After `done`, all that is published anywhere arrives, and what is retained is
-        here."""
+        """After `done`, every message published anywhere arrives here, and the retained messages have arrived."""
         self._do(lambda: self.subscriber.add(topic_filter, done))
 
     def unsubscribe(self, topic_filter: str) -> None:
@@ -195,9 +188,8 @@ class CoordinatedEngine:
     # Calls of the ring
 
     def receive(self, sender: Peer, payload: bytes) -> None:
-        """From another peer, directly or routed."""
-        plain = decode_plain(payload)
-        if plain is not None and not self._inside and self._take_plain(sender, *plain):
+        fast = decode_fast(payload)
+        if fast is not None and not self._inside and self._receive_windows.take_fast(sender, *fast):
             return
         if payload[:1] == MANY:
             self._do(lambda: self._receive_all(sender, payload))
@@ -219,7 +211,8 @@ class CoordinatedEngine:
             return
         if isinstance(message, Publication):
             self._state.counters.came += 1
-            self._state.tracing.comes(sender, message)
+            if message.trace is not None:
+                self._state.tracing.comes(sender, message)
             origin = sender if message.relay is None else self._tree_relay.pass_on(message)
             self._do(lambda: self._receive_windows.take(origin, message))
         elif self._inside:
@@ -227,36 +220,26 @@ class CoordinatedEngine:
         else:
             self._do(lambda: self._handle(sender, message))
 
-    def _take_plain(self, sender: Peer, boot: int, seq: int, topic: bytes, body: bytes) -> bool:
-        """False: it is not for the quick way."""
-        counters = self._state.counters
-        if self._receive_windows.has_given(sender, topic, boot, seq):
-            counters.came += 1
-            counters.duplicates += 1
-            return True
-        wanted = self._state.clients.deliver_plain(topic, body)
-        if wanted is None:
-            return False
-        counters.came += 1
-        self._receive_windows.gave(sender, topic, boot, seq)
-        if wanted:
-            counters.received += 1
-        else:
-            counters.unwanted += 1
+    @staticmethod
+    def forward(key: Id, payload: bytes, next_hop: Peer) -> bool:
+        """Routed payloads are for the owner of their key alone."""
         return True
 
     def unsent(self, payload: bytes) -> None:
-        """It could not even be sent. All but messages in trees is sent again in time, or was for that peer alone."""
+        """Pass a message of a tree around the peer. All others are sent again in time, or were for that peer alone."""
         with contextlib.suppress(ProtocolError):
-            message = None if decode_plain(payload) is not None else decode(payload)
+            message = None if decode_fast(payload) is not None else decode(payload)
             if isinstance(message, Publication) and message.relay is not None:
                 self._do(partial(self._tree_relay.go_around, message, message.relay))
+
+    def link_lost(self, peer: Peer) -> None:
+        """Nothing to do: replicas follow the owners of their keys, and receivers that are silent are retried."""
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._do(lambda: self.replicas.owners_changed(key, owners))
 
     def activity_changed(self, active: bool) -> None:
-        """This peer may have missed anything while it did not serve: what it coordinated it gathers again."""
+        """A peer that becomes active again collects the state of its places first: it may have missed changes."""
         if not active:
             for replica in self.replicas:
                 replica.end()
@@ -269,12 +252,10 @@ class CoordinatedEngine:
 
     @property
     def owes(self) -> bool:
-        """Whether others wait to be told something, or the disk for a commit."""
         state = self._state
         return bool(self._receive_windows.due or state.posts or state.promised) or state.disk.pending
 
     def acknowledge(self) -> None:
-        """The clients' messages are safe, and the disk has what it was told."""
         if self._state.promised:
             self._do(self._state.keep_promises)
         self._receive_windows.acknowledge()
@@ -300,7 +281,6 @@ class CoordinatedEngine:
     # Time
 
     def tick(self) -> None:
-        """What is due by now, or much of it: the deadline is over still if there is more."""
         self._do(lambda: self._state.timers.run(self._state.clock.now, MOST_AT_ONCE))
 
     def deadline(self) -> float:
@@ -319,6 +299,28 @@ class CoordinatedEngine:
     def _wake(self) -> None:
         if self.replicas.wake():
             self._state.after(self._state.config.restore_s, self._wake)
+
+    # For people and records
+
+    @property
+    def kind(self) -> str:
+        return "pubsub"
+
+    def status(self, now: float, counted: Mapping[str, int]) -> dict[str, Any]:
+        return describe(self, now, counted)
+
+    def topic_status(self, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
+        return describe_topic(self, topic, towards)
+
+    def load(self, own_topic: str) -> EngineLoad:
+        topics = len(self.publisher)
+        others = topics - (own_topic in self.publisher)
+        unacknowledged = self.send_windows.waiting
+        return EngineLoad(others, topics, len(self.subscriber), self.waiting_bytes, unacknowledged)
+
+    def partitions(self) -> tuple[int, int]:
+        roles = Counter([replica.role for replica in self.replicas])
+        return roles[Role.COORDINATOR], roles[Role.HOLDER]
 
     # The roles
 
@@ -345,7 +347,7 @@ class CoordinatedEngine:
     def _give(self, origin: Peer, publication: Publication) -> None:
         """A message for the clients here."""
         state = self._state
-        if publication.plain and not self.subscriber.wants(publication.topic):
+        if publication.unshared and not self.subscriber.wants(publication.topic):
             state.counters.unwanted += 1
             if not publication.shared:
                 self._end(origin, publication)

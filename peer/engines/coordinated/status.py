@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import chain, islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ringmq.dispatching.algorithms import Choice
 from ringmq.dispatching.plan import UNBOUNDED
@@ -17,15 +17,18 @@ from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.coordinated.filter_stage import FINAL, FilterStage
 from ringmq.peer.engines.coordinated.messages import Epoch, Kind
-from ringmq.peer.engines.coordinated.subscriber import FilterStage, LocalFilter
+from ringmq.peer.engines.coordinated.subscriber import LocalFilter
 from ringmq.peer.engines.coordinated.subscriber_lists import Registration
+from ringmq.peer.engines.coordinated.topic import Topic
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.partitions import inner_of, key_of_place, places_of
-from ringmq.peer.messaging.pending import Topic
 from ringmq.peer.messaging.send_window import SendWindow
 from ringmq.peer.replication.replica import Replica, Role
+
+if TYPE_CHECKING:
+    from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 
 MAX_SHOWN: Final = 100
 """Of places, topics, lists, filters and peers each; their number is always told. Less than half of what a status may
@@ -158,7 +161,7 @@ def _subscribing(core: CoordinatedEngine, now: float) -> dict[str, Any]:
     stages = Counter(own.stage for own in core.subscriber)
     return {
         "total": len(core.subscriber),
-        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage},
+        "stages": {stage.name.lower(): stages[stage] for stage in FilterStage if stage not in FINAL},
         "filters": [_filter(own, now) for own in islice(core.subscriber, MAX_SHOWN)],
     }
 
@@ -184,7 +187,7 @@ def _queues(core: CoordinatedEngine) -> dict[str, Any]:
 def _queue(send_window: SendWindow) -> dict[str, Any]:
     return {
         **_peer(send_window.peer),
-        "on_their_way": len(send_window.flying),
+        "on_their_way": len(send_window.in_flight),
         "behind": len(send_window.waiting),
         "tries": send_window.tries,
     }

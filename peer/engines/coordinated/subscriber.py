@@ -7,11 +7,11 @@ renewed; leaving. Each change has a higher number, given here alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import Enum, auto
 from typing import Final
 
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.coordinated.filter_stage import TRANSITIONS, FilterEvent, FilterStage
 from ringmq.peer.engines.coordinated.messages import (
     Elsewhere,
     Fetch,
@@ -34,13 +34,6 @@ MOST_AT_ONCE: Final = 500
 MOST_ASKED: Final = 128
 """Filters that are asked for at the same time. The ring works off the others no sooner if they are asked for at once,
 and all of them again because no answer has come."""
-
-
-class FilterStage(Enum):
-    ASKING = auto()
-    FETCHING = auto()
-    IN_FORCE = auto()
-    LEAVING = auto()
 
 
 class LocalFilter:
@@ -67,6 +60,40 @@ class LocalFilter:
         self.dones: list[Callable[[], None]] = []
         self.fetching: set[str] = set()
 
+    def on(self, event: FilterEvent) -> None:
+        """Raises KeyError for an event that this stage does not have."""
+        self.stage = TRANSITIONS[self.stage][event]
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether the coordinator must be asked again until it answers."""
+        return self.stage in (FilterStage.ASKING, FilterStage.LEAVING)
+
+    def renumber(self, number: Number) -> None:
+        """A change with a higher number, which must be asked for from the beginning."""
+        self.number = number
+        self.wait_s = 0.0
+
+    def asks(self, now: float, first_s: float, most_s: float) -> float:
+        """It is asked for: seconds until it is asked for again without an answer."""
+        if self.wait_s:
+            self.wait_s = min(most_s, 2 * self.wait_s)
+        else:
+            self.asked_at, self.wait_s = now, first_s
+        self.asked += 1
+        return self.wait_s
+
+    def answered(self, coordinator: Peer, now: float) -> bool:
+        """The coordinator has granted it: whether the time of the answer is known, as it was asked once."""
+        once = self.asked == 1
+        self.coordinator, self.heard_at, self.asked = coordinator, now, 0
+        return once
+
+    def take_dones(self) -> list[Callable[[], None]]:
+        """The calls that wait until it is in force; they wait no more."""
+        dones, self.dones = self.dones, []
+        return dones
+
     def record(self, me: Peer) -> Record:
         return Record(Kind.ENTRY, self.filter, me, self.number, self.stage is FilterStage.LEAVING)
 
@@ -74,10 +101,15 @@ class LocalFilter:
 class Subscriber:
     """One per core."""
 
-    __slots__ = ("_asking", "_count", "_own", "_plain", "_queue", "_retained_cache", "_state", "in_force_soon")
+    __slots__ = ("_asking", "_count", "_in_force_soon", "_own", "_plain", "_queue", "_retained_cache", "_state")
 
-    def __init__(self, state: MessagingContext, retained_cache: RetainedCache) -> None:
+    def __init__(
+        self, state: MessagingContext, retained_cache: RetainedCache, in_force_soon: Callable[[str], None]
+    ) -> None:
+        """`in_force_soon` is called before the clients are notified that a filter is in force, with the last chance to
+        add to the retained messages."""
         self._state = state
+        self._in_force_soon = in_force_soon
         self._retained_cache = retained_cache
         self._own: dict[str, LocalFilter] = {}
         self._plain: FilterTrie[LocalFilter] = FilterTrie()
@@ -85,8 +117,6 @@ class Subscriber:
         self._asking = 0
         self._queue: dict[LocalFilter, None] = {}
         """To be asked for when others have been answered."""
-        self.in_force_soon: Callable[[str], None] = lambda topic_filter: None
-        """Called before the clients are told that a filter is in force: the last moment to keep what is retained."""
 
     def __len__(self) -> int:
         return len(self._own)
@@ -116,6 +146,7 @@ class Subscriber:
             return
         if own is None or own.stage is FilterStage.LEAVING:
             if own is not None:
+                own.on(FilterEvent.REPLACED)
                 self._answered(own)
             own = self._own[topic_filter] = LocalFilter(topic_filter, self._next())
             if not is_shared(topic_filter):
@@ -127,10 +158,9 @@ class Subscriber:
         own = self._own.get(topic_filter)
         if own is None or own.stage is FilterStage.LEAVING:
             return
-        dones, own.dones = own.dones, []
-        own.stage = FilterStage.LEAVING
-        own.number = self._next()
-        own.wait_s = 0.0
+        dones = own.take_dones()
+        own.on(FilterEvent.REMOVED)
+        own.renumber(self._next())
         if not is_shared(topic_filter):
             self._plain.remove(inner_of(topic_filter))
             self._retained_cache.forget(topic_filter, self.wants)
@@ -167,17 +197,12 @@ class Subscriber:
         """Ask the ring, and again until there is an answer."""
         state, config = self._state, self._state.config
         state.route(key_of_place(own.place), Sub((own.record(state.me),), own.stage is FilterStage.ASKING))
-        if own.wait_s:
-            own.wait_s = min(config.slow_retry_s, 2 * own.wait_s)
-        else:
-            own.asked_at, own.wait_s = state.clock.now, state.ask_s
-        own.asked += 1
+        wait_s = own.asks(state.clock.now, state.ask_s, config.slow_retry_s)
         number = own.number
-        state.after(own.wait_s, lambda: self._ask_again(own, number))
+        state.after(wait_s, lambda: self._ask_again(own, number))
 
     def _ask_again(self, own: LocalFilter, number: Number) -> None:
-        pending = own.stage in (FilterStage.ASKING, FilterStage.LEAVING)
-        if pending and own.number == number and self._own.get(own.filter) is own:
+        if own.unanswered and own.number == number and self._own.get(own.filter) is own:
             self._ask(own)
 
     def acknowledged(self, sender: Peer, message: SubAck) -> None:
@@ -189,30 +214,29 @@ class Subscriber:
     def _granted(self, sender: Peer, own: LocalFilter, item: Granted) -> None:
         if own.stage is FilterStage.LEAVING:
             if item.gone and item.number >= own.number:
+                own.on(FilterEvent.ENDED)
                 del self._own[own.filter]
                 self._answered(own)
             return
         if item.gone and item.number >= own.number:
-            # It was not renewed in time; or an earlier life of this peer had more numbers.
+            # It was not renewed in time, or an earlier boot of this peer gave higher numbers.
             self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
-            own.stage = FilterStage.ASKING
-            own.number = self._next(item.number)
-            own.wait_s = 0.0
+            own.on(FilterEvent.LAPSED)
+            own.renumber(self._next(item.number))
             self._begin(own)
             return
         if item.gone or item.number != own.number:
             return
-        own.coordinator, own.heard_at = sender, self._state.clock.now
-        if own.asked == 1:
+        # The answer to a repeated question may belong to any of its copies, so its time says nothing (Karn's rule).
+        if own.answered(sender, self._state.clock.now):
             self._state.answered(self._state.clock.now - own.asked_at)
-        own.asked = 0
         self._answered(own)
         if own.stage is FilterStage.ASKING:
             self._fetch(own, item)
 
     def _fetch(self, own: LocalFilter, item: Granted) -> None:
         """It is in force; before the clients are told, get what is retained."""
-        own.stage = FilterStage.FETCHING
+        own.on(FilterEvent.GRANTED)
         if item.retained is not None:
             self._keep(item.retained)
         own.fetching = set(item.topics)
@@ -223,10 +247,9 @@ class Subscriber:
             return
         if not own.fetching:
             if not is_shared(own.filter):
-                self.in_force_soon(inner_of(own.filter))
-            own.stage = FilterStage.IN_FORCE
-            dones, own.dones = own.dones, []
-            for done in dones:
+                self._in_force_soon(inner_of(own.filter))
+            own.on(FilterEvent.FETCHED)
+            for done in own.take_dones():
                 done()
             return
         for topic in sorted(own.fetching):

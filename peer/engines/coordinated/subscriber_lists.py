@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
@@ -32,7 +32,7 @@ from ringmq.peer.messaging.partitions import key_of_place
 RENEWALS: Final = 3
 """In the time of a lease."""
 MOST_AT_ONCE: Final = 500
-"""Lists in one message."""
+"""Lists in registration message."""
 
 
 class Registration:
@@ -69,20 +69,33 @@ class Registration:
         """Not said before those retained messages that were published by an older list are in their place."""
         self.blocked_by: set[int] = set()
 
+    def began_store(self, seq: int) -> None:
+        """A retained message was published by this list, and is not at its coordinator yet."""
+        self.stores.add(seq)
+
+
+class ListUser(Protocol):
+    """The publisher, which is notified of changes."""
+
+    def list_changed(self, registration: Registration) -> None:
+        """Other peers are on a list."""
+
+    def list_trusted(self, registration: Registration) -> None:
+        """A list can be trusted again."""
+
+    def peer_left(self, peer_id: Id, expired: bool) -> None:
+        """A list names a peer no longer: its lease has expired, or else it has unsubscribed or is missing."""
+
 
 class SubscriberLists:
-    """One per core. `changed` is called when a list has others in it, `trusted` when it may be used again."""
+    """One per engine."""
 
-    __slots__ = ("_lists", "_state", "changed", "left", "trusted")
+    __slots__ = ("_lists", "_state", "_user")
 
-    def __init__(self, state: MessagingContext) -> None:
+    def __init__(self, state: MessagingContext, user: ListUser) -> None:
         self._state = state
+        self._user = user
         self._lists: dict[str, Registration] = {}
-        self.changed: Callable[[Registration], None] = lambda one: None
-        self.trusted: Callable[[Registration], None] = lambda one: None
-        self.left: Callable[[Id, bool], None] = lambda point, expired: None
-        """Called for each peer that a list names no longer: whether its lease ran out; or it has left by itself, or is
-        merely missing."""
 
     def __len__(self) -> int:
         return len(self._lists)
@@ -92,143 +105,143 @@ class SubscriberLists:
 
     def of(self, place: str, topic: str) -> Registration:
         """The list of a place, for this topic too."""
-        one = self._lists.get(place)
-        if one is None:
-            one = self._lists[place] = Registration(place)
-        one.users[topic] = None
-        return one
+        registration = self._lists.get(place)
+        if registration is None:
+            registration = self._lists[place] = Registration(place)
+        registration.users[topic] = None
+        return registration
 
-    def ensure(self, one: Registration) -> None:
+    def ensure(self, registration: Registration) -> None:
         """Ask for a list that cannot be trusted, unless it is being asked for."""
-        if not one.asking:
-            one.asking = True
-            one.wait_s = 0.0
-            self._ask(one)
+        if not registration.asking:
+            registration.asking = True
+            registration.wait_s = 0.0
+            self._ask(registration)
 
-    def _ask(self, one: Registration) -> None:
+    def _ask(self, registration: Registration) -> None:
         state, config = self._state, self._state.config
-        state.route(key_of_place(one.place), SubReq((self._wanted(one),), state.clock.now))
-        one.wait_s = min(config.slow_retry_s, 2 * one.wait_s) if one.wait_s else config.ask_s
-        state.after(one.wait_s, lambda: self._ask_again(one))
+        state.route(key_of_place(registration.place), SubReq((self._wanted(registration),), state.clock.now))
+        registration.wait_s = min(config.slow_retry_s, 2 * registration.wait_s) if registration.wait_s else config.ask_s
+        state.after(registration.wait_s, lambda: self._ask_again(registration))
 
-    def _ask_again(self, one: Registration) -> None:
-        if one.asking and self._lists.get(one.place) is one:
-            self._ask(one)
+    def _ask_again(self, registration: Registration) -> None:
+        if registration.asking and self._lists.get(registration.place) is registration:
+            self._ask(registration)
 
-    def _wanted(self, one: Registration) -> Wanted:
-        return Wanted(one.place, one.epoch, one.position)
+    def _wanted(self, registration: Registration) -> Wanted:
+        return Wanted(registration.place, registration.epoch, registration.position)
 
     def told(self, sender: Peer, message: List) -> None:
         """A list, or its changes; asked for or not."""
         state = self._state
-        state.hybrid_clock = max(state.hybrid_clock, message.clock)
-        one = self._lists.get(message.place)
-        if one is None:
+        state.observe(message.clock)
+        registration = self._lists.get(message.place)
+        if registration is None:
             state.send(sender, Drop((message.place,)))
             return
-        if one.epoch is not None and message.epoch < one.epoch:
+        if registration.epoch is not None and message.epoch < registration.epoch:
             return
-        if message.since and (message.epoch != one.epoch or message.since > one.position):
+        if message.since and (message.epoch != registration.epoch or message.since > registration.position):
             # Something was missed.
-            state.send(sender, SubReq((self._wanted(one),), state.clock.now))
+            state.send(sender, SubReq((self._wanted(registration),), state.clock.now))
             return
-        changed, left = self._adopt(one, message)
-        one.coordinator = sender
-        self._say_known(one, sender)
+        changed, left = self._adopt(registration, message)
+        registration.coordinator = sender
+        self._say_known(registration, sender)
         if changed:
-            self.changed(one)
-        for point, expired in left.items():
-            self.left(point, expired)
+            self._user.list_changed(registration)
+        for peer_id, expired in left.items():
+            self._user.peer_left(peer_id, expired)
         if message.asked_at is not None:
-            one.asking = False
-            one.until = max(one.until, message.asked_at + state.config.lease_s)
-            if one.until > state.clock.now:
-                self.trusted(one)
+            registration.asking = False
+            registration.until = max(registration.until, message.asked_at + state.config.lease_s)
+            if registration.until > state.clock.now:
+                self._user.list_trusted(registration)
 
     def renewed(self, sender: Peer, message: Renewed) -> None:
         """Lists that have not changed."""
         until = message.asked_at + self._state.config.lease_s
         for item in message.items:
-            one = self._lists.get(item.place)
-            if one is not None and one.epoch == item.epoch:
-                waited = one.asking or one.until <= self._state.clock.now
-                one.coordinator, one.asking = sender, False
-                one.until = max(one.until, until)
-                if waited and one.until > self._state.clock.now:
-                    self.trusted(one)
+            registration = self._lists.get(item.place)
+            if registration is not None and registration.epoch == item.epoch:
+                waited = registration.asking or registration.until <= self._state.clock.now
+                registration.coordinator, registration.asking = sender, False
+                registration.until = max(registration.until, until)
+                if waited and registration.until > self._state.clock.now:
+                    self._user.list_trusted(registration)
 
-    def _adopt(self, one: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
+    def _adopt(self, registration: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
         """Take over what it says. Returns whether anybody came or went; and of those who went, whether their leases ran
         out: who leaves by himself says so with a higher number."""
-        if message.epoch == one.epoch and message.position <= one.position:
+        if message.epoch == registration.epoch and message.position <= registration.position:
             return False, {}
-        known, changed = one.entries, False
+        known, changed = registration.entries, False
         left: dict[Id, bool] = {}
         if not message.since:
-            one.entries = {}
+            registration.entries = {}
         for record in message.entries:
             assert record.peer is not None, "entries have peers"
             key = (record.name, record.peer.id)
             before = known.get(key)
             if not record.gone:
-                one.entries[key] = record
+                registration.entries[key] = record
                 changed |= before is None or before.peer != record.peer
             elif before is not None:
-                del one.entries[key]
+                del registration.entries[key]
                 left[record.peer.id] = before.number == record.number
         if not message.since:
-            left.update((point, False) for name, point in known if (name, point) not in one.entries)
-        one.epoch, one.position = message.epoch, message.position
+            left.update((peer_id, False) for name, peer_id in known if (name, peer_id) not in registration.entries)
+        registration.epoch, registration.position = message.epoch, message.position
         return changed or bool(left), left
 
-    def _say_known(self, one: Registration, coordinator: Peer) -> None:
-        assert one.epoch is not None
-        one.owed = (coordinator, Known(one.place, one.epoch, one.position))
-        one.blocked_by = set(one.stores)
-        self._pay(one)
+    def _say_known(self, registration: Registration, coordinator: Peer) -> None:
+        assert registration.epoch is not None
+        registration.owed = (coordinator, Known(registration.place, registration.epoch, registration.position))
+        registration.blocked_by = set(registration.stores)
+        self._pay(registration)
 
-    def _pay(self, one: Registration) -> None:
-        if one.owed is not None and not one.blocked_by:
-            coordinator, known = one.owed
-            one.owed = None
+    def _pay(self, registration: Registration) -> None:
+        if registration.owed is not None and not registration.blocked_by:
+            coordinator, known = registration.owed
+            registration.owed = None
             self._state.send(coordinator, known)
 
-    def stored(self, one: Registration, seq: int) -> None:
+    def stored(self, registration: Registration, seq: int) -> None:
         """A retained message is in its place."""
-        for waiting in (one.stores, one.blocked_by):
+        for waiting in (registration.stores, registration.blocked_by):
             waiting.discard(seq)
             if not waiting:
                 waiting.clear()  # its room too
-        self._pay(one)
+        self._pay(registration)
 
     def elsewhere(self, message: Elsewhere) -> None:
         for place in message.places:
-            one = self._lists.get(place)
-            if one is not None:
-                one.coordinator = None
-                if not one.asking:
-                    one.asking = True
-                    one.wait_s = self._state.config.ask_s
-                    self._state.after(one.wait_s, self._asker(one))
+            registration = self._lists.get(place)
+            if registration is not None:
+                registration.coordinator = None
+                if not registration.asking:
+                    registration.asking = True
+                    registration.wait_s = self._state.config.ask_s
+                    self._state.after(registration.wait_s, self._asker(registration))
 
-    def _asker(self, one: Registration) -> Callable[[], None]:
-        return lambda: self._ask_again(one)
+    def _asker(self, registration: Registration) -> Callable[[], None]:
+        return lambda: self._ask_again(registration)
 
     def renew(self, used: Iterable[Registration]) -> None:
-        """Those that are used; to be called RENEWALS times in a lease.
+        """Renew the lists in use. Call it RENEWALS times in a lease.
 
-        The others lapse, and are asked for when they are needed again: one question in the place of endless renewals.
+        The others expire, and are requested when they are needed again: one request instead of endless renewals.
         """
         state = self._state
         fresh = state.clock.now + state.config.lease_s * (RENEWALS - 1.5) / RENEWALS
         batches: dict[Peer, list[Wanted]] = {}
-        for one in used:
-            if one.asking:
+        for registration in used:
+            if registration.asking:
                 continue
-            if one.coordinator is None or one.until < fresh - state.config.lease_s / RENEWALS:
-                self.ensure(one)
+            if registration.coordinator is None or registration.until < fresh - state.config.lease_s / RENEWALS:
+                self.ensure(registration)
             else:
-                batches.setdefault(one.coordinator, []).append(self._wanted(one))
+                batches.setdefault(registration.coordinator, []).append(self._wanted(registration))
         for peer, items in batches.items():
             for start in range(0, len(items), MOST_AT_ONCE):
                 state.send(peer, SubReq(tuple(items[start : start + MOST_AT_ONCE]), state.clock.now))
@@ -236,16 +249,24 @@ class SubscriberLists:
     def release(self, topic: str, subscriber_lists: tuple[Registration, ...]) -> None:
         """A topic is not published to any more: drop the lists that only it needed."""
         batches: dict[Peer, list[str]] = {}
-        for one in subscriber_lists:
-            one.users.pop(topic, None)
-            one.users = slimmed(one.users)
-            if not one.users and self._lists.pop(one.place, None) is one and one.coordinator is not None:
-                batches.setdefault(one.coordinator, []).append(one.place)
+        for registration in subscriber_lists:
+            registration.users.pop(topic, None)
+            registration.users = slimmed(registration.users)
+            if (
+                not registration.users
+                and self._lists.pop(registration.place, None) is registration
+                and registration.coordinator is not None
+            ):
+                batches.setdefault(registration.coordinator, []).append(registration.place)
         self._lists = slimmed(self._lists)
         for peer, places in batches.items():
             self._state.send(peer, Drop(tuple(places)))
 
-    def lists(self, point: int) -> bool:
-        """Whether a peer is on any list that counts: one that has lapsed may be old."""
-        counting = [one for one in self._lists.values() if one.asking or one.until > self._state.clock.now]
-        return any(point == peer for one in counting for _, peer in one.entries)
+    def lists(self, peer_id: int) -> bool:
+        """Whether a peer is on any list that counts: registration that has lapsed may be old."""
+        counting = [
+            registration
+            for registration in self._lists.values()
+            if registration.asking or registration.until > self._state.clock.now
+        ]
+        return any(peer_id == peer for registration in counting for _, peer in registration.entries)

@@ -1,7 +1,6 @@
 """Every period of the trees, with what it trades, and presets for the three kinds of network.
 
-What is not about trees (retries, windows, bounds, shadows) is taken from `PubSubConfig`, so that a comparison compares
-the algorithms.
+All else (retries, windows, bounds, shadows) is taken from `PubSubConfig`, so that a comparison compares the algorithms.
 """
 
 from __future__ import annotations
@@ -10,44 +9,42 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 SCRIBE: Final = "scribe"
-"""The name among those of the dispatching algorithms. It is none of them: it brings its own roles."""
+"""Its name beside the dispatching algorithms. It is none of them: it is an engine of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeConfig:
-    """Times in seconds. Those of all peers of a ring must be the same: a lease is what both sides count."""
+    """Times in seconds. All peers of a ring must use the same times, as both sides of a lease count them."""
 
     heartbeat_s: float = 0.5
-    """How often a parent tells its children that it lives; a multicast counts as one. Costs 1 / heartbeat_s messages a
+    """Period of heartbeats from a parent to its children; a multicast stands for one. Costs 1 / heartbeat_s messages a
     second for each pair of parent and child, however many trees they share."""
     silence_s: float = 1.6
-    """A parent not heard for so long is taken for dead, and its child joins again. At least 2
-    heartbeats. What is published until then is lost to the child and those below."""
+    """A parent that is silent for this time is taken for dead, and its child joins again. At least 2 heartbeats.
+    Messages published until then are lost to the child and all peers below it."""
     child_s: float = 5.0
-    """How long a child that is not heard stays in its parent's table. Above the longest pause
-    that should not cost a JOIN."""
+    """How long a silent child stays in its parent's table. Above the longest pause that should not cost a JOIN."""
     trust_s: float = 1.0
-    """How long a publisher believes what a root told it: that it is the root, and whether
-    anybody is there. Costs 3 / trust_s messages a second for each root of a topic in use; the first subscriber of a
-    tree waits so long if somebody publishes."""
+    """How long a publisher trusts the answer of a root, and whether its tree is empty. Costs 3 / trust_s messages a
+    second for each root of a topic in use; the first subscriber of a tree waits for this time if somebody publishes."""
     overdue_s: float = 2.0
-    """A message that a subtree has but did not report as reached is sent there again after so long."""
+    """A message that a peer holds is sent to it again after this time without a report of its subtree."""
     patience: int = 3
-    """JOINs that nobody answered, after which the next goes to the root itself, past those on the way."""
+    """JOINs without an answer, after which the next goes to the root itself, past the peers on its route."""
     replica_s: float = 10.0
-    """How long a copy of a root's state is kept that is not renewed."""
+    """How long a copy of a root's state is kept without renewal."""
 
     def __post_init__(self) -> None:
         if self.silence_s < 2 * self.heartbeat_s:
-            raise ValueError(f"silence_s is {self.silence_s}, right would be at least 2 * heartbeat_s")
+            raise ValueError(f"silence_s must be at least 2 * heartbeat_s, got {self.silence_s}")
         if self.child_s < 2 * self.silence_s:
-            raise ValueError(f"child_s is {self.child_s}, right would be at least 2 * silence_s")
+            raise ValueError(f"child_s must be at least 2 * silence_s, got {self.child_s}")
         if self.trust_s <= 0:
-            raise ValueError(f"trust_s is {self.trust_s}, right would be more than 0")
+            raise ValueError(f"trust_s must be more than 0, got {self.trust_s}")
 
     @property
     def void_s(self) -> float:
-        """How long a root waits for the trust of publishers to end: a tenth more, for clocks that do not run alike."""
+        """How long a root waits for the trust of publishers to end: a tenth more, as clocks drift."""
         return 1.1 * self.trust_s
 
 

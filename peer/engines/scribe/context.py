@@ -1,4 +1,4 @@
-"""What the parts of one Scribe core share: the state of any pub/sub core, and how to talk along the trees."""
+"""State shared by the parts of the Scribe engine: that of every engine, and the sending of messages of the trees."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ringmq.peer.engines.scribe.codec import encode_tree
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.messages import TreeMessage
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import Counters, LocalClients, MessagingContext, Overlay
+from ringmq.peer.messaging.context import Counters, MessagingContext
+from ringmq.peer.messaging.engine import LocalClients, Overlay
 from ringmq.peer.messaging.publication import encode_control
 
 MOST_AT_ONCE: Final = 500
@@ -24,26 +25,26 @@ MOST_AT_ONCE: Final = 500
 
 @dataclass(slots=True)
 class TreeCounters(Counters):
-    """What happened here since the start; each only grows. `reigns` counts the places this peer became the root of."""
+    """Counters since the start; each only grows. `reigns` counts the places this peer became the root of."""
 
     joins: int = 0
-    """JOINs sent from here."""
+    """JOINs sent by this peer."""
     taken: int = 0
-    """Children taken."""
+    """Children accepted."""
     orphaned: int = 0
     """Parents lost."""
     loops: int = 0
-    """Parents left because they turned out to be below this peer."""
+    """Parents left because they were below this peer."""
     forwarded: int = 0
     """Copies of messages sent to children."""
     overdue: int = 0
-    """Messages sent to a peer again, because it had them but did not report in time that all below had."""
+    """Messages sent again to a peer that held them, but did not report in time that all peers below it had them."""
 
 
 class TreeContext(MessagingContext):
     """One per core."""
 
-    __slots__ = ("clock_us", "hops", "said", "trees")
+    __slots__ = ("hops", "said", "trees")
     counters: TreeCounters
 
     def __init__(
@@ -54,19 +55,23 @@ class TreeContext(MessagingContext):
         trees: TreeConfig,
         clock: Clock | None = None,
         owing: Callable[[], None] | None = None,
+        clock_us: Callable[[], int] | None = None,
     ) -> None:
-        super().__init__(overlay, clients, config, clock=clock, owing=owing)
+        super().__init__(overlay, clients, config, clock=clock, owing=owing, clock_us=clock_us)
         self.counters = TreeCounters()
         self.trees = trees
         self.hops = 0
         """The number of the last envelope sent from here."""
         self.said: deque[tuple[Peer, TreeMessage]] = deque()
-        """What this peer says to itself."""
-        self.clock_us: Callable[[], int] = lambda: int(self.clock.now * 1e6)
-        """The time of the world, for the order of retained messages."""
+        """Messages of this peer to itself."""
+
+    def next_hop(self) -> int:
+        """A number for an envelope."""
+        self.hops += 1
+        return self.hops
 
     def send(self, peer: Peer, message: Control) -> None:
-        """At once: acknowledgements are all that these roles have of the others'."""
+        """Send a message without delay: acknowledgements are the only such messages here, one for each iteration."""
         self.overlay.send(peer, encode_control(message))
 
     def tell(self, peer: Peer, message: TreeMessage) -> None:
@@ -76,12 +81,13 @@ class TreeContext(MessagingContext):
             self.overlay.send(peer, encode_tree(message))
 
     def tell_owner(self, key: Id, message: TreeMessage) -> None:
-        """To the owner of a key; who wants an answer asks again."""
+        """Route a message to the owner of a key. A request is repeated by its sender until it is answered."""
         self.overlay.route(key, encode_tree(message))
 
 
 class Orders:
-    """The last message of each line; a line is what must stay in order. The lines used longest ago are forgotten."""
+    """The last message of each sequence that must stay in order, such as a publisher's to a topic. The sequences used
+    longest ago are forgotten."""
 
     __slots__ = ("_last", "_most")
 
@@ -92,13 +98,13 @@ class Orders:
     def __len__(self) -> int:
         return len(self._last)
 
-    def fresh(self, line: Hashable, tag: tuple[int, int]) -> bool:
-        """Whether this one is later than all before; then it is the last."""
-        last = self._last.get(line)
+    def fresh(self, sequence: Hashable, tag: tuple[int, int]) -> bool:
+        """Whether a message is later than all before; it then is the last."""
+        last = self._last.get(sequence)
         if last is not None and last >= tag:
             return False
-        self._last[line] = tag
-        self._last.move_to_end(line)
+        self._last[sequence] = tag
+        self._last.move_to_end(sequence)
         if len(self._last) > self._most:
             self._last.popitem(last=False)
         return True

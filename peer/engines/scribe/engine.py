@@ -1,7 +1,6 @@
-"""Scribe in one peer, put together: calls of its clients and of the ring in, calls to both out. The baseline.
+"""The Scribe engine of one peer: assembles its parts and dispatches messages to them. A baseline for experiments.
 
-Plain calls, the same as those of `peer.engines.coordinated.engine`, and `forward` and `lost` beside them; no socket,
-task, clock or random number in here or below. Set `now` before each call, and call `tick` when `deadline` has come.
+Plain calls, which `peer/messaging/engine.py` explains.
 
 **The trees.** Each place of filters (`peer.messaging.partitions`) has a tree. Its root is the owner of the place's key;
 everybody else is there because filters of its clients live at the place, or because the JOIN of another came by (Castro
@@ -42,7 +41,8 @@ gets all below the prefix, and drops what its filters do not match (`unwanted`),
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.iteration import Clock
@@ -75,7 +75,7 @@ from ringmq.peer.engines.scribe.send_window import LOOKS, Carrier
 from ringmq.peer.engines.scribe.subscriber import ScribeSubscriber
 from ringmq.peer.engines.scribe.trees import STAYS, Trees
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.context import LocalClients, Overlay
+from ringmq.peer.messaging.engine import EngineLoad, LocalClients, Overlay
 from ringmq.peer.messaging.partitions import is_shared
 from ringmq.peer.messaging.publication import Publication, Trace
 from ringmq.peer.messaging.receive_window import ReceiveWindows
@@ -94,17 +94,18 @@ class ScribeEngine:
         trees: TreeConfig = LAN,
         clock: Clock | None = None,
         owing: Callable[[], None] | None = None,
+        clock_us: Callable[[], int] | None = None,
     ) -> None:
         """`owing` as `CoordinatedEngine` explains it."""
-        self._state = state = TreeContext(overlay, clients, config, trees, clock, owing)
+        self._state = state = TreeContext(overlay, clients, config, trees, clock, owing, clock_us)
         self._retained_cache = RetainedCache(state)
         self.carrier = Carrier(state)
-        self.trees = Trees(state, self.carrier)
+        self.trees = Trees(state, self.carrier, self._attached, self._vacant_until)
         self.roots = Roots(state, self.trees)
         self.subscriber = ScribeSubscriber(state, self.trees, self._retained_cache)
         self.spread = Spread(state, self.trees, self.roots, self.carrier, self.subscriber, self._retained_cache)
         self.publisher = ScribePublisher(state, self.carrier, self.spread)
-        self._receive_windows = ReceiveWindows(state, self.spread.take)
+        self._receive_windows = ReceiveWindows(state, self.spread.take, self.spread.repeated, self.serves)
         self._handlers = self._handlers_of_parts()
         self.acknowledges_later = owing is not None
         """Whether `acknowledge` is called by the shell, once the clients' messages are safe."""
@@ -129,15 +130,6 @@ class ScribeEngine:
         return self._state.waiting_bytes
 
     @property
-    def clock_us(self) -> Callable[[], int]:
-        return self._state.clock_us
-
-    @clock_us.setter
-    def clock_us(self, clock_us: Callable[[], int]) -> None:
-        """The time of the world. Before anything happens."""
-        self._state.clock_us = clock_us
-
-    @property
     def clients(self) -> LocalClients:
         return self._state.clients
 
@@ -150,7 +142,7 @@ class ScribeEngine:
     def tracing(self) -> Tracing:
         return self._state.tracing
 
-    # Calls of the clients
+    # Calls of the clients, as `Engine` explains them
 
     @staticmethod
     def serves(topic_filter: str) -> bool:
@@ -168,29 +160,25 @@ class ScribeEngine:
         done: Done | None = None,
         trace: Trace | None = None,
     ) -> int:
-        """Send a message to whoever subscribes elsewhere.
-
-        `matched` says whether somebody here has it already. `done` is called once: when all hold it, with QoS 1 and 2;
-        at once or after the roots are known, with QoS 0. With a `trace`, which says when it came and how many have it
-        here, it is recorded wherever it comes. Returns its sequence number.
-        """
+        """With QoS 0, `done` is called at once, or when the roots are known."""
         state = self._state
         state.counters.published += 1
         state.seq += 1
-        stamp = self.publisher.stamp() if retain else 0
-        one = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
-        state.tracing.begins(state.me, one)
+        stamp = state.stamp() if retain else 0
+        publication = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
+        state.tracing.begins(state.me, publication)
         if retain and self.subscriber.wants(topic):
-            self._retained_cache.live(state.me.id, one)
-        self._do(lambda: self.publisher.publish(one, matched, done))
-        return one.seq
+            self._retained_cache.live(state.me.id, publication)
+        self._do(lambda: self.publisher.publish(publication, matched, done))
+        return publication.seq
 
-    def publish_plain(self, topic: str, body: bytes) -> bool:
-        """There is no quick way."""
+    @staticmethod
+    def publish_fast(topic: str, body: bytes) -> bool:
+        """Scribe has no fast path: every message goes in an envelope."""
         return False
 
     def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """The clients here want a filter. `done` is called when it is in force. Raises SharedFilterError."""
+        """Raises SharedFilterError."""
         self._do(lambda: self.subscriber.add(topic_filter, done))
 
     def unsubscribe(self, topic_filter: str) -> None:
@@ -199,7 +187,6 @@ class ScribeEngine:
     # Calls of the ring
 
     def receive(self, sender: Peer, payload: bytes) -> None:
-        """From another peer, directly or routed."""
         try:
             message = decode(payload)
         except ProtocolError:
@@ -218,7 +205,7 @@ class ScribeEngine:
             self._do(lambda: self._handlers[type(message)](sender, message))
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
-        """A message passes through here; False takes it off its way."""
+        """A JOIN that passes through here ends here, if this peer accepts its sender as a child."""
         if not is_tree(payload):
             return True
         try:
@@ -237,7 +224,7 @@ class ScribeEngine:
         return not taken
 
     def unsent(self, payload: bytes) -> None:
-        """Lost: who hangs below a parent that is gone finds another parent."""
+        """Nothing to do: peers below a parent that is gone find another parent."""
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._do(lambda: self.roots.owners_changed(key, owners))
@@ -249,8 +236,8 @@ class ScribeEngine:
             self._do(self._start)
         self._do(self.roots.review_all)
 
-    def lost(self, peer: Peer) -> None:
-        """The link to this peer broke, or the ring suspects it: repair at once what would be found out by silence."""
+    def link_lost(self, peer: Peer) -> None:
+        """Repair the trees at once, which would otherwise wait for `silence_s`."""
         self._do(lambda: self._lost(peer))
 
     def _lost(self, peer: Peer) -> None:
@@ -261,7 +248,6 @@ class ScribeEngine:
 
     @property
     def owes(self) -> bool:
-        """Whether others wait to be told that their messages are here."""
         return self._receive_windows.owes or self.spread.owes
 
     def acknowledge(self) -> None:
@@ -284,10 +270,39 @@ class ScribeEngine:
         every(trees.trust_s / RENEWALS, self.publisher.renew)
         every(trees.overdue_s / LOOKS, self.carrier.look)
 
+    # For people and records
+
+    @property
+    def kind(self) -> str:
+        return "scribe"
+
+    def status(self, now: float, counted: Mapping[str, int]) -> dict[str, Any]:
+        return self.counters.as_dict()
+
+    @staticmethod
+    def topic_status(topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
+        return None
+
+    def load(self, own_topic: str) -> EngineLoad:
+        topics = self.publisher.topics
+        others = len(topics) - (own_topic in topics)
+        unacknowledged = self.carrier.send_windows.waiting
+        return EngineLoad(others, len(topics), len(self.subscriber), self.waiting_bytes, unacknowledged)
+
+    def partitions(self) -> tuple[int, int]:
+        roots = sum([seat.root for seat in self.roots])
+        return roots, len(self.roots) - roots
+
     # The parts
 
+    def _attached(self, place: str) -> None:
+        self.subscriber.attached(place)
+
+    def _vacant_until(self, place: str) -> float:
+        return self.roots.vacant_until(place)
+
     def _do(self, call: Callable[[], None]) -> None:
-        """Call a part, and then what this peer has said to itself."""
+        """Call a part, and then handle the messages of this peer to itself."""
         if self._inside:
             call()
             return

@@ -1,8 +1,8 @@
-"""A publication in a tree: to the clients here, to all children, and back up the word that all have it.
+"""A publication in a tree: to the clients here, to all children, and the report that all have it back to the sender.
 
-A message goes on only if it is later than the last of its publisher and topic in this tree: so it does not go in
-circles, and stays in order. What a publisher sends to the root goes on in any case: a root that has just taken over
-cannot know whom the one before had reached.
+A message is passed on only if it is later than the last of its publisher and topic in this tree, so it makes no loops
+and stays in order. A root passes on every message of a publisher: after a takeover it cannot know which peers its
+predecessor had reached.
 """
 
 from __future__ import annotations
@@ -25,23 +25,37 @@ from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import RetainedCache
 
 Name = tuple[str, Id, int, int]
-"""A place, and a publisher with the life and number of a message."""
+"""A place, and a publisher with its boot and the sequence of a message."""
 
 
 class Pending:
     """A message that some children have not reported as reached."""
 
-    __slots__ = ("matched", "missing", "tell")
+    __slots__ = ("_callbacks", "_matched", "_missing")
 
-    def __init__(self, matched: bool) -> None:
-        self.matched = matched
-        self.missing = 1
-        """One more while it is being given out."""
-        self.tell: list[Then] = []
+    def __init__(self, matched: bool, children: int, then: Then) -> None:
+        self._matched = matched
+        # One more than there are children, until all were sent to: a send may end with `reached` at once.
+        self._missing = children + 1
+        self._callbacks = [then]
+
+    def call(self, then: Then) -> None:
+        """Another sender of the same message waits for its report."""
+        self._callbacks.append(then)
+
+    def reached(self, matched: bool) -> bool:
+        """A child has reported, or all were sent to: whether nothing is missing any more."""
+        self._matched |= matched
+        self._missing -= 1
+        return not self._missing
+
+    def report(self) -> None:
+        for then in self._callbacks:
+            then(self._matched)
 
 
 class Spread:
-    """One per core. After each turn call `report`."""
+    """One per engine. At the end of each iteration call `report`."""
 
     __slots__ = (
         "_carrier",
@@ -116,81 +130,83 @@ class Spread:
             self._multicast(tree, origin, publication, None, then)
         return True
 
-    def _multicast(self, tree: Tree, origin: Peer, one: Publication, sender: Id | None, then: Then) -> None:
-        name = (tree.place, origin.id, one.boot, one.seq)
+    def _multicast(self, tree: Tree, origin: Peer, publication: Publication, sender: Id | None, then: Then) -> None:
+        name = (tree.place, origin.id, publication.boot, publication.seq)
         pending = self._pending.get(name)
         if pending is not None:
-            pending.tell.append(then)
-            _repeats(one)
+            pending.call(then)
+            _repeats(publication)
             return
-        fresh = tree.orders.fresh((origin.id, one.topic, one.qos > 0), (one.boot, one.seq))
+        fresh = tree.orders.fresh(
+            (origin.id, publication.topic, publication.qos > 0), (publication.boot, publication.seq)
+        )
         if not fresh and sender is not None:
             self._state.counters.duplicates += 1
-            _repeats(one)
+            _repeats(publication)
             then(True)
             return
-        matched = self._deliver(tree.place, origin, one)
-        children = [child for point, child in tree.children.items() if point != sender]
-        if not children or (one.qos and not self._room_for(one)):
+        matched = self._deliver(tree.place, origin, publication)
+        children = [child for peer_id, child in tree.children.items() if peer_id != sender]
+        if not children or (publication.qos and not self._room_for(publication)):
             then(matched)
             return
         state = self._state
         state.counters.forwarded += len(children)
-        if one.trace is not None:
-            one.trace.sends += len(children)
-        parcel = self._carrier.pack(tree.place, origin, False, one)
+        if publication.trace is not None:
+            publication.trace.sends += len(children)
+        parcel = self._carrier.pack(tree.place, origin, False, publication)
         for child in children:
-            child.told_at = state.clock.now
-        if not one.qos:
+            child.message(state.clock.now)
+        if not publication.qos:
             self._carrier.send_once([child.peer for child in children], parcel)
             return
-        pending = self._pending[name] = Pending(matched)
-        pending.tell.append(then)
-        pending.missing += len(children)
+        pending = self._pending[name] = Pending(matched, len(children), then)
         for child in children:
             self._carrier.send(child.peer, parcel, partial(self._reached, name, pending))
         self._reached(name, pending, False)
 
-    def _room_for(self, one: Publication) -> bool:
-        """A peer that has no room for what its children have not acknowledged passes on nothing more."""
+    def _room_for(self, publication: Publication) -> bool:
+        """Whether there is room for the message until all children have acknowledged it."""
         state = self._state
-        if state.waiting_bytes + len(one.body) <= state.config.max_waiting_bytes:
+        if state.waiting_bytes + len(publication.body) <= state.config.max_waiting_bytes:
             return True
         state.counters.refused += 1
         return False
 
     def _reached(self, name: Name, pending: Pending, matched: bool) -> None:
-        pending.matched |= matched
-        pending.missing -= 1
-        if not pending.missing:
+        if pending.reached(matched):
             del self._pending[name]
-            for then in pending.tell:
-                then(pending.matched)
+            pending.report()
 
-    def _deliver(self, place: str, origin: Peer, one: Publication) -> bool:
-        """To the clients here, if a filter of theirs that lives at this place matches; whether any does."""
+    def _deliver(self, place: str, origin: Peer, publication: Publication) -> bool:
+        """Deliver to the clients here, if a filter of theirs that lives at this place matches: whether any does."""
         state = self._state
         if origin.id == state.me.id:
-            if one.trace is not None and one.trace.sender != origin.id:
-                _repeats(one)
+            if publication.trace is not None and publication.trace.sender != origin.id:
+                _repeats(publication)
             return False
-        if not self._subscriber.wants_by(place, one.topic):
+        if not self._subscriber.wants_by(place, publication.topic):
             return False
-        if not self._orders.fresh((origin.id, one.topic, one.qos > 0), (one.boot, one.seq)):
+        if not self._orders.fresh(
+            (origin.id, publication.topic, publication.qos > 0), (publication.boot, publication.seq)
+        ):
             state.counters.duplicates += 1
-            _repeats(one)
+            _repeats(publication)
             return True
-        if one.retain:
-            if self._retained_cache.repeats(origin.id, one):
+        if publication.retain:
+            if self._retained_cache.repeats(origin.id, publication):
                 state.counters.duplicates += 1
-                _repeats(one)
+                _repeats(publication)
                 return True
-            self._retained_cache.live(origin.id, one)
+            self._retained_cache.live(origin.id, publication)
         state.counters.received += 1
-        clients = state.clients.deliver(one)
-        if one.trace is not None:
-            one.trace.clients += clients
+        clients = state.clients.deliver(publication)
+        if publication.trace is not None:
+            publication.trace.clients += clients
         return True
+
+    def repeated(self, sender: Peer, envelope: Publication) -> None:
+        """A dropped envelope. It has no trace: the publication in it was recorded when the first copy came."""
 
     # Reports
 
@@ -204,7 +220,7 @@ class Spread:
         return bool(self._due)
 
     def report(self) -> None:
-        """Tell those who sent something what all below here have."""
+        """Report to each sender the messages that this peer and all peers below it have."""
         due, self._due = self._due, {}
         for (peer, boot), numbers in due.items():
             items = [Arrived(number, matched) for number, matched in numbers.items()]
@@ -212,9 +228,9 @@ class Spread:
                 self._state.tell(peer, Reached(boot, tuple(items[start : start + MOST_AT_ONCE])))
 
 
-def _repeats(one: Publication) -> None:
-    if one.trace is not None:
-        one.trace.duplicate = True
+def _repeats(publication: Publication) -> None:
+    if publication.trace is not None:
+        publication.trace.duplicate = True
 
 
 def _nobody(_: bool) -> None:

@@ -1,8 +1,9 @@
-"""The publisher: keeps the addresses of roots, and sends to them what its clients publish.
+"""The publisher of Scribe: caches the addresses of roots, and sends the publications of its clients to them.
 
-A topic's subscribers may be in the trees of the topic itself and of all its literal prefixes. A root says that it is
-one, and whether anybody is there, for `trust_s`; the publisher asks again in time while the topic is in use. If there
-is no answer, or a refusal, it asks the ring, and what the old root did not report as reached goes to the new one.
+A topic's subscribers may be in the trees of the topic itself and of all its literal prefixes. The answer of a root, and
+whether its tree is empty, is valid for `trust_s`; while the topic is in use the publisher asks again in time. Without
+an answer, or after a refusal, it asks the ring, and sends the publications that the old root did not report to the new
+one.
 """
 
 from __future__ import annotations
@@ -13,15 +14,14 @@ from math import inf
 from typing import Final
 
 from ringmq.mqtt_front.cluster import Done
-from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.publisher import PendingPublication
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, TreeContext
 from ringmq.peer.engines.scribe.messages import Here, Where
 from ringmq.peer.engines.scribe.multicast import Spread
 from ringmq.peer.engines.scribe.send_window import Carrier
 from ringmq.peer.messaging.partitions import is_wild, key_of_place, places_of
+from ringmq.peer.messaging.pending import PendingPublication
 from ringmq.peer.messaging.publication import Publication
 
 RENEWALS: Final = 3
@@ -29,30 +29,92 @@ RENEWALS: Final = 3
 
 
 class Root:
-    """The root of one place, as far as this publisher knows."""
+    """The root of one place, as far as this publisher knows, and the publications to it."""
 
-    __slots__ = ("asking", "empty", "flying", "peer", "place", "queue", "until", "used_at")
+    __slots__ = ("asking", "empty", "in_flight", "peer", "place", "queue", "until", "used_at")
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, now: float) -> None:
         self.place = place
         self.peer: Peer | None = None
         self.empty = False
+        """Whether nobody is in its tree."""
         self.until = -inf
-        """Until when that can be trusted."""
+        """Peer and emptiness can be trusted until then."""
         self.asking = False
-        self.used_at = 0.0
+        self.used_at = now
         self.queue: deque[PendingPublication] = deque()
-        """What waits for the root to be known, in order."""
-        self.flying: dict[int, PendingPublication] = {}
-        """What the root has not reported as reached, in order."""
+        """Publications that wait until the root is known, in order."""
+        self.in_flight: dict[int, PendingPublication] = {}
+        """Publications that the root has not reported as reached, in order."""
 
     @property
     def busy(self) -> bool:
-        return bool(self.queue or self.flying)
+        return bool(self.queue or self.in_flight)
+
+    def is_at(self, peer: Peer) -> bool:
+        return self.peer is not None and self.peer.id == peer.id
+
+    def known(self, now: float) -> bool:
+        return self.peer is not None and self.until > now
+
+    # What is known of it
+
+    def ask(self) -> bool:
+        """Its peer must be found: whether that had not begun yet."""
+        begins, self.asking = not self.asking, True
+        return begins
+
+    def doubt(self) -> None:
+        """It may be dead: what is known of it cannot be trusted."""
+        self.until = -inf
+
+    def forget(self) -> None:
+        """What is known of it is wrong."""
+        self.peer, self.until = None, -inf
+
+    def found(self, until: float, empty: bool, now: float) -> bool:
+        """A peer says that it is the root: whether that is news."""
+        if until < self.until or until <= now:
+            return False
+        self.until, self.empty, self.asking = until, empty, False
+        return True
+
+    def turn_to(self, peer: Peer) -> list[PendingPublication]:
+        """Another peer is the root: the publications that the one before has not reported."""
+        self.peer = peer
+        unreported = list(self.in_flight.values())
+        self.in_flight = {}
+        return unreported
+
+    # Publications to it
+
+    def take(self, now: float) -> bool:
+        """A publication to it begins: whether it can be sent, as its peer is known and none waits before."""
+        self.used_at = now
+        return self.known(now) and not self.queue
+
+    def hold(self, outgoing: PendingPublication) -> None:
+        self.queue.append(outgoing)
+
+    def release(self) -> PendingPublication:
+        """The publication that has waited longest; it is not waiting any more."""
+        return self.queue.popleft()
+
+    def launch(self, number: int, outgoing: PendingPublication) -> None:
+        self.in_flight[number] = outgoing
+
+    def reached(self, number: int) -> PendingPublication | None:
+        """It has reported a publication, or is not waited for any more."""
+        return self.in_flight.pop(number, None)
+
+    def late(self, before: float) -> list[PendingPublication]:
+        """Remove the publications in flight that are older than this."""
+        numbers = [number for number, outgoing in self.in_flight.items() if outgoing.at < before]
+        return [self.in_flight.pop(number) for number in numbers]
 
 
 class ScribePublisher:
-    """One per core. Call `renew` RENEWALS times in `trust_s`."""
+    """One per engine. Call `renew` RENEWALS times in `trust_s`."""
 
     __slots__ = ("_carrier", "_roots", "_spread", "_state")
 
@@ -63,21 +125,18 @@ class ScribePublisher:
         self._roots: dict[str, Root] = {}
 
     def __len__(self) -> int:
-        """Places whose roots it keeps."""
+        """Places whose roots are known or being looked for."""
         return len(self._roots)
 
     @property
     def topics(self) -> list[str]:
-        """Those of the places that are topics."""
+        """The topics among the places."""
         return [place for place in self._roots if not is_wild(place)]
 
     @property
     def waiting(self) -> int:
         """Messages not yet reported as reached, once for each place."""
-        return sum(len(root.queue) + len(root.flying) for root in self._roots.values())
-
-    def stamp(self) -> int:
-        return self._state.tick_clock(self._state.clock_us())
+        return sum(len(root.queue) + len(root.in_flight) for root in self._roots.values())
 
     def publish(self, publication: Publication, matched: bool, done: Done | None) -> None:
         state = self._state
@@ -88,32 +147,30 @@ class ScribePublisher:
             else:
                 state.counters.dropped += 1
             state.tracing.ends(state.me, publication, SCRIBE)
-            _fail(outgoing)
+            outgoing.fail()
             return
         places = places_of(publication.topic)
-        outgoing.undecided = len(places)
+        outgoing.begin_deciding(len(places))
         for place in places:
             self._to(place, outgoing)
         outgoing.got()
 
     def _decided(self, outgoing: PendingPublication) -> None:
-        """It was sent to one root more, or will not be: at the last one it is known to how many."""
-        outgoing.undecided -= 1
-        if not outgoing.undecided:
+        """It was sent to one more root, or will not be."""
+        if outgoing.decided():
             self._state.tracing.ends(self._state.me, outgoing.publication, SCRIBE)
 
     def _to(self, place: str, outgoing: PendingPublication) -> None:
         root = self._roots.get(place)
         if root is None:
-            root = self._roots[place] = Root(place)
-        root.used_at = self._state.clock.now
-        outgoing.missing += 1
-        if root.peer is not None and root.until > self._state.clock.now and not root.queue:
+            root = self._roots[place] = Root(place, self._state.clock.now)
+        outgoing.expect(1)
+        if root.take(self._state.clock.now):
             self._send(root, outgoing)
             self._decided(outgoing)
             return
-        self._state.waiting_bytes += len(outgoing.publication.body)
-        root.queue.append(outgoing)
+        self._state.add_waiting(len(outgoing.publication.body))
+        root.hold(outgoing)
         self._resolve(root)
 
     def _send(self, root: Root, outgoing: PendingPublication) -> None:
@@ -130,19 +187,17 @@ class ScribePublisher:
             publication.trace.sends += 1
         if not publication.qos:
             self._carrier.send_once([root.peer], parcel)
-            outgoing.matched = outgoing.matched or not root.empty
-            outgoing.got()
+            outgoing.got(matched=not root.empty)
             return
         number = parcel.envelope.seq
-        root.flying[number] = outgoing
+        root.launch(number, outgoing)
         self._carrier.send(root.peer, parcel, partial(self._reached, root, number))
 
     def _send_here(self, root: Root, outgoing: PendingPublication) -> None:
         """This peer is the root itself, or was."""
         state, publication = self._state, outgoing.publication
-        state.hops += 1
-        number = state.hops
-        root.flying[number] = outgoing
+        number = state.next_hop()
+        root.launch(number, outgoing)
         then = partial(self._reached, root, number)
         if not self._spread.from_publisher(root.place, state.me, publication, then):
             self._forget(root)
@@ -150,23 +205,21 @@ class ScribePublisher:
             then(True)
 
     def _reached(self, root: Root, number: int, matched: bool) -> None:
-        outgoing = root.flying.pop(number, None)
+        outgoing = root.reached(number)
         if outgoing is not None:
-            outgoing.matched = outgoing.matched or matched
-            outgoing.got()
+            outgoing.got(matched)
 
     # Who the root is
 
     def _forget(self, root: Root) -> None:
-        """What was believed of it is wrong. What it has not reported goes to whoever is found."""
+        """The publications that it has not reported go to the root that is found."""
         if root.peer is not None:
             self._carrier.withdraw(root.peer.id, root.place)
-        root.peer, root.until = None, -inf
+        root.forget()
         self._resolve(root)
 
     def _resolve(self, root: Root) -> None:
-        if not root.asking:
-            root.asking = True
+        if root.ask():
             self._ask(root, self._state.config.retry_s)
 
     def _ask(self, root: Root, wait_s: float) -> None:
@@ -178,13 +231,12 @@ class ScribePublisher:
             state.after(wait_s, lambda: self._ask(root, longer_s))
 
     def here(self, sender: Peer, message: Here) -> None:
-        self._state.hybrid_clock = max(self._state.hybrid_clock, message.clock)
+        self._state.observe(message.clock)
         for item in message.items:
             root = self._roots.get(item.place)
             until = message.asked_at + self._state.trees.trust_s
-            if root is None or until < root.until or until <= self._state.clock.now:
+            if root is None or not root.found(until, item.empty, self._state.clock.now):
                 continue
-            root.until, root.empty, root.asking = until, item.empty, False
             if root.peer is None or root.peer.id != sender.id or root.peer.boot != sender.boot:
                 self._turn_to(root, sender)
             self._drain(root)
@@ -192,37 +244,35 @@ class ScribePublisher:
     def _turn_to(self, root: Root, peer: Peer) -> None:
         if root.peer is not None:
             self._carrier.withdraw(root.peer.id, root.place)
-        root.peer = peer
-        flying, root.flying = root.flying, {}
-        for outgoing in flying.values():
+        for outgoing in root.turn_to(peer):
             self._state.counters.resent += 1
             self._send(root, outgoing)
 
     def _drain(self, root: Root) -> None:
         while root.queue and root.peer is not None:
-            outgoing = root.queue.popleft()
-            self._state.waiting_bytes -= len(outgoing.publication.body)
+            outgoing = root.release()
+            self._state.add_waiting(-len(outgoing.publication.body))
             self._send(root, outgoing)
             self._decided(outgoing)
 
     def gone(self, sender: Peer, places: tuple[str, ...]) -> None:
-        """It is not the root of these."""
+        """A peer is not the root of these places."""
         for place in places:
             root = self._roots.get(place)
-            if root is not None and root.peer is not None and root.peer.id == sender.id:
+            if root is not None and root.is_at(sender):
                 self._forget(root)
 
     def lost(self, peer: Peer) -> None:
-        """The ring suspects this peer: ask who is the root, but believe it still."""
+        """The ring suspects a peer: look for the root of its places, but keep sending to it until another is found."""
         for root in list(self._roots.values()):
-            if root.peer is not None and root.peer.id == peer.id:
-                root.until = -inf
+            if root.is_at(peer):
+                root.doubt()
                 self._resolve(root)
 
     # Time
 
     def renew(self) -> None:
-        """Ask the roots in use whether they still are; forget the others, and what waits too long."""
+        """Ask the roots in use whether they still are roots; forget the others, and messages that wait too long."""
         state, config = self._state, self._state.config
         batches: dict[Peer, list[str]] = {}
         for root in list(self._roots.values()):
@@ -240,23 +290,16 @@ class ScribePublisher:
     def _give_up(self, root: Root) -> None:
         before = self._state.clock.now - self._state.config.give_up_s
         while root.queue and root.queue[0].at < before:
-            outgoing = root.queue.popleft()
-            self._state.waiting_bytes -= len(outgoing.publication.body)
+            outgoing = root.release()
+            self._state.add_waiting(-len(outgoing.publication.body))
             self._state.counters.given_up += 1
             self._decided(outgoing)
-            _fail(outgoing)
-        late = [number for number, outgoing in root.flying.items() if outgoing.at < before]
+            outgoing.fail()
+        late = root.late(before)
         if late and root.peer is not None:
             self._carrier.withdraw(root.peer.id, root.place)
-        for number in late:
+        for outgoing in late:
             self._state.counters.given_up += 1
-            _fail(root.flying.pop(number))
+            outgoing.fail()
         if late and root.peer is not None:
             self._turn_to(root, root.peer)
-
-
-def _fail(outgoing: PendingPublication) -> None:
-    """Tell its client that it cannot be brought to everybody."""
-    done, outgoing.done = outgoing.done, None
-    if done is not None:
-        done(Reason.QUOTA_EXCEEDED)

@@ -1,8 +1,8 @@
-"""The places whose key this peer owns, or may own next: their roots, and the copies of them.
+"""The places whose key this peer owns, or may own next: their roots, and the copies of their state.
 
 The root of a place is the owner of its key. It copies its children table and the retained message of its topic to the
-peers next to it, so that the one that owns the key after it takes the children over; they need not find out and join
-again. A root that is followed by a newcomer hands over in the same way, and stays in the tree if it is needed there.
+next owners, so that its successor takes over the children, which need not notice and join again. A root that a newcomer
+replaces hands over in the same way, and stays in the tree if it is needed there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ringmq.peer.messaging.retained_cache import stamp_of
 
 
 class Seat:
-    """What this peer keeps of a place as its root, or as one who may be."""
+    """The state of one place at its root, or at a peer that may become the root."""
 
     __slots__ = (
         "copied", "key", "owners", "place", "retained", "retained_at", "root", "spare", "spare_until", "vacant_until",
@@ -32,20 +32,63 @@ class Seat:
         self.key = key_of_place(place)
         self.owners: tuple[Peer, ...] = ()
         self.root = False
+        # A removed message stays for a while as a tombstone, so that an old copy does not bring it back.
         self.retained: Record | None = None
-        """Also one that is gone, for a while, so that an old copy does not bring it back."""
         self.retained_at = 0.0
         self.spare: tuple[Peer, ...] = ()
-        """The children of the root, as it told."""
+        """The children of the root, as it reported them."""
         self.spare_until = 0.0
         self.vacant_until = 0.0
-        """Publishers were told that nobody is there, and may believe it so long."""
+        """Publishers may believe until then that the tree is empty."""
         self.copied: tuple[tuple[Peer, ...], float] = ((), 0.0)
-        """Which children the others have been told, and when."""
+        """The children that were last copied to the other owners, and when."""
+
+    def belongs_to(self, owners: tuple[Peer, ...]) -> None:
+        self.owners = owners
+
+    def take_over(self, now: float) -> tuple[Peer, ...]:
+        """This peer is the root from now on: the children that the root before it reported, if that is not too old."""
+        self.root = True
+        return self.spare if self.spare_until > now else ()
+
+    def hand_over(self) -> None:
+        """Another peer is the root from now on."""
+        self.root = False
+
+    def report_vacant(self, until: float) -> None:
+        """A publisher is told that the tree is empty."""
+        self.vacant_until = until
+
+    def keep(self, record: Record | None, now: float) -> bool:
+        """Take over a retained message if it is later than the known one: whether it is."""
+        if record is None or (self.retained is not None and self.retained.number >= record.number):
+            return False
+        self.retained, self.retained_at = record, now
+        return True
+
+    def expire(self, before: float) -> None:
+        """Forget a tombstone that is older than this."""
+        if self.retained is not None and self.retained.gone and self.retained_at < before:
+            self.retained = None
+
+    def back_up(self, children: tuple[Peer, ...], until: float) -> None:
+        """The root reported its children, which this peer takes over if it becomes the root until then."""
+        self.spare, self.spare_until = children, until
+
+    def copy(self, children: tuple[Peer, ...], now: float, old: bool) -> bool:
+        """Whether the children must be copied to the other owners: they have changed, or the last copy is old."""
+        if children == self.copied[0] and not old:
+            return False
+        self.copied = (children, now)
+        return True
+
+    def copy_soon(self) -> None:
+        """Other peers are owners, which have no copy."""
+        self.copied = ((), 0.0)
 
 
 class Roots:
-    """One per core. Call `look` every `heartbeat_s`."""
+    """One per engine. Call `look` every `heartbeat_s`."""
 
     __slots__ = ("_by_key", "_seats", "_state", "_trees")
 
@@ -54,7 +97,6 @@ class Roots:
         self._trees = trees
         self._seats: dict[str, Seat] = {}
         self._by_key: dict[Id, dict[str, Seat]] = {}
-        trees.vacant_until = self._vacant_until
 
     def __len__(self) -> int:
         return len(self._seats)
@@ -69,7 +111,8 @@ class Roots:
         seat = self._seats.get(place)
         return seat is not None and seat.root
 
-    def _vacant_until(self, place: str) -> float:
+    def vacant_until(self, place: str) -> float:
+        """How long publishers may believe that a tree is empty of which this peer is the root."""
         seat = self._seats.get(place)
         return 0.0 if seat is None else seat.vacant_until
 
@@ -82,9 +125,9 @@ class Roots:
         seat = self._seats[place] = Seat(place)
         at_key = self._by_key.setdefault(seat.key, {})
         if at_key:
-            seat.owners = next(iter(at_key.values())).owners
+            seat.belongs_to(next(iter(at_key.values())).owners)
         else:
-            seat.owners = self._state.overlay.watch(seat.key, self._state.config.shadows + 1)
+            seat.belongs_to(self._state.overlay.watch(seat.key, self._state.config.shadows + 1))
         at_key[place] = seat
         self._review(seat)
         return seat
@@ -111,7 +154,7 @@ class Roots:
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         for seat in list(self._by_key.get(key, {}).values()):
-            seat.owners = owners
+            seat.belongs_to(owners)
             self._review(seat)
 
     def review_all(self) -> None:
@@ -122,28 +165,27 @@ class Roots:
         """Take the place over, or hand it over."""
         state = self._state
         if self._first(seat) and not seat.root:
-            seat.root = True
             state.counters.reigns += 1
-            spare = seat.spare if seat.spare_until > state.clock.now else ()
+            spare = seat.take_over(state.clock.now)
             if spare or self._trees.get(seat.place) is not None:
                 self._trees.crown(seat.place, spare)
         elif seat.root and not self._first(seat):
-            seat.root = False
+            seat.hand_over()
             state.counters.handed_over += 1
             if seat.owners and seat.owners[0].id != state.me.id:
                 state.tell(seat.owners[0], RootCopy(seat.place, self._children(seat), seat.retained))
             self._trees.uncrown(seat.place)
         elif seat.root:
-            seat.copied = ((), 0.0)
+            seat.copy_soon()
 
     def _children(self, seat: Seat) -> tuple[Peer, ...]:
         tree = self._trees.get(seat.place)
         return () if tree is None else tree.peers()
 
-    # What others ask
+    # Requests
 
     def join(self, message: Join) -> None:
-        """A JOIN that nobody on its way has taken."""
+        """A JOIN that no peer on its route has accepted."""
         seat = self._reigning(message.place)
         own = message.child.id == self._state.me.id
         if seat is None or (own and self._trees.get(message.place) is None):
@@ -161,7 +203,7 @@ class Roots:
                 continue
             empty = self._trees.get(place) is None
             if empty:
-                seat.vacant_until = state.clock.now + state.trees.void_s
+                seat.report_vacant(state.clock.now + state.trees.void_s)
             found.append(Found(place, empty))
         if found:
             state.tell(sender, Here(tuple(found), message.asked_at, state.hybrid_clock))
@@ -175,23 +217,22 @@ class Roots:
 
     # Retained messages
 
-    def retain(self, place: str, origin: Peer, one: Publication) -> None:
+    def retain(self, place: str, origin: Peer, publication: Publication) -> None:
         """A retained message for the topic of which this peer is the root."""
         seat = self._seats.get(place)
-        if seat is None or not seat.root or place != one.topic:
+        if seat is None or not seat.root or place != publication.topic:
             return
-        number = stamp_of(one.stamp, origin.id)
-        record = Record(Kind.RETAINED, one.topic, None, number, one.clears, body=b"" if one.clears else one.body)
+        number = stamp_of(publication.stamp, origin.id)
+        body = b"" if publication.clears else publication.body
+        record = Record(Kind.RETAINED, publication.topic, None, number, publication.clears, body=body)
         if self._keep(seat, record):
             self._tell_others(seat, RootCopy(place, None, record))
 
     def _keep(self, seat: Seat, record: Record | None) -> bool:
-        """Whether it is later than what was there."""
-        known = seat.retained
-        if record is None or (known is not None and known.number >= record.number):
+        """Whether a retained message is later than the known one."""
+        if record is None or not seat.keep(record, self._state.clock.now):
             return False
-        self._state.hybrid_clock = max(self._state.hybrid_clock, record.number[0])
-        seat.retained, seat.retained_at = record, self._state.clock.now
+        self._state.observe(record.number[0])
         return True
 
     # Copies
@@ -199,15 +240,15 @@ class Roots:
     def copy(self, sender: Peer, message: RootCopy) -> None:
         state, seat = self._state, self._open(message.place)
         news = self._keep(seat, message.retained)
-        known, told = seat.retained, message.retained
-        if known is not None and (told is None or known.number > told.number):
+        known, theirs = seat.retained, message.retained
+        if known is not None and (theirs is None or known.number > theirs.number):
             state.tell(sender, RootCopy(seat.place, None, known))
         elif news and seat.root:
             self._tell_others(seat, RootCopy(seat.place, None, known))
         if message.children is None:
             return
         if not seat.root:
-            seat.spare, seat.spare_until = message.children, state.clock.now + state.trees.replica_s
+            seat.back_up(message.children, state.clock.now + state.trees.replica_s)
         elif any(peer.id != state.me.id for peer in message.children):
             self._trees.crown(seat.place, message.children)
 
@@ -219,18 +260,16 @@ class Roots:
     # Time
 
     def look(self) -> None:
-        """Copy what has changed, and all now and then; forget what is of no use any more."""
+        """Copy seats that have changed, and all periodically; forget seats that are not needed any more."""
         state = self._state
         for seat in self:
-            record = seat.retained
-            if record is not None and record.gone and seat.retained_at + state.config.tomb_s < state.clock.now:
-                seat.retained = None
+            seat.expire(state.clock.now - state.config.tomb_s)
             if not seat.root:
                 self._close_unless_needed(seat)
                 continue
-            children, (told, at) = self._children(seat), seat.copied
-            if children != told or (self._holds(seat) and at + state.trees.replica_s / 3 < state.clock.now):
-                seat.copied = (children, state.clock.now)
+            children = self._children(seat)
+            old = self._holds(seat) and seat.copied[1] + state.trees.replica_s / 3 < state.clock.now
+            if seat.copy(children, state.clock.now, old):
                 self._tell_others(seat, RootCopy(seat.place, children, seat.retained))
             self._close_unless_needed(seat)
 

@@ -1,7 +1,7 @@
 """Envelopes on their way to other peers, until all below them have the message.
 
-QoS 0 is sent once. QoS 1 and 2 go through the outlets, hop by hop, until the next peer holds them; and then they are
-kept until that peer says that its whole subtree has them, or is not waited for any more.
+QoS 0 is sent once. QoS 1 and 2 go through the send windows, hop by hop, until the next peer holds them; they are kept
+until that peer reports that its whole subtree has them, or is given up.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from ringmq.peer.engines.scribe.codec import wrap
 from ringmq.peer.engines.scribe.context import TreeContext
 from ringmq.peer.engines.scribe.messages import Reached
 from ringmq.peer.messaging.publication import Publication, encode, tail_of
-from ringmq.peer.messaging.send_window import SendWindows
+from ringmq.peer.messaging.send_window import SendWindows, nobody_else
 
 LOOKS: Final = 4
-"""For what is overdue, in the time after which something is."""
+"""Checks for overdue parcels within the time after which a parcel is overdue."""
 
 Then = Callable[[bool], None]
-"""Told that all have a message, and whether anybody wanted it."""
+"""Called when all peers have a message, with whether a filter matched anywhere."""
 
 
 class Parcel:
-    """One publication in one tree, encoded once for all its receivers."""
+    """One publication in awaited tree, encoded once for all its receivers."""
 
     __slots__ = ("envelope", "tail")
 
@@ -49,16 +49,25 @@ class Awaited:
         self.at = 0.0
         self.held = False
 
+    def hold(self, held: bool, now: float | None = None) -> int:
+        """Its peer holds it, or it is being sent again. Returns the change of the bytes that are waiting here."""
+        if now is not None:
+            self.at = now
+        if self.held is held:
+            return 0
+        self.held = held
+        return len(self.parcel.tail) if held else -len(self.parcel.tail)
+
 
 class Carrier:
-    """One per core. Call `look` LOOKS times in `overdue_s`."""
+    """One per engine. Call `look` LOOKS times in `overdue_s`."""
 
     __slots__ = ("_awaited", "_state", "send_windows")
 
     def __init__(self, state: TreeContext) -> None:
         self._state = state
         self._awaited: dict[int, dict[int, Awaited]] = {}
-        self.send_windows = SendWindows(state)
+        self.send_windows = SendWindows(state, nobody_else)
 
     def __len__(self) -> int:
         """Parcels that are not reported as reached."""
@@ -66,9 +75,8 @@ class Carrier:
 
     def pack(self, place: str, origin: Peer, up: bool, publication: Publication) -> Parcel:
         state = self._state
-        state.hops += 1
         body = wrap(origin, up, publication.onward())
-        return Parcel(Publication(state.me.boot, state.hops, publication.qos, place, body))
+        return Parcel(Publication(state.me.boot, state.next_hop(), publication.qos, place, body))
 
     def send_once(self, peers: list[Peer], parcel: Parcel) -> None:
         """QoS 0."""
@@ -86,19 +94,13 @@ class Carrier:
         self._push(awaited)
 
     def _push(self, awaited: Awaited) -> None:
-        self._count(awaited, False)
-        awaited.at = self._state.clock.now
+        # While the parcel is not held, the send windows count its bytes.
+        self._state.add_waiting(awaited.hold(False, self._state.clock.now))
         self.send_windows.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
 
     def _held(self, awaited: Awaited) -> None:
         if self._awaited.get(awaited.peer.id, {}).get(awaited.parcel.envelope.seq) is awaited:
-            self._count(awaited, True)
-
-    def _count(self, awaited: Awaited, held: bool) -> None:
-        """The outlets count the bytes of what is not held, this part those of what is."""
-        if awaited.held is not held:
-            awaited.held = held
-            self._state.waiting_bytes += len(awaited.parcel.tail) if held else -len(awaited.parcel.tail)
+            self._state.add_waiting(awaited.hold(True))
 
     def reached(self, sender: Peer, message: Reached) -> None:
         if message.boot != self._state.me.boot:
@@ -108,37 +110,37 @@ class Carrier:
             if awaited is not None:
                 awaited.then(item.matched)
 
-    def drop(self, point: int, place: str) -> None:
-        """This peer is not waited for any more, in this tree; as if it had said that nobody below it wants anything."""
-        for awaited in self._of(point, place):
+    def drop(self, peer_id: int, place: str) -> None:
+        """Give up a peer in this tree, as if it had reported that no filter below it matches."""
+        for awaited in self._of(peer_id, place):
             self._state.counters.given_up += 1
             awaited.then(False)
 
-    def withdraw(self, point: int, place: str) -> None:
-        """As `drop`, but nobody is told."""
-        self._of(point, place)
+    def withdraw(self, peer_id: int, place: str) -> None:
+        """As `drop`, but without calling anybody."""
+        self._of(peer_id, place)
 
-    def _of(self, point: int, place: str) -> list[Awaited]:
-        found = [one for one in self._awaited.get(point, {}).values() if one.parcel.place == place]
-        for one in found:
-            self._remove(point, one.parcel.envelope.seq)
-        if found and point not in self._awaited:
-            self.send_windows.give_up(point)
+    def _of(self, peer_id: int, place: str) -> list[Awaited]:
+        found = [awaited for awaited in self._awaited.get(peer_id, {}).values() if awaited.parcel.place == place]
+        for awaited in found:
+            self._remove(peer_id, awaited.parcel.envelope.seq)
+        if found and peer_id not in self._awaited:
+            self.send_windows.give_up(peer_id)
         return found
 
-    def _remove(self, point: int, number: int) -> Awaited | None:
-        of_peer = self._awaited.get(point, {})
+    def _remove(self, peer_id: int, number: int) -> Awaited | None:
+        of_peer = self._awaited.get(peer_id, {})
         awaited = of_peer.pop(number, None)
         if awaited is not None:
-            self._count(awaited, False)
+            self._state.add_waiting(awaited.hold(False))
             if not of_peer:
-                del self._awaited[point]
+                del self._awaited[peer_id]
         return awaited
 
     def look(self) -> None:
-        """Send again what is overdue: the report got lost, or the peer is not what it was."""
+        """Send overdue parcels again: the report got lost, or the peer has restarted."""
         before = self._state.clock.now - self._state.trees.overdue_s
         for of_peer in list(self._awaited.values()):
-            for awaited in [one for one in of_peer.values() if one.held and one.at <= before]:
+            for awaited in [awaited for awaited in of_peer.values() if awaited.held and awaited.at <= before]:
                 self._state.counters.overdue += 1
                 self._push(awaited)

@@ -1,4 +1,4 @@
-"""What the clients here want: which trees this peer must be in, and when it has what is retained.
+"""The subscriptions of the clients here: the trees that this peer must be in for them, and their retained messages.
 
 A filter waits until its tree reaches this peer, then for the retained message of its topic, and is in force after that.
 It stays so while the tree repairs itself.
@@ -38,6 +38,20 @@ class OwnFilter:
         """When it was in force, on the clock that retained messages are numbered by."""
         self.dones: list[Callable[[], None]] = []
 
+    def then(self, done: Callable[[], None]) -> None:
+        """Call this when it is in force."""
+        self.dones.append(done)
+
+    def fetch(self) -> None:
+        """Messages reach this peer; the retained message is missing."""
+        self.stage = JoinStage.FETCHING
+
+    def finish(self, now_us: int) -> list[Callable[[], None]]:
+        """It is in force: the calls that waited for that."""
+        self.stage, self.since_us = JoinStage.IN_FORCE, now_us
+        dones, self.dones = self.dones, []
+        return dones
+
 
 class ScribeSubscriber:
     """One per core."""
@@ -51,7 +65,6 @@ class ScribeSubscriber:
         self._own: dict[str, OwnFilter] = {}
         self._by_place: dict[str, dict[str, OwnFilter]] = {}
         self._filters: FilterTrie[OwnFilter] = FilterTrie()
-        trees.attached = self._attached
 
     def __len__(self) -> int:
         return len(self._own)
@@ -77,10 +90,10 @@ class ScribeSubscriber:
             if own.stage is JoinStage.IN_FORCE:
                 done()
             else:
-                own.dones.append(done)
+                own.then(done)
             return
         own = self._own[topic_filter] = OwnFilter(topic_filter)
-        own.dones.append(done)
+        own.then(done)
         self._filters.put(topic_filter, own)
         self._by_place.setdefault(own.place, {})[topic_filter] = own
         if self._trees.enter(own.place):
@@ -99,17 +112,18 @@ class ScribeSubscriber:
             self._trees.exit(own.place)
         self._over(own)
 
-    def _attached(self, place: str) -> None:
+    def attached(self, place: str) -> None:
+        """Messages reach this peer from the root of a place."""
         for own in list(self._by_place.get(place, {}).values()):
             if own.stage is JoinStage.JOINING:
                 self._joined(own)
 
     def _joined(self, own: OwnFilter) -> None:
-        """From now on what is published arrives; get what was retained before. Wildcards get nothing of that."""
+        """From now on publications arrive. Fetch the retained message; filters with wildcards get none."""
         if is_wild(own.place):
             self._over(own)
         else:
-            own.stage = JoinStage.FETCHING
+            own.fetch()
             self._fetch(own, self._state.config.retry_s)
 
     def _fetch(self, own: OwnFilter, wait_s: float) -> None:
@@ -134,7 +148,5 @@ class ScribeSubscriber:
         return any(own.stage is JoinStage.IN_FORCE and own.since_us <= published_us for own in filters)
 
     def _over(self, own: OwnFilter) -> None:
-        own.stage, own.since_us = JoinStage.IN_FORCE, self._state.clock_us()
-        dones, own.dones = own.dones, []
-        for done in dones:
+        for done in own.finish(self._state.clock_us()):
             done()

@@ -1,6 +1,6 @@
-"""The clients of this peer, as the roles see them: a front of our own, one of amqtt's, or none.
+"""The clients of this peer, as engines see them: those of RingMQ's own front, of amqtt's, or none.
 
-Turns what crosses the ring into messages of a front, and keeps there what is retained and of use here.
+Turns publications of other peers into messages of a front, and sets there the retained messages that its clients need.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from ringmq.mqtt_front.iteration import Clock
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.messaging.body import PLAIN_HEAD, decode_body
-from ringmq.peer.messaging.context import LocalClients
+from ringmq.peer.messaging.body import decode_body
+from ringmq.peer.messaging.engine import LocalClients
+from ringmq.peer.messaging.fast_path import FAST_HEAD
 from ringmq.peer.messaging.publication import Publication
 
 
 class AdapterClients(LocalClients, Protocol):
-    """What the shell of the roles needs beside."""
+    """Further calls, of the adapter."""
 
     @property
     def unreadable(self) -> int:
@@ -30,20 +31,20 @@ class AdapterClients(LocalClients, Protocol):
 
     @property
     def safe(self) -> bool | None:
-        """Whether all that they were given is on the disk. None: it is not, and will never be."""
+        """Whether all messages delivered to them are on the disk. None: the disk has failed."""
 
     def publishing(self, body: bytes, message: Message) -> None:
-        """One of them published this to be retained, and its body is that."""
+        """A client here published a retained message with this body, which is soon passed to `retained`."""
 
     def leave(self) -> None:
-        """Send what they have been given."""
+        """Flush the connections, at the end of a call."""
 
     def read_done(self) -> None:
-        """As `leave`, when no more will follow at once."""
+        """Flush the connections, at the end of a read: no further message follows from it."""
 
 
 class NoClients:
-    """Of a peer without listeners."""
+    """The clients of a peer without listeners."""
 
     unreadable = 0
     safe = True
@@ -51,7 +52,7 @@ class NoClients:
     def deliver(self, publication: Publication) -> int:
         return 0
 
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
         return False
 
     def retained(self, topic: str, body: bytes) -> None: ...
@@ -61,7 +62,8 @@ class NoClients:
 
 
 class Bodies:
-    """Bodies as messages. What is kept and what is given out live are one and the same object."""
+    """Decodes bodies, and remembers the last retained message: delivering and retaining it then use the same object,
+    which saves memory."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -72,7 +74,7 @@ class Bodies:
         self._last = (body, message)
 
     def read(self, topic: str, body: bytes, qos: int | None, retain: bool) -> Message | None:
-        """None: nobody can read it, which is counted. Without `qos` it has that of its publication."""
+        """None: the body is unreadable, which is counted. With `qos` None the message has the QoS of its publisher."""
         if self._last is not None and self._last[0] is body:
             return self._last[1]
         try:
@@ -86,13 +88,13 @@ class Bodies:
 
 
 class FrontClients:
-    """Those of our own front."""
+    """The clients of RingMQ's own front."""
 
     def __init__(self, front: MqttServer) -> None:
         self._front = front
         self._broker = front.broker
         self._bodies = Bodies(front.broker.clock)
-        # Attributes, so that the front is called without a function in between: this happens at every read of a link.
+        # Attributes instead of methods: the front is called at each read of a link, without a function in between.
         self.leave: Callable[[], None] = front.send_soon
         self.read_done: Callable[[], None] = partial(front.send_soon, gathered=True)
 
@@ -104,23 +106,22 @@ class FrontClients:
     def safe(self) -> bool | None:
         return None if self._front.fault is not None else not self._broker.journal.pending
 
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
-        if not body.startswith(PLAIN_HEAD):
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
+        if not body.startswith(FAST_HEAD):
             return None
         try:
-            return give_plain(self._broker, topic, body[len(PLAIN_HEAD) :]) > 0
+            return give_plain(self._broker, topic, body[len(FAST_HEAD) :]) > 0
         except (PacketError, UnicodeDecodeError):
             self._bodies.unreadable += 1
             return False
 
     def deliver(self, publication: Publication) -> int:
-        one = publication
-        message = self._bodies.read(one.topic, one.body, one.qos, one.retain)
+        message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
         if message is None:
             return 0
-        count = self._broker.distribute_plain(message) if one.plain else 0
-        if one.shared:
-            count += self._broker.distribute_shared(message, one.shared)
+        count = self._broker.distribute_plain(message) if publication.unshared else 0
+        if publication.shared:
+            count += self._broker.distribute_shared(message, publication.shared)
         return count
 
     def retained(self, topic: str, body: bytes) -> None:
@@ -133,7 +134,7 @@ class FrontClients:
 
 
 class AmqttClients:
-    """Those of amqtt's. It knows no shared subscriptions, and gives out by tasks of its own."""
+    """The clients of an amqtt front. It has no shared subscriptions, and delivers in tasks of its own."""
 
     safe = True
 
@@ -145,12 +146,12 @@ class AmqttClients:
     def unreadable(self) -> int:
         return self._bodies.unreadable
 
-    def deliver_plain(self, topic: bytes, body: bytes) -> bool | None:
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
         return None
 
     def deliver(self, publication: Publication) -> int:
         message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
-        if message is None or not publication.plain:
+        if message is None or not publication.unshared:
             return 0
         return self._broker.distribute(message)
 

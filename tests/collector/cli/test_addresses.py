@@ -20,7 +20,7 @@ from ringmq.collector.errors import SettingError
         ("[::1]:1883", ("::1", 1883)),
     ],
 )
-def test_addresses_are_read_and_shown(text: str, address: tuple[str, int]) -> None:
+def test_addresses_are_parsed_and_formatted(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
     assert str(Address(*address)) == text
 
@@ -32,25 +32,25 @@ def test_addresses_are_read_and_shown(text: str, address: tuple[str, int]) -> No
         *("::1:1883", "[::1]", "a b:1883", "mqtt://a:1883", "a:1883/x", "[a]:1", "a:1883\n"),
     ],
 )
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_invalid_address_raises(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         parse_address(text)
 
 
 @click.command()
-@click.option("--peer", "found", multiple=True, callback=parse_addresses)
-def command(found: tuple[Address, ...]) -> tuple[Address, ...]:
-    return found
+@click.option("--peer", "addresses", multiple=True, callback=parse_addresses)
+def command(addresses: tuple[Address, ...]) -> tuple[Address, ...]:
+    return addresses
 
 
-def test_each_address_counts_once() -> None:
-    found = command.main(["--peer", "a:1", "--peer", "b:2", "--peer", "a:1"], standalone_mode=False)
-    assert found == (("a", 1), ("b", 2))
+def test_duplicate_addresses_are_dropped() -> None:
+    addresses = command.main(["--peer", "a:1", "--peer", "b:2", "--peer", "a:1"], standalone_mode=False)
+    assert addresses == (("a", 1), ("b", 2))
     assert command.main([], standalone_mode=False) == ()
 
 
-def test_a_wrong_one_is_one_line() -> None:
+def test_invalid_address_of_an_option_is_one_line() -> None:
     with pytest.raises(SettingError) as caught:
         command.main(["--peer", "a:1", "--peer", "b"], standalone_mode=False)
-    assert str(caught.value) == "--peer: 'b' is not HOST:PORT, such as 127.0.0.1:1883"
+    assert str(caught.value) == "--peer must be HOST:PORT, such as 127.0.0.1:1883, got 'b'"
     assert caught.value.exit_code == 2

@@ -1,4 +1,4 @@
-"""`ringmq collect ingest` against real peers: killed, cut off, refused, and with a disk that takes no more."""
+"""`ringmq collect ingest` against real peers: killed, disconnected, refused, and with a full disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ringmq.collector.cli.ingest import access_from
+from ringmq.collector.cli.ingest import read_credentials
 from ringmq.collector.errors import SettingError
 from ringmq.experiments.processes.ports import choose_ports
 from ringmq.mqtt_front.access.passwords import SALT_BYTES, new_entry
@@ -24,17 +24,17 @@ from tests.mqtt_front.server.test_tls import Files
 WITHIN_S = 60.0
 KILLS = 10
 BATCH = 20
-FLYING = 20
-"""Batches that a publisher has under way at most."""
-AHEAD = 400 * BATCH
-"""Records that are not landed yet: two publishers with as many are within what a peer keeps for a client."""
+MAX_IN_FLIGHT = 20
+"""The most unacknowledged batches of a publisher."""
+MAX_AHEAD = 400 * BATCH
+"""The most unlanded records of a publisher: twice this number fits into a peer's queue for one client."""
 
 Start = Callable[..., Any]
 Eventually = Callable[..., Any]
 
 
 class Site:
-    """Peers of one ring, and an ingest."""
+    """The peers of one ring, and an ingest."""
 
     def __init__(self, start: Start, folder: Path, eventually: Eventually) -> None:
         self.data = folder / "data"
@@ -44,10 +44,10 @@ class Site:
         self.ports: list[int] = []
         self.peers: list[Any] = []
         self._settings = folder / "peer.toml"
-        self._settings.write_text("[record]\nmqtt = false\n")  # what is published is the tests' business alone
+        self._settings.write_text("[record]\nmqtt = false\n")  # only the tests publish records
 
     def peer(self, *more: str) -> int:
-        """Add a peer; returns where it serves MQTT."""
+        """Add a peer; returns its MQTT port."""
         overlay, port = choose_ports(0, 2)
         join = ("--join", f"{HOST}:{self._overlay[0]}") if self._overlay else ()
         self._overlay.append(overlay)
@@ -60,16 +60,16 @@ class Site:
         self.peers.append(self._start("peer", "--config", str(self._settings), *where, *more))
         self.peers[-1].says("active")
 
-    def start_again(self, place: int) -> None:
-        self._run(self._overlay[place], "--mqtt", f"{HOST}:{self.ports[place]}")
+    def start_again(self, index: int) -> None:
+        self._run(self._overlay[index], "--mqtt", f"{HOST}:{self.ports[index]}")
 
     def ingest(self, *more: str) -> Any:
-        """Start one that listens to all peers."""
+        """Start an ingest that listens to all peers."""
         peers = [option for port in self.ports for option in ("--peer", f"{HOST}:{port}")]
         return self._start("collect", "ingest", "--data", str(self.data), *peers, *more)
 
     def listening(self, *more: str) -> Any:
-        """Start one, and wait until all peers know what it wants."""
+        """Start an ingest, and wait until it is subscribed at all peers."""
         ingest = self.ingest(*more)
         for port in self.ports:
             ingest.says(f"listening: {HOST}:{port}")
@@ -81,10 +81,10 @@ class Site:
         return [number for *_, number in names(landed(self.data))] if folder.exists() else []
 
     def lands(self, numbers: list[int]) -> None:
-        """Wait until these are landed, all and nothing else."""
-        wanted = sorted(numbers)
-        self._eventually(lambda: len(self.numbers) >= len(wanted), WITHIN_S)
-        assert sorted(self.numbers) == wanted
+        """Wait until exactly these records are landed."""
+        expected = sorted(numbers)
+        self._eventually(lambda: len(self.numbers) >= len(expected), WITHIN_S)
+        assert sorted(self.numbers) == expected
 
 
 @pytest.fixture
@@ -97,30 +97,30 @@ def state(data: Path) -> dict[str, Any]:
     return found
 
 
-def test_records_are_landed_until_it_is_told_to_end(site: Site) -> None:
+def test_records_are_landed_until_a_signal(site: Site) -> None:
     port = site.peer()
-    wanted: list[int] = []
+    expected: list[int] = []
     for peer, number in ((PEER, signal.SIGTERM), (OTHER, signal.SIGINT)):
         ingest = site.listening()
         with Publisher(port, peer) as publisher:
             for _ in range(30):
                 publisher.send(BATCH)
-            site._eventually(lambda publisher=publisher: not publisher.flying)
+            site._eventually(lambda publisher=publisher: not publisher.in_flight)
             assert ingest.end(number) == 0
         assert ingest.says("ingested: ")
-        # What it had not landed waits at the peer.
+        # Messages that were not landed are queued at the peer.
         ingest = site.listening()
-        wanted += range(30 * BATCH)
-        site.lands(wanted)
+        expected += range(30 * BATCH)
+        site.lands(expected)
         assert ingest.end() == 0
 
 
-def test_kill_9_amid_publications(site: Site) -> None:
+def test_kill_9_during_publications_loses_and_repeats_nothing(site: Site) -> None:
     chance = random.Random("kill -9")
     port = site.peer()
     ingest = site.listening()
-    with Publisher(port) as one, Publisher(port, OTHER) as other:
-        publishers = (one, other)
+    with Publisher(port) as first, Publisher(port, OTHER) as second:
+        publishers = (first, second)
 
         def publish(until: Callable[[], bool]) -> None:
             deadline = time.monotonic() + WITHIN_S
@@ -129,29 +129,29 @@ def test_kill_9_amid_publications(site: Site) -> None:
                 known = {peer: end for peer, _, _, _, end, _ in state(site.data)["sources"]}
                 for publisher in publishers:
                     ahead = publisher.sent - known.get(publisher.peer, 0)
-                    if publisher.flying < FLYING and ahead < AHEAD:
+                    if publisher.in_flight < MAX_IN_FLIGHT and ahead < MAX_AHEAD:
                         publisher.send(BATCH)
                 time.sleep(0.001)
 
         for kill in range(KILLS):
-            # At any moment of landing: just after a file has appeared, and from there on.
+            # Kill at any moment of landing: from the appearance of a file on.
             before = set((site.data / "spool").rglob("*")) | set((site.data / "landing").iterdir())
             publish(lambda before=before: set((site.data / "landing").iterdir()) - before)
             moment = time.monotonic() + chance.uniform(0, 0.3)
             publish(lambda moment=moment: time.monotonic() >= moment)
             assert ingest.end(signal.SIGKILL) == -signal.SIGKILL, kill
             ingest = site.ingest()
-        publish(lambda: one.sent > 2000)
-        site._eventually(lambda: not one.flying and not other.flying)
-        sent = [(PEER, BOOT, number) for number in one.acknowledged]
-        sent += [(OTHER, BOOT, number) for number in other.acknowledged]
+        publish(lambda: first.sent > 2000)
+        site._eventually(lambda: not first.in_flight and not second.in_flight)
+        sent = [(PEER, BOOT, number) for number in first.acknowledged]
+        sent += [(OTHER, BOOT, number) for number in second.acknowledged]
     site._eventually(lambda: len(landed(site.data)) >= len(sent), WITHIN_S)
     assert sorted(names(landed(site.data))) == sorted(sent)
     assert ingest.end() == 0
     assert ingest.says("ingested: ").count(" 0 dead letters, 0 missing")
     assert [(peer, boot, end, holes) for peer, boot, _, _, end, holes in sorted(state(site.data)["sources"])] == [
-        (PEER, BOOT, one.sent, []),
-        (OTHER, BOOT, other.sent, []),
+        (PEER, BOOT, first.sent, []),
+        (OTHER, BOOT, second.sent, []),
     ]
 
 
@@ -161,11 +161,11 @@ GARBAGE = {
     lines([1]).replace(b'"v":1', b'"v":2'): "$.v",
     lines([1]).replace(b'"hops":1,', b""): "`hops`",
     lines([1]).replace(b'"hops":1', b'"hops":-1'): "$.hops",
-    lines([1], OTHER): "not the one of the topic",
+    lines([1], OTHER): "under the topic of another peer",
 }
 
 
-def test_garbage_of_six_kinds_is_set_aside(site: Site) -> None:
+def test_six_kinds_of_garbage_become_dead_letters(site: Site) -> None:
     port = site.peer()
     ingest = site.listening()
     kinds = list(GARBAGE)
@@ -173,7 +173,7 @@ def test_garbage_of_six_kinds_is_set_aside(site: Site) -> None:
         for number in range(100):
             publisher.send(1)
             publisher.send_raw(kinds[number % 6])
-        # In the middle of a batch too.
+        # Garbage in the middle of a batch.
         publisher.send_raw(b"\n".join([lines([100]), *kinds, lines([101])]))
         site.lands(list(range(102)))
         site._eventually(lambda: len(dead(site.data)) == 106)
@@ -187,7 +187,7 @@ def test_garbage_of_six_kinds_is_set_aside(site: Site) -> None:
     assert "106 dead letters, 0 missing" in ingest.out
 
 
-def test_the_loss_of_one_of_two_peers(site: Site) -> None:
+def test_loss_of_one_of_two_peers_loses_no_record(site: Site) -> None:
     first, second = site.peer(), site.peer()
     ingest = site.listening()
     with Publisher(second) as publisher:
@@ -201,11 +201,11 @@ def test_the_loss_of_one_of_two_peers(site: Site) -> None:
         site._eventually(lambda: f"peer {HOST}:{first} is away" in ingest.err)
     assert ingest.end() == 0
     assert ingest.err.count("is away") == 1
-    assert f"ringmq: peer {HOST}:{first} is away, and tried again: " in ingest.err
+    assert f"ringmq: peer {HOST}:{first} is away, retrying: " in ingest.err
     assert "0 missing" in ingest.out
 
 
-def test_a_peer_that_comes_back_is_listened_to_again(site: Site) -> None:
+def test_returning_peer_is_subscribed_again(site: Site) -> None:
     port = site.peer()
     ingest = site.listening()
     site.peers[0].end(signal.SIGKILL)
@@ -219,7 +219,7 @@ def test_a_peer_that_comes_back_is_listened_to_again(site: Site) -> None:
     assert ingest.err.count("is away") == ingest.err.count("is back") == 1
 
 
-def test_what_came_twice_by_two_addresses_of_one_peer_is_landed_once(site: Site) -> None:
+def test_two_addresses_of_one_peer_land_each_record_once(site: Site) -> None:
     port = site.peer()
     ingest = site.listening("--peer", f"localhost:{port}", "--until-idle", "1")
     with Publisher(port) as publisher:
@@ -231,14 +231,14 @@ def test_what_came_twice_by_two_addresses_of_one_peer_is_landed_once(site: Site)
 
 
 def sessions(site: Site, ringmq: Start) -> int:
-    """How many subscriptions the peer knows, of clients that are there or may come back."""
+    """The number of subscriptions at the peer, of connected clients and of kept sessions."""
     status = json.loads(ringmq("status", "--peer", f"{HOST}:{site._overlay[0]}", "--json").out)
     in_force: int = status["pubsub"]["subscribing"]["total"]
     return in_force
 
 
 @pytest.mark.parametrize("end", ["time", "signal"])
-def test_who_is_done_leaves_nothing_at_the_peer(site: Site, ringmq: Start, end: str) -> None:
+def test_session_ends_after_time_and_stays_after_a_signal(site: Site, ringmq: Start, end: str) -> None:
     port = site.peer()
     ingest = site.listening("--for", "1.5" if end == "time" else "1000")
     with Publisher(port) as publisher:
@@ -251,7 +251,7 @@ def test_who_is_done_leaves_nothing_at_the_peer(site: Site, ringmq: Start, end: 
         assert sorted(site.numbers) == list(range(BATCH))
 
 
-def test_a_disk_that_takes_no_more_is_one_line_and_nothing_is_lost(site: Site) -> None:
+def test_full_disk_is_one_line_and_loses_nothing(site: Site) -> None:
     port = site.peer()
     ingest = site.listening()
     with Publisher(port) as publisher:
@@ -270,18 +270,18 @@ def test_a_disk_that_takes_no_more_is_one_line_and_nothing_is_lost(site: Site) -
     assert ingest.end() == 0
 
 
-def test_a_folder_that_cannot_be_used_is_one_line(ringmq: Start, tmp_path: Path) -> None:
+def test_unusable_folder_is_one_line(ringmq: Start, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = ringmq("collect", "ingest", "--data", str(tmp_path / "file" / "data"))
-    assert (done.popen.returncode, done.err) == (1, f"ringmq: data: cannot make {tmp_path}/file: File exists\n")
+    assert (done.popen.returncode, done.err) == (1, f"ringmq: data: cannot create {tmp_path}/file: File exists\n")
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "landing").touch()
     done = ringmq("collect", "ingest", "--data", str(tmp_path / "data"))
     assert done.popen.returncode == 1
-    assert done.err == f"ringmq: data: cannot make {tmp_path}/data/landing: File exists\n"
+    assert done.err == f"ringmq: data: cannot create {tmp_path}/data/landing: File exists\n"
 
 
-def test_a_damaged_state_is_one_line(ringmq: Start, tmp_path: Path) -> None:
+def test_damaged_state_is_one_line(ringmq: Start, tmp_path: Path) -> None:
     (tmp_path / "ingest.json").write_bytes(b"garbage")
     done = ringmq("collect", "ingest", "--data", str(tmp_path))
     assert done.popen.returncode == 1
@@ -290,7 +290,7 @@ def test_a_damaged_state_is_one_line(ringmq: Start, tmp_path: Path) -> None:
     assert (tmp_path / "ingest.json").read_bytes() == b"garbage"
 
 
-def test_two_do_not_share_a_folder(site: Site, ringmq: Start) -> None:
+def test_second_ingest_of_a_folder_is_refused(site: Site, ringmq: Start) -> None:
     site.peer()
     ingest = site.listening()
     second = ringmq("collect", "ingest", "--data", str(site.data))
@@ -299,16 +299,16 @@ def test_two_do_not_share_a_folder(site: Site, ringmq: Start) -> None:
     assert ingest.end() == 0
 
 
-def test_where_no_peer_is_it_says_so(ringmq: Start, tmp_path: Path, closed_port: int) -> None:
+def test_unreachable_peer_is_reported(ringmq: Start, tmp_path: Path, closed_port: int) -> None:
     done = ringmq("collect", "ingest", "--data", str(tmp_path), "--peer", f"{HOST}:{closed_port}", "--for", "0.5")
     assert done.popen.returncode == 1
     assert done.err.splitlines() == [
-        f"ringmq: peer {HOST}:{closed_port} is away, and tried again: Connection refused",
-        "ringmq: no peer could be listened to",
+        f"ringmq: peer {HOST}:{closed_port} is away, retrying: Connection refused",
+        "ringmq: cannot listen to any peer",
     ]
 
 
-def test_users_and_tls(site: Site, tmp_path: Path) -> None:
+def test_user_password_and_tls_are_used(site: Site, tmp_path: Path) -> None:
     files = Files(tmp_path)
     passwords, secret, wrong = tmp_path / "passwords", tmp_path / "secret", tmp_path / "wrong"
     secret.write_text("open sesame\r\nnot this\n")
@@ -322,7 +322,7 @@ def test_users_and_tls(site: Site, tmp_path: Path) -> None:
     for options in (("--user", "collector", "--password-file", str(wrong)), ()):
         refused = site.ingest(*options, "--tls-ca", str(files.ca))
         assert refused.popen.wait(WITHIN_S) == 1
-        assert refused.err.startswith(f"ringmq: peer {HOST}:{port} does not let us in: ")
+        assert refused.err.startswith(f"ringmq: peer {HOST}:{port} refused the connection: ")
     (tmp_path / "other").mkdir()
     other_ca = Files(tmp_path / "other").ca
     stranger = site.ingest("--user", "collector", "--password-file", str(secret), "--tls-ca", str(other_ca))
@@ -336,12 +336,12 @@ def _entry(user: str, password: bytes) -> str:
     return f"{new_entry(user, password, bytes(SALT_BYTES)).line}\n"
 
 
-def test_access(tmp_path: Path) -> None:
-    assert access_from(None, None, None).user is None
+def test_credentials_are_read_from_files(tmp_path: Path) -> None:
+    assert read_credentials(None, None, None).user is None
     secret = tmp_path / "secret"
     secret.write_bytes("pässword \nmore\n".encode())
     ca = Files(tmp_path).ca
-    found = access_from("jo", secret, ca)
+    found = read_credentials("jo", secret, ca)
     assert (found.user, found.password) == ("jo", "pässword ")
     assert isinstance(found.tls, ssl.SSLContext)
     assert found.tls.check_hostname
@@ -350,37 +350,37 @@ def test_access(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("user", "content", "ca", "text"),
     [
-        ("jo", None, None, "--user and --password-file go together"),
-        (None, b"secret", None, "--user and --password-file go together"),
-        ("jo", b"", None, "--password-file: {} has no password in its first line"),
-        ("jo", b"\nsecret", None, "--password-file: {} has no password in its first line"),
-        ("jo", b"\xff\n", None, "--password-file: {} is not text in UTF-8"),
-        (None, None, b"nonsense", "--tls-ca: {} holds no certificates in PEM"),
+        ("jo", None, None, "--user and --password-file must be given together"),
+        (None, b"secret", None, "--user and --password-file must be given together"),
+        ("jo", b"", None, "--password-file: the first line of {} is empty, expected a password"),
+        ("jo", b"\nsecret", None, "--password-file: the first line of {} is empty, expected a password"),
+        ("jo", b"\xff\n", None, "--password-file: {} is not UTF-8 text"),
+        (None, None, b"nonsense", "--tls-ca: {} contains no PEM certificates"),
     ],
 )
-def test_wrong_settings_are_one_line(
+def test_wrong_credential_files_raise_one_line(
     tmp_path: Path, user: str | None, content: bytes | None, ca: bytes | None, text: str
 ) -> None:
     file = tmp_path / "file"
     file.write_bytes(content or ca or b"")
     with pytest.raises(SettingError) as caught:
-        access_from(user, None if content is None else file, None if ca is None else file)
+        read_credentials(user, None if content is None else file, None if ca is None else file)
     assert str(caught.value) == text.format(file)
 
 
-def test_missing_files_are_one_line(tmp_path: Path) -> None:
+def test_missing_credential_files_raise_one_line(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     with pytest.raises(SettingError, match=f"^--password-file: cannot read {missing}: No such file or directory$"):
-        access_from("jo", missing, None)
+        read_credentials("jo", missing, None)
     with pytest.raises(SettingError, match=f"^--tls-ca: cannot read {missing}: No such file or directory$"):
-        access_from(None, None, missing)
+        read_credentials(None, None, missing)
 
 
-def test_wrong_usage_is_one_line(ringmq: Start, tmp_path: Path) -> None:
+def test_wrong_options_are_one_line(ringmq: Start, tmp_path: Path) -> None:
     done = ringmq("collect", "ingest", "--data", str(tmp_path), "--peer", "nowhere")
     assert (done.popen.returncode, done.err) == (
         2,
-        "ringmq: --peer: 'nowhere' is not HOST:PORT, such as 127.0.0.1:1883\n",
+        "ringmq: --peer must be HOST:PORT, such as 127.0.0.1:1883, got 'nowhere'\n",
     )
     done = ringmq("collect", "ingest")
     assert done.popen.returncode == 2

@@ -14,8 +14,8 @@ from ringmq.collector.cli.options import data_option, read_local_data, spark_opt
 @click.command()
 @data_option
 @spark_options
-def command(**told: object) -> None:
-    click.echo(repr(told))
+def command(**options: object) -> None:
+    click.echo(repr(options))
 
 
 @click.command()
@@ -24,45 +24,47 @@ def local_command(data: Path) -> None:
     click.echo(data)
 
 
-def test_defaults() -> None:
-    said = CliRunner().invoke(command, ["--data", "/d"]).output
-    assert eval(said) == {"data": "/d", "master": "local[2]", "settings": {}, "verbose": False}
+def test_defaults_of_options() -> None:
+    output = CliRunner().invoke(command, ["--data", "/d"]).output
+    assert eval(output) == {"data": "/d", "master": "local[2]", "settings": {}, "verbose": False}
 
 
-def test_settings_of_spark() -> None:
-    options = ["--data", "d", "--conf", "spark.a=1", "--conf", "spark.b=x=y", "--verbose", "--master", "yarn"]
-    said = eval(CliRunner().invoke(command, options).output)
-    assert said["settings"] == {"spark.a": "1", "spark.b": "x=y"}
-    assert said["verbose"] is True
-    assert said["master"] == "yarn"
+def test_spark_options_are_parsed() -> None:
+    arguments = ["--data", "d", "--conf", "spark.a=1", "--conf", "spark.b=x=y", "--verbose", "--master", "yarn"]
+    output = eval(CliRunner().invoke(command, arguments).output)
+    assert output["settings"] == {"spark.a": "1", "spark.b": "x=y"}
+    assert output["verbose"] is True
+    assert output["master"] == "yarn"
 
 
 @pytest.mark.parametrize("pair", ["spark.a", "a=1", "=1"])
-def test_what_is_no_setting(pair: str) -> None:
+def test_invalid_setting_is_refused(pair: str) -> None:
     done = CliRunner().invoke(command, ["--data", "d", "--conf", pair])
     assert done.exit_code == 2
-    assert f"--conf: {pair!r} is not NAME=VALUE with a name that begins with spark." in done.output
+    assert f"--conf must be NAME=VALUE, with a name that begins with spark., got {pair!r}" in done.output
 
 
-def test_data_is_needed() -> None:
+def test_data_is_required() -> None:
     assert CliRunner().invoke(command, []).exit_code == 2
 
 
 @pytest.mark.parametrize("given", [command, local_command])
-def test_a_folder_that_spark_would_take_for_a_pattern(given: click.Command) -> None:
+def test_folder_name_with_pattern_characters_is_refused(given: click.Command) -> None:
     done = CliRunner().invoke(given, ["--data", "/data/star*"])
     assert done.exit_code == 2
-    (said,) = done.output.splitlines()
-    assert said.startswith("Error: --data: '/data/star*' has a *, and Spark takes names with any of [ ] { } * ? \\ for")
+    (output,) = done.output.splitlines()
+    assert output.startswith(
+        "Error: --data: '/data/star*' contains *: Spark reads names with any of [ ] { } * ? \\ as patterns"
+    )
 
 
 @pytest.mark.parametrize("folder", ["/tmp/x", "file:///tmp/x", "file:/tmp/x"])
-def test_a_folder_that_must_be_here(folder: str) -> None:
+def test_local_folder_is_accepted_as_path_and_url(folder: str) -> None:
     assert CliRunner().invoke(local_command, ["--data", folder]).output == "/tmp/x\n"
 
 
 @pytest.mark.parametrize("folder", ["hdfs://host/x", "s3a://bucket/x"])
-def test_a_folder_that_is_elsewhere(folder: str) -> None:
+def test_remote_folder_is_refused_for_ingest(folder: str) -> None:
     done = CliRunner().invoke(local_command, ["--data", folder])
     assert done.exit_code == 2
-    assert done.output == f"Error: --data: {folder} is not on this machine, where ingest writes\n"
+    assert done.output == f"Error: --data must be a folder of this machine, since ingest writes there, got {folder}\n"

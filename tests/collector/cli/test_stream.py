@@ -1,6 +1,6 @@
-"""`ringmq collect stream` as processes, killed at random.
+"""`ringmq collect stream` as processes that are killed at random.
 
-Three times; RINGMQ_STREAM_KILLS=10 makes it ten, which takes some minutes (add --timeout=0).
+There are three kills. RINGMQ_STREAM_KILLS=10 makes ten, which take some minutes (add --timeout=0).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ LINES_EACH = 30
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _quick_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
 
 
 def java_of(process: Process) -> int | None:
-    """The JVM that it has started, if it is there yet."""
+    """The JVM of the process, once it has started one."""
     for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         with contextlib.suppress(FileNotFoundError):
             if b"org.apache.spark.deploy.SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes():
@@ -42,7 +42,7 @@ def java_of(process: Process) -> int | None:
 
 
 def fill(data: Path, name: int) -> None:
-    """Records that are there once, those that are there twice, and a line that is no record."""
+    """Land records, some of them twice, and lines that are not records."""
     for part in range(FILES_EACH):
         first = (name * FILES_EACH + part) * LINES_EACH
         numbers = [*range(first, first + LINES_EACH), first, max(0, first - 1)]
@@ -51,7 +51,7 @@ def fill(data: Path, name: int) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_it_is_killed_at_random(
+def test_random_kills_lose_and_repeat_nothing(
     spark: SparkSession, start: Start, tmp_path: Path, usage: type[Usage], eventually: Eventually
 ) -> None:
     chance = Random(4)
@@ -60,7 +60,7 @@ def test_it_is_killed_at_random(
         fill(data, kill)
         process = start("collect", "stream", "--data", str(data), "--every", "0", "--batch", "0.02")
         java = eventually(lambda process=process: java_of(process), 30)  # type: ignore[misc]
-        if kill % 5:  # else at once
+        if kill % 5:  # otherwise kill it at once
             eventually(lambda process=process: "streaming" in process.err, 60, process.err)  # type: ignore[misc]
             until = time.monotonic() + chance.uniform(0, 4)
             while time.monotonic() < until:
@@ -82,9 +82,7 @@ def test_it_is_killed_at_random(
     assert dead == [f"garbage {kill} {part}" for kill in range(KILLS) for part in range(FILES_EACH)]
 
 
-def test_it_goes_on_until_it_is_told_to_end(
-    start: Start, ringmq: Start, tmp_path: Path, eventually: Eventually
-) -> None:
+def test_stream_runs_until_a_signal(start: Start, ringmq: Start, tmp_path: Path, eventually: Eventually) -> None:
     data = tmp_path / "data"
     data.mkdir()
     process = start("collect", "stream", "--data", str(data), "--every", "0")
@@ -102,17 +100,17 @@ def test_it_goes_on_until_it_is_told_to_end(
     assert process.out == "streamed in all: 2 records, 2 dead letters\n"
 
 
-def test_there_is_no_folder(ringmq: Start, tmp_path: Path) -> None:
+def test_missing_folder_fails_with_one_line(ringmq: Start, tmp_path: Path) -> None:
     process = ringmq("collect", "stream", "--data", f"{tmp_path}/none", "--once")
     assert process.popen.returncode == 1
     assert process.err == f"ringmq: data: there is no folder {tmp_path}/none: run ringmq collect ingest first\n"
     assert process.out == ""
 
 
-def test_there_is_no_java(ringmq: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_fails_with_one_line(ringmq: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     process = ringmq("collect", "stream", "--data", str(tmp_path), "--once")
     assert process.popen.returncode == 1
     assert process.out == ""
-    (said,) = process.err.splitlines()
-    assert said.startswith("ringmq: Spark needs Java 17 or newer, and there is none in JAVA_HOME")
+    (message,) = process.err.splitlines()
+    assert message.startswith("ringmq: Spark needs Java 17 or newer, found none in JAVA_HOME")

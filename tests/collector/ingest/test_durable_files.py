@@ -1,4 +1,4 @@
-"""The disk of this machine: what each step does, and how each one fails."""
+"""The disk of this machine: the effect of each operation, and its errors."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ringmq.collector.ingest.durable_files import Disk
 disk = Disk()
 
 
-def test_folders_are_made_with_those_above(tmp_path: Path) -> None:
+def test_folder_is_created_with_its_parents(tmp_path: Path) -> None:
     disk.make(tmp_path / "a" / "b" / "c")
     disk.make(tmp_path / "a" / "b" / "c")
     assert (tmp_path / "a" / "b" / "c").is_dir()
 
 
-def test_a_relative_folder_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_folder_is_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     disk.make(Path("a/b"))
     disk.make(Path())
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_a_file_is_written_moved_and_removed(tmp_path: Path) -> None:
+def test_file_is_written_moved_and_removed(tmp_path: Path) -> None:
     file, other = tmp_path / "one", tmp_path / "two"
     other.write_bytes(b"old")
     disk.write(file, [b"a", b"b\n"])
@@ -42,7 +42,7 @@ def test_a_file_is_written_moved_and_removed(tmp_path: Path) -> None:
     assert disk.names(tmp_path) == []
 
 
-def test_what_is_written_is_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_folders_are_synchronised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     real = os.fsync
 
@@ -58,20 +58,20 @@ def test_what_is_written_is_synchronised(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("step", "text"),
+    ("operation", "text"),
     [
-        (lambda place: disk.make(place / "x" / "y"), "cannot make {}: File exists"),
-        (lambda place: disk.names(place / "x"), "cannot read {}/x: Not a directory"),
-        (lambda place: disk.read(place / "x"), "cannot read {}/x: Not a directory"),
-        (lambda place: disk.write(place / "x", []), "cannot write {}/x: Not a directory"),
-        (lambda place: disk.move(place, place / "x"), "cannot write {}/x: Not a directory"),
-        (lambda place: disk.remove(place / "x"), "cannot remove {}/x: Not a directory"),
+        (lambda file: disk.make(file / "x" / "y"), "cannot create {}: File exists"),
+        (lambda file: disk.names(file / "x"), "cannot read {}/x: Not a directory"),
+        (lambda file: disk.read(file / "x"), "cannot read {}/x: Not a directory"),
+        (lambda file: disk.write(file / "x", []), "cannot write {}/x: Not a directory"),
+        (lambda file: disk.move(file, file / "x"), "cannot write {}/x: Not a directory"),
+        (lambda file: disk.remove(file / "x"), "cannot remove {}/x: Not a directory"),
         (disk.sync, "cannot write {}: Not a directory"),
     ],
 )
-def test_each_step_fails_in_one_line(tmp_path: Path, step: Callable[[Path], object], text: str) -> None:
+def test_each_operation_fails_with_one_line(tmp_path: Path, operation: Callable[[Path], object], text: str) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(CollectorError) as caught:
-        step(file)
+        operation(file)
     assert str(caught.value) == "data: " + text.format(file)

@@ -1,4 +1,4 @@
-"""When batches are landed and acknowledged, and when an ingest ends: with listeners that note what they are told."""
+"""When batches are landed and acknowledged, and when an ingest ends, with listeners that record their calls."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pytest
 from ringmq.collector.cli.addresses import Address
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.ingest import ingest as module
-from ringmq.collector.ingest.ingest import ROLL_MESSAGES, ROLL_S, Ingest, Progress, Until
+from ringmq.collector.ingest.ingest import ROLL_MESSAGES, ROLL_S, Ingest, IngestProgress, StopCondition
 from ringmq.collector.ingest.intake import Batch
 from ringmq.collector.ingest.spool import Spool
-from ringmq.collector.ingest.subscriber import Arrival, Inbox, Listener, Listening, Notice
+from ringmq.collector.ingest.subscriber import Arrival, Inbox, Listener, Notice, Subscribed
 from tests.collector.ingest_bench import TOPIC, dead, landed, lines, names
 
 
-class Quiet:
-    """Who is told how it goes."""
+class FakeReporter:
+    """Records the reports of an ingest."""
 
     def __init__(self) -> None:
-        self.told: list[Progress] = []
+        self.reported: list[IngestProgress] = []
         self.incidents: list[str] = []
 
-    def progress(self, progress: Progress) -> None:
-        self.told.append(progress)
+    def progress(self, progress: IngestProgress) -> None:
+        self.reported.append(progress)
 
     def listening(self, address: Address) -> None:
         self.incidents.append(f"listening {address}")
@@ -36,18 +36,18 @@ class Quiet:
         self.incidents.append(text)
 
 
-class Fake:
-    """A listener; what it does when it is started, asked to leave or read from is the test's."""
+class FakeListener:
+    """A listener whose reactions to start, unsubscribe and acknowledge are set by the test."""
 
     def __init__(self, data: Path) -> None:
         self.subscribed = self.was_subscribed = True
         self.dropped = 0
         self.acknowledged: list[int] = []
         self.landed_before: list[int] = []
-        """How many records were in the landing folder at each acknowledgement."""
-        self.kept: bool | None = None
+        """The number of landed records at each acknowledgement."""
+        self.session_kept: bool | None = None
         self.on_start: Callable[[], None] = lambda: None
-        self.on_leave: Callable[[], None] = lambda: None
+        self.on_unsubscribe: Callable[[], None] = lambda: None
         self.on_acknowledge: Callable[[], None] = lambda: None
         self._data = data
 
@@ -60,25 +60,25 @@ class Fake:
         self.landed_before.append(len(landed(self._data)))
         self.on_acknowledge()
 
-    def leave(self) -> None:
-        self.on_leave()
+    def unsubscribe(self) -> None:
+        self.on_unsubscribe()
 
     def stop(self, *, keep_session: bool) -> None:
-        self.kept = keep_session
+        self.session_kept = keep_session
 
 
 class Stage:
-    """An ingest with one listener and a clock that goes on by a step whenever nothing waits in the inbox."""
+    """An ingest with fake listeners, and a clock that advances by a step whenever the inbox is empty."""
 
     def __init__(self, data: Path, listeners: int = 1) -> None:
         self.data = data
         self.now = 1000.0
         self.inbox: Inbox = SimpleQueue()
         self.spool = Spool(data)
-        self.teller = Quiet()
-        self.listeners = [Fake(data) for _ in range(listeners)]
+        self.reporter = FakeReporter()
+        self.listeners = [FakeListener(data) for _ in range(listeners)]
         self.listener = self.listeners[0]
-        self.ingest = Ingest(self.spool, cast("list[Listener]", self.listeners), self.inbox, self.teller, self._clock)
+        self.ingest = Ingest(self.spool, cast("list[Listener]", self.listeners), self.inbox, self.reporter, self._clock)
         self._sent = 0
 
     def _clock(self) -> float:
@@ -114,16 +114,16 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def test_messages_are_acknowledged_once_they_are_landed(stage: Stage) -> None:
+def test_messages_are_acknowledged_after_landing(stage: Stage) -> None:
     stage.send_records(0, 1, 2)
-    stage.ingest.run(Until(seconds=3 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=3 * ROLL_S))
     assert stage.numbers == [0, 1, 2]
     assert stage.listener.acknowledged == [1, 2, 3]
     assert stage.listener.landed_before == [3]
     assert stage.files == 1
 
 
-def test_a_file_is_landed_when_it_is_old_enough(stage: Stage) -> None:
+def test_file_is_landed_after_its_time(stage: Stage) -> None:
     stage.send_records(0, 1)
     times: list[float] = []
 
@@ -133,7 +133,7 @@ def test_a_file_is_landed_when_it_is_old_enough(stage: Stage) -> None:
             stage.send_records(len(times) + 1)
 
     stage.listener.on_acknowledge = note
-    stage.ingest.run(Until(seconds=5 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=5 * ROLL_S))
     assert stage.numbers == [0, 1, 2, 3]
     assert stage.files == 3
     assert all(
@@ -141,67 +141,67 @@ def test_a_file_is_landed_when_it_is_old_enough(stage: Stage) -> None:
     )
 
 
-def test_what_comes_now_and_then_does_not_put_it_off(stage: Stage) -> None:
-    stage.teller.progress = lambda progress: stage.send_records(progress.records)  # type: ignore[method-assign]
+def test_further_messages_do_not_delay_landing(stage: Stage) -> None:
+    stage.reporter.progress = lambda progress: stage.send_records(progress.records)  # type: ignore[method-assign]
     stage.listener.on_acknowledge = stage.ingest.end
-    stage.ingest.run(Until(seconds=5 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=5 * ROLL_S))
     assert 3 < len(stage.listener.acknowledged) < ROLL_MESSAGES
     assert stage.now < 1000 + 2 * ROLL_S
 
 
-def test_a_file_is_landed_before_a_peer_waits_for_acknowledgements(stage: Stage) -> None:
+def test_file_is_landed_before_a_peer_must_wait(stage: Stage) -> None:
     stage.send_records(*range(ROLL_MESSAGES))
     stage.listener.on_acknowledge = stage.ingest.end
-    stage.ingest.run(Until())
+    stage.ingest.run(StopCondition())
     assert stage.listener.landed_before == [ROLL_MESSAGES]
     assert stage.now < 1000 + ROLL_S
 
 
-def test_what_is_here_already_is_landed_together(stage: Stage) -> None:
+def test_messages_in_the_inbox_are_landed_together(stage: Stage) -> None:
     stage.send_records(*range(3 * ROLL_MESSAGES))
     stage.listener.on_acknowledge = stage.ingest.end
-    stage.ingest.run(Until())
+    stage.ingest.run(StopCondition())
     assert stage.listener.landed_before == [3 * ROLL_MESSAGES]
     assert stage.now < 1000 + ROLL_S
 
 
-def test_each_peer_has_its_own_window(tmp_path: Path) -> None:
+def test_each_peer_has_its_own_message_limit(tmp_path: Path) -> None:
     stage = Stage(tmp_path, listeners=3)
     for number in range(3 * ROLL_MESSAGES):
         stage.send(lines([number // 3]), by=number % 3)
-    stage.ingest.run(Until(seconds=3 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=3 * ROLL_S))
     assert stage.numbers == list(range(ROLL_MESSAGES))
-    assert [len(one.acknowledged) for one in stage.listeners] == [ROLL_MESSAGES] * 3
+    assert [len(listener.acknowledged) for listener in stage.listeners] == [ROLL_MESSAGES] * 3
     assert stage.files == 1
     assert stage.ingest.progress.repeated == 2 * ROLL_MESSAGES
 
 
-def test_a_file_is_landed_when_it_is_large(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_landed_at_its_size_limit(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROLL_BYTES", 100_000)
     for first in range(0, 500, 50):
         stage.send(lines(range(first, first + 50)))
-    stage.ingest.run(Until(seconds=3 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=3 * ROLL_S))
     sizes = [file.stat().st_size for file in sorted((stage.data / "landing").iterdir())]
     assert len(sizes) == 2
     assert 100_000 <= sizes[0] < 100_000 + 2 * len(lines(range(50)))
     assert stage.numbers == list(range(500))
 
 
-def test_repetitions_alone_are_acknowledged_without_a_file(stage: Stage) -> None:
+def test_repeated_records_are_acknowledged_without_a_file(stage: Stage) -> None:
     stage.send_records(0)
     stage.listener.on_acknowledge = lambda: stage.send_records(0) if len(stage.listener.acknowledged) == 1 else None
-    stage.ingest.run(Until(seconds=4 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=4 * ROLL_S))
     assert stage.listener.acknowledged == [1, 2]
     assert (stage.numbers, stage.files) == ([0], 1)
 
 
-def test_what_nobody_waits_for_is_landed_too(stage: Stage) -> None:
+def test_message_with_qos_0_is_landed(stage: Stage) -> None:
     stage.send(lines([0]), qos=0)
-    stage.ingest.run(Until(seconds=3 * ROLL_S))
+    stage.ingest.run(StopCondition(seconds=3 * ROLL_S))
     assert (stage.numbers, stage.listener.acknowledged) == ([0], [])
 
 
-def test_it_ends_when_nothing_came_for_so_long(stage: Stage) -> None:
+def test_idle_time_ends_the_run(stage: Stage) -> None:
     stage.send_records(0)
     sent = 0
 
@@ -212,27 +212,27 @@ def test_it_ends_when_nothing_came_for_so_long(stage: Stage) -> None:
             stage.send_records(sent)
 
     stage.listener.on_acknowledge = note
-    stage.ingest.run(Until(idle_s=2 * ROLL_S))
+    stage.ingest.run(StopCondition(idle_s=2 * ROLL_S))
     assert stage.numbers == list(range(6))
     assert stage.now > 1000 + 8 * ROLL_S
-    assert stage.listener.kept is False
+    assert stage.listener.session_kept is False
 
 
-def test_time_without_a_peer_is_not_idle(stage: Stage) -> None:
+def test_time_without_a_subscription_is_not_idle(stage: Stage) -> None:
     stage.listener.subscribed = False
     with_peer_at = 1000 + 20.0
 
-    class Late(Quiet):
-        def progress(self, progress: Progress) -> None:
+    class Late(FakeReporter):
+        def progress(self, progress: IngestProgress) -> None:
             stage.listener.subscribed = stage.now >= with_peer_at
 
-    stage.ingest._teller = Late()
-    stage.ingest.run(Until(idle_s=2.0))
+    stage.ingest._reporter = Late()
+    stage.ingest.run(StopCondition(idle_s=2.0))
     assert with_peer_at + 2 <= stage.now < with_peer_at + 4
 
 
-def test_who_is_done_waits_for_what_a_peer_still_has(stage: Stage) -> None:
-    def leave() -> None:
+def test_end_by_time_drains_the_queue_of_the_peer(stage: Stage) -> None:
+    def unsubscribe() -> None:
         stage.listener.on_acknowledge = more
         stage.send_records(0)
 
@@ -241,64 +241,66 @@ def test_who_is_done_waits_for_what_a_peer_still_has(stage: Stage) -> None:
         if done < 20:
             stage.send_records(done)
 
-    stage.listener.on_leave = leave
-    stage.ingest.run(Until(seconds=1.0))
+    stage.listener.on_unsubscribe = unsubscribe
+    stage.ingest.run(StopCondition(seconds=1.0))
     assert stage.numbers == list(range(20))
-    assert stage.listener.kept is False
+    assert stage.listener.session_kept is False
 
 
-def test_a_peer_that_never_comes_to_an_end_is_left(stage: Stage) -> None:
-    stage.listener.on_leave = lambda: stage.send_records(0)
+def test_draining_is_bounded_and_keeps_the_session(stage: Stage) -> None:
+    stage.listener.on_unsubscribe = lambda: stage.send_records(0)
     stage.listener.on_acknowledge = lambda: stage.send_records(len(stage.listener.acknowledged))
-    stage.ingest.run(Until(seconds=1.0))
+    stage.ingest.run(StopCondition(seconds=1.0))
     assert stage.now < 1000 + 1 + module.DRAIN_S + 1
     assert stage.numbers == list(range(len(stage.numbers)))
-    assert stage.listener.kept, "it has more"
+    assert stage.listener.session_kept, "the peer has more messages"
 
 
-def test_who_is_told_to_end_lands_what_it_took_and_comes_back(stage: Stage) -> None:
+def test_end_by_signal_lands_and_keeps_the_session(stage: Stage) -> None:
     left: list[int] = []
-    stage.listener.on_leave = lambda: left.append(1)
+    stage.listener.on_unsubscribe = lambda: left.append(1)
     stage.send_records(0, 1)
-    stage.teller.progress = lambda progress: stage.ingest.end()  # type: ignore[method-assign]
-    stage.ingest.run(Until(seconds=100))
+    stage.reporter.progress = lambda progress: stage.ingest.end()  # type: ignore[method-assign]
+    stage.ingest.run(StopCondition(seconds=100))
     assert (stage.numbers, stage.listener.acknowledged) == ([0], [1])
-    assert (stage.listener.kept, left) == (True, [])
+    assert (stage.listener.session_kept, left) == (True, [])
 
 
-def test_it_tells_how_it_goes(stage: Stage) -> None:
+def test_progress_counts_all_kinds_of_lines(stage: Stage) -> None:
     stage.send(lines([4, 5, 8, 5]) + b"\nbad")
     stage.listener.dropped = 7
-    stage.ingest.run(Until(seconds=3 * ROLL_S))
-    last = Progress(records=3, dead=1, repeated=1, missing=2, earlier=4, files=1, dropped=7)
-    assert stage.teller.told[-1] == stage.ingest.progress == last
-    assert len(stage.teller.told) > 10
+    stage.ingest.run(StopCondition(seconds=3 * ROLL_S))
+    last = IngestProgress(records=3, dead=1, repeated=1, missing=2, earlier=4, files=1, dropped=7)
+    assert stage.reporter.reported[-1] == stage.ingest.progress == last
+    assert len(stage.reporter.reported) > 10
     assert len(dead(stage.data)) == 1
 
 
-def test_notices_are_passed_on(stage: Stage) -> None:
-    stage.inbox.put(Listening(Address("a", 1)))
+def test_notices_are_reported(stage: Stage) -> None:
+    stage.inbox.put(Subscribed(Address("a", 1)))
     stage.inbox.put(Notice("a peer is away"))
-    stage.ingest.run(Until(seconds=1.0))
-    assert stage.teller.incidents == ["listening a:1", "a peer is away"]
+    stage.ingest.run(StopCondition(seconds=1.0))
+    assert stage.reporter.incidents == ["listening a:1", "a peer is away"]
 
 
-def test_where_there_is_no_use_to_go_on_it_ends(stage: Stage) -> None:
+def test_final_notice_lands_and_raises(stage: Stage) -> None:
     stage.send_records(0)
     stage.inbox.put(Notice("wrong password", final=True))
     with pytest.raises(CollectorError, match=r"^wrong password$"):
-        stage.ingest.run(Until())
-    assert (stage.numbers, stage.listener.acknowledged, stage.listener.kept) == ([0], [1], True)
+        stage.ingest.run(StopCondition())
+    assert (stage.numbers, stage.listener.acknowledged, stage.listener.session_kept) == ([0], [1], True)
 
 
-def test_where_nobody_could_be_listened_to_it_fails(stage: Stage) -> None:
+def test_run_without_any_subscription_raises(stage: Stage) -> None:
     stage.listener.was_subscribed = False
-    with pytest.raises(CollectorError, match=r"^no peer could be listened to$"):
-        stage.ingest.run(Until(seconds=1.0))
+    with pytest.raises(CollectorError, match=r"^cannot listen to any peer$"):
+        stage.ingest.run(StopCondition(seconds=1.0))
 
 
-@pytest.mark.parametrize("until", [Until(), Until(seconds=ROLL_S / 2)])
-def test_what_cannot_be_landed_is_not_acknowledged(stage: Stage, monkeypatch: pytest.MonkeyPatch, until: Until) -> None:
+@pytest.mark.parametrize("until", [StopCondition(), StopCondition(seconds=ROLL_S / 2)])
+def test_failed_landing_acknowledges_nothing(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, until: StopCondition
+) -> None:
     def full(batch: Batch) -> Any:
         raise CollectorError("data: full")
 
@@ -306,4 +308,4 @@ def test_what_cannot_be_landed_is_not_acknowledged(stage: Stage, monkeypatch: py
     monkeypatch.setattr(stage.spool, "land", full)
     with pytest.raises(CollectorError, match="full"):
         stage.ingest.run(until)
-    assert (stage.listener.acknowledged, stage.listener.kept) == ([], True)
+    assert (stage.listener.acknowledged, stage.listener.session_kept) == ([], True)

@@ -1,4 +1,4 @@
-"""Landing: every step cut, by the end of the process and of the power, and each record is still there once."""
+"""Landing, with the process or the power cut at every step: each record is still landed exactly once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ NOW = 1_800_000_100.5
 
 
 class CutError(Exception):
-    """The process or the machine ended here."""
+    """The process or the machine ends here."""
 
 
 class Content:
-    """Of a file, whatever it is called."""
+    """The content of a file, independent of its name."""
 
     def __init__(self) -> None:
         self.now = b""
@@ -35,14 +35,14 @@ class Content:
 
 
 class Memory(Disk):
-    """A disk in memory that can be cut at any step. It keeps the names in a folder only when that was synchronised, as
-    journals do: those steps since then that it happened to write, a move as a whole.
+    """A disk in memory that can be cut at any step. Like a journal, it keeps the names in a folder once the folder is
+    synchronised. Of later changes it keeps a random selection; a move is kept completely or not at all.
     """
 
     def __init__(self, chance: random.Random) -> None:
         self.files: dict[Path, Content] = {}
         self.left = -1
-        """Steps until the cut; below 0 there is none."""
+        """Steps until the cut; below 0: no cut."""
         self.steps = 0
         self._chance = chance
         self._durable: dict[Path, Content] = {}
@@ -72,7 +72,9 @@ class Memory(Disk):
     def move(self, file: Path, to: Path) -> None:
         self._step()
         content = self.files[file]
-        assert to not in self.files or to.suffix == ".json", "what was landed is read already: it must not change"
+        assert to not in self.files or to.suffix == ".json", (
+            "a landed file may have been read already and must not change"
+        )
 
         def apply(names: dict[Path, Content]) -> None:
             if names.get(file) is content:
@@ -93,7 +95,7 @@ class Memory(Disk):
         self._journal = [entry for entry in self._journal if folder not in entry[0]]
 
     def end_power(self) -> None:
-        """What is found at the next start of the machine."""
+        """Replace the files by the content of the disk at the next start of the machine."""
         for _, apply in self._journal:
             if self._chance.random() < 0.5:
                 apply(self._durable)
@@ -123,7 +125,7 @@ class Site:
         self.acknowledged = 0
 
     def run(self) -> None:
-        """One life of the ingest: what was acknowledged is not sent again, the message before may come once more."""
+        """One life of the ingest. Acknowledged messages are not sent again, except the last, which may be repeated."""
         spool = Spool(FOLDER, self.disk)
         intake = Intake(spool.seen)
         while self.acknowledged < len(self.MESSAGES):
@@ -133,7 +135,7 @@ class Site:
             self.acknowledged += 1
 
     def lines(self, folder: str) -> list[dict[str, Any]]:
-        """Of all files there, which must be whole."""
+        """The lines of all files in a folder. Every file must be complete."""
         found = []
         for name in self.disk.names(FOLDER / folder):
             content = self.disk.read(FOLDER / folder / name)
@@ -143,7 +145,7 @@ class Site:
         return found
 
     def check(self, recovered: bool) -> None:
-        """Nothing twice, nothing half, and nothing lost that was acknowledged."""
+        """Check that no record is repeated or incomplete, and that no acknowledged record is lost."""
         numbers = [number for _, _, number in names(self.lines("landing"))]
         assert sorted(set(numbers)) == sorted(numbers)
         assert set(numbers) >= set(range(3 * self.acknowledged))
@@ -154,8 +156,8 @@ class Site:
             assert self.disk.names(FOLDER / "spool" / "dead") == []
 
 
-def cuts(ending: Callable[[Memory], object], *, second: bool) -> int:
-    """Cut at each step, with `second` the life after it at each step too. Returns how many lives were cut."""
+def count_cuts(ending: Callable[[Memory], object], *, second: bool) -> int:
+    """Cut a life at each step, and with `second` also the next life at each step. Returns the number of cuts."""
     count = 0
     at = 0
     while True:
@@ -164,15 +166,15 @@ def cuts(ending: Callable[[Memory], object], *, second: bool) -> int:
             site = Site((at, then))
             if not cut(site, at, ending):
                 return count
-            again = second and cut(site, then, ending)
-            count += 1 + again
+            cut_again = second and cut(site, then, ending)
+            count += 1 + cut_again
             site.disk.left = -1
             Spool(FOLDER, site.disk)
             site.check(recovered=True)
             site.run()
             site.check(recovered=True)
             assert len(site.lines("landing")) == 15
-            if not again:
+            if not cut_again:
                 break
             then += 1
         at += 1
@@ -189,34 +191,34 @@ def cut(site: Site, at: int, ending: Callable[[Memory], object]) -> bool:
     return False
 
 
-def test_a_process_that_ends_at_any_step_loses_and_doubles_nothing() -> None:
-    assert cuts(lambda disk: None, second=True) > 1000
+def test_process_end_at_any_step_loses_and_repeats_nothing() -> None:
+    assert count_cuts(lambda disk: None, second=True) > 1000
 
 
-def test_a_machine_that_ends_at_any_step_loses_and_doubles_nothing() -> None:
-    assert cuts(Memory.end_power, second=True) > 1000
+def test_power_cut_at_any_step_loses_and_repeats_nothing() -> None:
+    assert count_cuts(Memory.end_power, second=True) > 1000
 
 
-def test_without_a_cut_each_message_is_one_file(tmp_path: Path) -> None:
+def test_each_batch_without_a_cut_is_one_file(tmp_path: Path) -> None:
     site = Site(0)
     site.run()
     assert len(site.disk.names(FOLDER / "landing")) == len(site.disk.names(FOLDER / "dead")) == 5
 
 
-# On a real disk
+# -- on a real disk
 
 
-def taken(spool: Spool, *payloads: bytes) -> Batch:
+def batch_of(spool: Spool, *payloads: bytes) -> Batch:
     intake = Intake(spool.seen)
     for payload in payloads:
         intake.take(TOPIC, payload, NOW)
     return intake.batch()
 
 
-def test_files_appear_in_the_landing_folder_and_what_was_seen_is_kept(tmp_path: Path) -> None:
+def test_batches_are_landed_and_the_state_is_kept(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "new" / "data")
-    spool.land(taken(spool, lines([0, 1, 4])))
-    spool.land(taken(spool, lines([1, 2]), b"bad"))
+    spool.land(batch_of(spool, lines([0, 1, 4])))
+    spool.land(batch_of(spool, lines([1, 2]), b"bad"))
     data = spool.folder
     assert [number for *_, number in names(landed(data))] == [0, 1, 4, 2]
     assert [letter["line"] for letter in dead(data)] == ["bad"]
@@ -226,31 +228,31 @@ def test_files_appear_in_the_landing_folder_and_what_was_seen_is_kept(tmp_path: 
     ]
     assert [file.name for file in (data / "dead").iterdir()] == [f"{spool.id}-000000000002.jsonl"]
     assert spool.files == 2
-    again = Spool(data)
-    assert (again.id, again.files, again.seen.sources) == (
+    reopened = Spool(data)
+    assert (reopened.id, reopened.files, reopened.seen.sources) == (
         spool.id,
         0,
         [Source(PEER, 1_800_000_000_000, 0, 0, 5, [(3, 4)])],
     )
-    again.land(taken(again, lines([2, 3])))
+    reopened.land(batch_of(reopened, lines([2, 3])))
     assert (data / "landing" / f"{spool.id}-000000000003.jsonl").exists()
     assert [number for *_, number in names(landed(data))] == [0, 1, 4, 2, 3]
 
 
-def test_a_batch_of_nothing_leaves_no_trace(tmp_path: Path) -> None:
+def test_empty_batch_writes_nothing(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
     before = (tmp_path / "ingest.json").stat().st_mtime_ns, sorted(tmp_path.rglob("*"))
     spool.land(Batch())
     assert before == ((tmp_path / "ingest.json").stat().st_mtime_ns, sorted(tmp_path.rglob("*")))
 
 
-def test_dead_letters_alone_are_no_file_of_records(tmp_path: Path) -> None:
+def test_batch_of_dead_letters_writes_no_file_of_records(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
-    spool.land(taken(spool, b"bad"))
+    spool.land(batch_of(spool, b"bad"))
     assert (spool.files, landed(tmp_path), len(dead(tmp_path))) == (0, [], 1)
 
 
-def test_what_another_state_left_is_landed_and_what_is_not_ours_stays(tmp_path: Path) -> None:
+def test_file_of_another_state_is_landed_and_foreign_files_stay(tmp_path: Path) -> None:
     Spool(tmp_path)
     spool = tmp_path / "spool" / "landing"
     (spool / "0123456789ab-000000000007.jsonl").write_bytes(b"{}\n")
@@ -261,11 +263,11 @@ def test_what_another_state_left_is_landed_and_what_is_not_ours_stays(tmp_path: 
 
 
 STATE = {"v": 1, "id": "0123456789ab", "batches": 3, "given_up": 0, "sources": [[PEER, 5, 0, 0, 9, [[2, 3]]]]}
-ADVICE = "restore it, or remove it: what peers send again is then landed again"
+ADVICE = "restore it, or remove it: records that peers send again are then landed again"
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (b"", "truncated"),
         (b"\x00\xff", "malformed"),
@@ -276,10 +278,10 @@ ADVICE = "restore it, or remove it: what peers send again is then landed again"
         (STATE | {"batches": -1}, "$.batches"),
         (STATE | {"more": 1}, "`more`"),
         (STATE | {"sources": [[PEER, 5, 0, 0, 9]]}, "$.sources[0]"),
-        (STATE | {"sources": [[PEER, 5, 0, 0, 9, [[3, 2]]]]}, f"what was seen of peer {PEER} is no sequence"),
+        (STATE | {"sources": [[PEER, 5, 0, 0, 9, [[3, 2]]]]}, f"the numbers seen of peer {PEER} are no sequence"),
     ],
 )
-def test_a_damaged_state_is_one_line_and_nothing_is_touched(tmp_path: Path, content: Any, why: str) -> None:
+def test_damaged_state_raises_one_line_and_changes_nothing(tmp_path: Path, content: Any, reason: str) -> None:
     file = tmp_path / "ingest.json"
     waiting = _left_in_the_spool(tmp_path)
     raw = content if isinstance(content, bytes) else json.dumps(content).encode()
@@ -288,30 +290,30 @@ def test_a_damaged_state_is_one_line_and_nothing_is_touched(tmp_path: Path, cont
         Spool(tmp_path)
     text = str(caught.value)
     assert text.startswith(f"data: {file} is damaged (")
-    assert why in text
+    assert reason in text
     assert text.endswith(f"): {ADVICE}")
     assert (file.read_bytes(), waiting.read_bytes()) == (raw, b"{}\n")
 
 
-def test_a_state_of_another_version_is_one_line_and_nothing_is_touched(tmp_path: Path) -> None:
+def test_state_of_another_version_raises_one_line_and_changes_nothing(tmp_path: Path) -> None:
     file = tmp_path / "ingest.json"
     waiting = _left_in_the_spool(tmp_path)
     file.write_bytes(b'{"v":2,"other":[]}')
     with pytest.raises(CollectorError) as caught:
         Spool(tmp_path)
     advice = "use the ringmq that wrote it, or another folder"
-    assert str(caught.value) == f"data: {file} is of version 2, not 1: {advice}"
+    assert str(caught.value) == f"data: {file} must have version 1, got 2: {advice}"
     assert (file.read_bytes(), waiting.read_bytes()) == (b'{"v":2,"other":[]}', b"{}\n")
     file.write_bytes(json.dumps(STATE).encode())
     assert Spool(tmp_path).seen.missing == 1
     assert not waiting.exists()
 
 
-def test_a_removed_state_loses_nothing(tmp_path: Path) -> None:
+def test_removed_state_loses_nothing(tmp_path: Path) -> None:
     waiting = _left_in_the_spool(tmp_path)
     spool = Spool(tmp_path)
     assert not waiting.exists()
-    spool.land(taken(spool, lines([0])))
+    spool.land(batch_of(spool, lines([0])))
     assert len(landed(tmp_path)) == 2
 
 
@@ -322,12 +324,10 @@ def _left_in_the_spool(data: Path) -> Path:
     return waiting
 
 
-def test_a_disk_that_takes_no_more_costs_nothing_that_was_landed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_loses_no_landed_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path)
-    spool.land(taken(spool, lines([0, 1])))
-    batch = taken(spool, lines([2, 3]))
+    spool.land(batch_of(spool, lines([0, 1])))
+    batch = batch_of(spool, lines([2, 3]))
 
     def full(self: Disk, file: Path, pieces: Iterable[bytes]) -> None:
         file.write_bytes(b"".join(pieces)[:100])
@@ -338,14 +338,14 @@ def test_a_disk_that_takes_no_more_costs_nothing_that_was_landed(
         with pytest.raises(CollectorError, match="full"):
             spool.land(batch)
     assert [number for *_, number in names(landed(tmp_path))] == [0, 1]
-    again = Spool(tmp_path)
-    assert again.seen.sources[0].next == 2
+    reopened = Spool(tmp_path)
+    assert reopened.seen.sources[0].next == 2
     assert list((tmp_path / "spool" / "landing").iterdir()) == []
 
 
-def test_the_state_is_what_it_is_said_to_be(tmp_path: Path) -> None:
+def test_state_file_has_its_documented_form(tmp_path: Path) -> None:
     spool = Spool(tmp_path)
-    spool.land(taken(spool, lines([0, 2])))
+    spool.land(batch_of(spool, lines([0, 2])))
     state = msgspec.json.decode((tmp_path / "ingest.json").read_bytes())
     source = [PEER, 1_800_000_000_000, 0, 0, 3, [[1, 2]]]
     assert state == {"v": 1, "id": spool.id, "batches": 1, "given_up": 0, "sources": [source]}

@@ -1,4 +1,4 @@
-"""Spark's schema and that of the records: the same members, of the same types."""
+"""Spark's schema of records: the same members as in `logger.records`, with the same types."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ringmq.collector.jobs.schema import (
     PARTITIONS,
     RECORD,
     STORED,
-    bare,
     is_required,
     spark_type,
+    without_none,
 )
 from ringmq.logger.records import Delivery, Latencies, LinkTraffic, Record, Sample, Traffic
 from tests.collector.making import PEERS, delivery, latencies, sample
@@ -31,29 +31,29 @@ FULL = sample(mqtt=Traffic(), links=[LinkTraffic(peer=PEERS[1], bytes_in=1, byte
 def fits(value: Any, kind: types.DataType) -> bool:
     match kind:
         case types.StructType():
-            return set(value) == set(kind.names) and all(fits(value[one.name], one.dataType) for one in kind)
+            return set(value) == set(kind.names) and all(fits(value[field.name], field.dataType) for field in kind)
         case types.ArrayType():
-            return all(fits(one, kind.elementType) for one in value)
+            return all(fits(element, kind.elementType) for element in value)
         case types.MapType():
-            return all(fits(key, kind.keyType) and fits(one, kind.valueType) for key, one in value.items())
+            return all(fits(key, kind.keyType) and fits(item, kind.valueType) for key, item in value.items())
     expected = {LONG: int, DOUBLE: float, TEXT: str, types.BooleanType(): bool}
     return type(value) is expected[kind]
 
 
 @pytest.mark.parametrize("record", [FULL, delivery(), latencies(buckets={"3": 4})])
-def test_each_member_has_its_type(record: Record) -> None:
+def test_each_member_has_its_spark_type(record: Record) -> None:
     for name, value in msgspec.to_builtins(record).items():
         assert fits(value, RECORD[name].dataType), name
 
 
-def test_no_member_is_left_out_or_added() -> None:
+def test_schema_has_exactly_the_declared_members() -> None:
     declared = {field.encode_name for kind in (Sample, Delivery, Latencies) for field in msgspec.structs.fields(kind)}
     assert set(RECORD.names) == declared | {KIND}
     assert set(MEMBERS) == {"sample", "delivery", "latencies"}
 
 
-def test_the_types_by_hand() -> None:
-    """Those of the Parquet that is there must not change, whatever happens to the code that makes them."""
+def test_types_of_the_parquet_are_unchanged() -> None:
+    """Existing Parquet must stay readable, so these types must not change when the code that derives them does."""
     traffic = "struct<bytes_in:bigint,bytes_out:bigint,messages_in:bigint,messages_out:bigint,dropped:bigint>"
     by_hand = {
         "kind": "string", "v": "bigint", "run": "string", "peer": "string", "boot": "bigint", "number": "bigint",
@@ -71,7 +71,7 @@ def test_the_types_by_hand() -> None:
     assert {field.name: field.dataType.simpleString() for field in RECORD} == by_hand
 
 
-def test_what_is_stored_is_more() -> None:
+def test_stored_rows_have_additional_columns() -> None:
     assert set(STORED.names) == set(RECORD.names) | {"landed", "reason", "line", "file", "hour"}
     assert tuple(STORED.names[-3:]) == PARTITIONS
     element = LINE.elementType
@@ -79,10 +79,10 @@ def test_what_is_stored_is_more() -> None:
     assert element.names == [*RECORD.names, LANDED.name]
 
 
-def test_members_that_may_be_missing() -> None:
+def test_optional_members_are_not_required() -> None:
     members = {member.encode_name: member for member in MEMBERS["sample"]}
     assert is_required(members["pid"])
     assert not is_required(members["unrecorded"])
     optional = inspect.type_info(float | None)
     assert spark_type(optional) == DOUBLE
-    assert isinstance(bare(optional), inspect.FloatType)
+    assert isinstance(without_none(optional), inspect.FloatType)

@@ -1,4 +1,4 @@
-"""Values as people read them."""
+"""Values formatted for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringmq.collector.jobs.tables.columns import Unit
-from ringmq.collector.report.format import MAX_CHARS, text, told
+from ringmq.collector.report.format import MAX_CHARS, formatted, safe_text
 
 
 @pytest.mark.parametrize(
@@ -41,8 +41,8 @@ from ringmq.collector.report.format import MAX_CHARS, text, told
         ([], Unit.NUMBERS, "-"),
     ],
 )
-def test_values(value: Any, unit: Unit, words: str) -> None:
-    assert told(value, unit) == words
+def test_values_are_formatted_by_unit(value: Any, unit: Unit, words: str) -> None:
+    assert formatted(value, unit) == words
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_values(value: Any, unit: Unit, words: str) -> None:
         ([1, 2, 3, 4, 5, 6, 7], Unit.NUMBERS, "bit/s", "1 bit/s 2 bit/s 3 bit/s 4 bit/s 5 bit/s and 2 more"),
     ],
 )
-def test_values_in_the_unit_of_their_row(value: Any, unit: Unit, own: str, words: str) -> None:
-    assert told(value, unit, own) == words
+def test_values_are_formatted_in_the_unit_of_their_row(value: Any, unit: Unit, own: str, words: str) -> None:
+    assert formatted(value, unit, own) == words
 
 
-def test_texts_of_others_do_no_harm() -> None:
-    assert text("a\x1b[2Jb\n") == "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}"
-    assert text("ü" * 500) == "ü" * (MAX_CHARS - 1) + "…"
+def test_unprintable_and_long_texts_are_made_safe() -> None:
+    assert safe_text("a\x1b[2Jb\n") == "a\N{REPLACEMENT CHARACTER}[2Jb\N{REPLACEMENT CHARACTER}"
+    assert safe_text("ü" * 500) == "ü" * (MAX_CHARS - 1) + "…"

@@ -1,4 +1,4 @@
-"""The plots: what is drawn, what the axes say, and that no table is too empty for them."""
+"""The plots: their content and axes, also for empty tables."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ EMPTY: Tables = {name: [] for name in HEADS}
 
 def box(run: str, dispatching: str, measure: str = "latency", outliers: tuple[float, ...] = ()) -> Row:
     numbers = ("minimum", "low_whisker", "quartile_1", "median", "quartile_3", "high_whisker", "maximum")
-    values = {name: place / 1000 for place, name in enumerate(numbers)}
-    told = {"run": run, "dispatching": dispatching, "measure": measure, "mean": 0.004}
-    return {**told, **values, "outliers": list(outliers)}
+    values = {name: index / 1000 for index, name in enumerate(numbers)}
+    members = {"run": run, "dispatching": dispatching, "measure": measure, "mean": 0.004}
+    return {**members, **values, "outliers": list(outliers)}
 
 
-def latency(by: str, place: int, run: str = "r", **members: object) -> Row:
-    percentiles = {name: place + number / 1000 for number, name in enumerate(PERCENTILES)}
-    return {"run": run, "dispatching": "direct", "by": by, "count": place, **percentiles, **members}
+def latency(by: str, index: int, run: str = "r", **members: object) -> Row:
+    percentiles = {name: index + number / 1000 for number, name in enumerate(PERCENTILES)}
+    return {"run": run, "dispatching": "direct", "by": by, "count": index, **percentiles, **members}
 
 
 FULL: Tables = {
@@ -42,7 +42,7 @@ FULL: Tables = {
     "latencies": [
         latency("all", 1),
         *[latency("hops", 1, hops=hops) for hops in range(3)],
-        *[latency("topic", place, topic=f"t{place}" if place else "") for place in range(40)],
+        *[latency("topic", index, topic=f"t{index}" if index else "") for index in range(40)],
     ],
     "stress": [
         {"run": "a", "dispatching": "direct", "node_stress_mean": 1.5, "node_stress_max": 3, "busiest_peer": 0.25},
@@ -61,14 +61,14 @@ def texts(figure: Figure) -> list[str]:
 
 @pytest.mark.parametrize("name", PLOTS)
 @pytest.mark.parametrize("tables", [EMPTY, {}], ids=["empty", "missing"])
-def test_nothing_is_drawn_of_nothing_and_said(name: str, tables: Tables) -> None:
+def test_empty_tables_are_marked_as_empty(name: str, tables: Tables) -> None:
     figure = PLOTS[name](tables)
     assert [text for text in texts(figure) if text.endswith("were recorded")] == texts(figure)
     assert len(texts(figure)) == len(figure.axes)
 
 
 @pytest.mark.parametrize("name", PLOTS)
-def test_panels_say_what_they_show(name: str) -> None:
+def test_panels_have_titles_labels_and_legends(name: str) -> None:
     figure = PLOTS[name](FULL)
     assert figure.get_suptitle()
     assert texts(figure) == []
@@ -77,7 +77,7 @@ def test_panels_say_what_they_show(name: str) -> None:
         assert panel.get_legend() is not None
 
 
-def test_a_box_for_each_run_and_dispatching() -> None:
+def test_each_run_and_dispatching_has_a_box() -> None:
     (panel,) = PLOTS["boxes_latency"](FULL).axes
     assert len(panel.patches) == 3
     assert [label.get_text() for label in panel.get_xticklabels()] == ["a", "b"]
@@ -89,27 +89,27 @@ def test_a_box_for_each_run_and_dispatching() -> None:
     assert panel.get_ylabel() == "ms"
 
 
-def test_the_total_grows_from_nothing() -> None:
-    in_all, rate = PLOTS["rates"](FULL).axes
-    assert list(in_all.lines[0].get_ydata()) == [0, 0, 5, 10, 15]  # type: ignore[arg-type]
-    assert list(in_all.lines[0].get_xdata()) == [0, 1, 2, 3, 4]  # type: ignore[arg-type]
+def test_total_starts_at_zero() -> None:
+    total, rate = PLOTS["rates"](FULL).axes
+    assert list(total.lines[0].get_ydata()) == [0, 0, 5, 10, 15]  # type: ignore[arg-type]
+    assert list(total.lines[0].get_xdata()) == [0, 1, 2, 3, 4]  # type: ignore[arg-type]
     assert list(rate.lines[0].get_ydata()) == [5] * 5  # type: ignore[arg-type]
 
 
-def test_the_topics_with_the_most() -> None:
+def test_topics_with_the_most_messages_are_drawn() -> None:
     (panel,) = PLOTS["latencies_by_topic"](FULL).axes
     labels = [label.get_text() for label in panel.get_yticklabels()]
     assert labels[-1] == "t39"
     assert len(labels) == MAX_TOPICS
 
 
-def test_peers_are_sorted_by_their_load() -> None:
+def test_peers_are_sorted_by_load() -> None:
     bandwidth, average = PLOTS["load"](FULL).axes
     assert list(bandwidth.lines[0].get_ydata()) == [24, 16, 8]  # type: ignore[arg-type]
     assert list(average.lines[0].get_ydata()) == [3]  # type: ignore[arg-type]
 
 
-def test_what_there_is_no_room_for_is_said() -> None:
+def test_omitted_series_are_counted_in_the_legend() -> None:
     many = {"latencies": [latency("all", 1, run=f"run-{number}") for number in range(MAX_SERIES + 7)]}
     panel = PLOTS["latencies"](many).axes[0]
     assert len(panel.lines) == MAX_SERIES
@@ -118,36 +118,36 @@ def test_what_there_is_no_room_for_is_said() -> None:
     assert legend.get_title().get_text() == "and 7 more, not drawn"
 
 
-def test_a_run_may_begin_with_an_underscore() -> None:
-    one = {"dispatching": "direct", "time": 0.0, "width": 1.0, "delivered": 5, "delivery_rate": 5.0}
-    for panel in PLOTS["rates"]({"rates": [{"run": "_a", **one}, {"run": "b", **one}]}).axes:
+def test_run_with_a_leading_underscore_is_in_the_legend() -> None:
+    members = {"dispatching": "direct", "time": 0.0, "width": 1.0, "delivered": 5, "delivery_rate": 5.0}
+    for panel in PLOTS["rates"]({"rates": [{"run": "_a", **members}, {"run": "b", **members}]}).axes:
         legend = panel.get_legend()
         assert legend is not None
         assert [text.get_text() for text in legend.get_texts()] == ["_a direct", "b direct"]
 
 
 @pytest.mark.parametrize("name", ["$HOME/$x", r"a$\frac$b", "$", "_a", "主题", "\N{ROCKET}", "long " * 9])
-def test_names_are_drawn_as_they_are_and_nothing_is_said_of_them(tmp_path: Path, name: str) -> None:
+def test_names_are_drawn_literally_and_without_warnings(tmp_path: Path, name: str) -> None:
     tables = {
         table: [
             {**row, **{member: name for member in ("run", "dispatching", "topic") if member in row}} for row in rows
         ]
         for table, rows in FULL.items()
     }
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert len(write(tables, tmp_path)) == len(PLOTS)
-    assert said == []
+    assert caught == []
 
 
-def test_files(tmp_path: Path) -> None:
+def test_each_plot_is_a_png_file(tmp_path: Path) -> None:
     files = write(FULL, tmp_path / "a" / "b")
     assert [file.stem for file in files] == list(PLOTS)
     for file in files:
         assert file.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+def test_unwritable_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CollectorError, match=r"--out: cannot write to .*/file: File exists"):
         write(FULL, tmp_path / "file")

@@ -1,4 +1,4 @@
-"""Tables as text."""
+"""Tables formatted as text, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from ringmq.collector.report.read_tables import Row, Tables
 from ringmq.collector.report.tables import as_csv, as_json, as_lines
 
 
-def test_columns_are_as_wide_as_they_must_be() -> None:
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
     rows: list[Row] = [
         {"by": "ingest", "reason": "not JSON", "lines": 12345},
-        {"by": "stream", "reason": "of version 2", "lines": 1},
+        {"by": "stream", "reason": "line too long", "lines": 1},
     ]
     assert list(as_lines({"dead": rows}, 20)) == [
-        "What was set aside",
-        "by      reason         lines",
-        "ingest  not JSON      12,345",
-        "stream  of version 2       1",
+        "Refused lines",
+        "by      reason          lines",
+        "ingest  not JSON       12,345",
+        "stream  line too long       1",
     ]
 
 
-def test_one_run_stands_in_the_title() -> None:
-    one: Row = {"run": "a", "messages": 1}
-    assert next(as_lines({"stress": [one]}, 20)) == "Stress of peers and links (run a)"
-    assert "run" not in list(as_lines({"stress": [one]}, 20))[1].split()
-    assert list(as_lines({"stress": [one, {**one, "run": "b"}]}, 20))[1].split()[0] == "run"
+def test_single_run_is_in_the_title() -> None:
+    row: Row = {"run": "a", "messages": 1}
+    assert next(as_lines({"stress": [row]}, 20)) == "Stress of peers and links (run a)"
+    assert "run" not in list(as_lines({"stress": [row]}, 20))[1].split()
+    assert list(as_lines({"stress": [row, {**row, "run": "b"}]}, 20))[1].split()[0] == "run"
 
 
-def test_tables_without_rows_have_their_heads() -> None:
+def test_empty_tables_have_titles_and_heads() -> None:
     lines = "\n".join(as_lines({name: [] for name in HEADS}, 20))
     assert lines.count("no rows") == len(HEADS)
     for head in HEADS.values():
         assert head.title in lines
 
 
-def test_there_is_not_room_for_all_columns() -> None:
+def test_terminal_omits_some_columns() -> None:
     heads = list(as_lines({"per_peer": []}, 20))[1].split()
     assert heads == [column.name for column in PER_PEER.columns if column.shown]
     assert "cpu_time" not in heads
@@ -49,19 +49,19 @@ def test_topics_with_the_most_messages_are_shown() -> None:
     rows += [{"run": "r", "by": "topic", "topic": f"t{number}", "count": number} for number in range(10)]
     lines = list(as_lines({LATENCIES.name: rows}, 3))
     assert [line.split()[2] for line in lines[2:-1]] == ["-", "t7", "t8", "t9"]
-    assert lines[-1] == "7 rows more"
+    assert lines[-1] == "7 more rows"
 
 
-def test_steps_of_time_are_shown_at_equal_distances_with_the_last() -> None:
+def test_steps_of_time_are_thinned_out_evenly_with_the_last() -> None:
     rows: list[Row] = [{"run": run, "dispatching": "direct", "time": time} for run in "ab" for time in range(10)]
     lines = list(as_lines({RATES.name: rows}, 4))
     assert [line.split()[0:1] + line.split()[2:3] for line in lines[2:-1]] == [
         [run, time] for run in "ab" for time in ("0", "3.00", "6.00", "9.00")
     ]
-    assert lines[-1] == "12 rows more"
+    assert lines[-1] == "12 more rows"
 
 
-def test_csv_has_all_columns_as_they_are() -> None:
+def test_csv_has_all_columns() -> None:
     rows: list[Row] = [{"run": 'a,"b', "outliers": [0.5, 2.0], "median": 3.0, "mean": 0.25}]
     found = list(csv.DictReader(io.StringIO(as_csv(BOXES, rows))))
     assert list(found[0]) == BOXES.names
@@ -74,7 +74,7 @@ def test_csv_has_all_columns_as_they_are() -> None:
     }
 
 
-def test_json_has_all_columns_and_null_where_nothing_is() -> None:
+def test_json_has_all_columns_with_null_for_missing_values() -> None:
     tables: Tables = {"dead": [{"by": "x", "lines": 3.0}], "runs": []}
     assert json.loads(as_json(tables)) == {"dead": [{"by": "x", "reason": None, "lines": 3}], "runs": []}
     assert '"lines": 3' in as_json(tables)

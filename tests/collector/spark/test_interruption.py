@@ -1,4 +1,4 @@
-"""Signals as KeyboardInterrupt, at once or when it may be."""
+"""Signals as KeyboardInterrupt, at once or postponed."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def cleaned_up_badly() -> Iterator[None]:
     try:
         yield
     finally:
-        raise ValueError("the connection is in a state that it should not be in")
+        raise ValueError("the connection is in an unexpected state")
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_what_an_interruption_tears_is_no_error(number: signal.Signals) -> None:
+def test_error_after_a_signal_becomes_the_interruption(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     with pytest.raises(KeyboardInterrupt), interruptible(), cleaned_up_badly():
         send(number)
     assert signal.getsignal(number) is before
 
 
-def test_other_errors_stay() -> None:
+def test_error_without_a_signal_is_raised() -> None:
     with pytest.raises(ValueError, match="by itself"), interruptible():
         raise ValueError("by itself")
 
 
 def interrupted(steps: Callable[[Interruption], Iterator[str]]) -> list[str]:
-    """How far the steps come."""
+    """The steps completed before the interruption."""
     done: list[str] = []
     with pytest.raises(KeyboardInterrupt), interruptible() as interruption:
         done.extend(steps(interruption))
@@ -46,25 +46,25 @@ def interrupted(steps: Callable[[Interruption], Iterator[str]]) -> list[str]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_while_it_is_held_it_is_noted_and_raised_afterwards(number: signal.Signals) -> None:
+def test_postponed_signal_is_raised_by_resume(number: signal.Signals) -> None:
     def steps(interruption: Interruption) -> Iterator[str]:
-        interruption.hold()
+        interruption.postpone()
         interruption.check()
-        yield "held"
+        yield "postponed"
         send(number)
-        assert interruption.came
+        assert interruption.received
         yield "sent"
-        interruption.release()
-        yield "released"
+        interruption.resume()
+        yield "resumed"
 
     before = signal.getsignal(number)
-    assert interrupted(steps) == ["held", "sent"]
+    assert interrupted(steps) == ["postponed", "sent"]
     assert signal.getsignal(number) is before
 
 
-def test_who_looks_need_not_wait_for_the_end() -> None:
+def test_check_raises_a_postponed_signal() -> None:
     def steps(interruption: Interruption) -> Iterator[str]:
-        interruption.hold()
+        interruption.postpone()
         send()
         yield "sent"
         interruption.check()
@@ -73,19 +73,19 @@ def test_who_looks_need_not_wait_for_the_end() -> None:
     assert interrupted(steps) == ["sent"]
 
 
-def test_an_error_while_it_is_held_is_the_interruption() -> None:
+def test_error_while_postponed_becomes_the_interruption() -> None:
     def steps(interruption: Interruption) -> Iterator[str]:
-        interruption.hold()
+        interruption.postpone()
         send()
         yield "sent"
-        raise ValueError("it was torn")
+        raise ValueError("the step was interrupted")
 
     assert interrupted(steps) == ["sent"]
 
 
-def test_the_second_is_raised_at_once() -> None:
+def test_second_signal_is_raised_at_once() -> None:
     def steps(interruption: Interruption) -> Iterator[str]:
-        interruption.hold()
+        interruption.postpone()
         send()
         yield "once"
         send()
@@ -94,12 +94,12 @@ def test_the_second_is_raised_at_once() -> None:
     assert interrupted(steps) == ["once"]
 
 
-def test_once_released_it_is_raised_at_once() -> None:
+def test_signal_after_resume_is_raised_at_once() -> None:
     def steps(interruption: Interruption) -> Iterator[str]:
-        interruption.hold()
-        interruption.release()
-        yield "released"
+        interruption.postpone()
+        interruption.resume()
+        yield "resumed"
         send()
         yield "sent"
 
-    assert interrupted(steps) == ["released"]
+    assert interrupted(steps) == ["resumed"]

@@ -1,4 +1,4 @@
-"""The JVM: interrupted at any moment of its start, nothing of it stays."""
+"""The JVM: an interruption at any moment of its start leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ COMMAND = [sys.executable, "-P", "-m", "ringmq", "collect", "reduce", "--data"]
 MARK = "RINGMQ_TEST_OF_JVM"
 
 
-def started_with(mark: str) -> list[int]:
-    """All processes that live and have this in their environment: whatever was started by who had it."""
+def processes_with(mark: str) -> list[int]:
+    """All live processes with this mark in their environment, which children inherit."""
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -42,9 +42,9 @@ def started_with(mark: str) -> list[int]:
 
 @pytest.fixture
 def mark(tmp_path: Path) -> Iterator[str]:
-    """What all that a test starts has in its environment. What still lives at the end of it is killed."""
+    """A mark in the environment of all processes that a test starts. Those still alive at its end are killed."""
     yield str(tmp_path)
-    for pid in started_with(str(tmp_path)):
+    for pid in processes_with(str(tmp_path)):
         os.kill(pid, signal.SIGKILL)
 
 
@@ -58,7 +58,7 @@ def mark(tmp_path: Path) -> Iterator[str]:
         (2.0, [signal.SIGINT]),
     ],
 )
-def test_nothing_stays_of_one_that_is_interrupted_as_it_starts(
+def test_interrupted_start_leaves_no_process_and_no_file(
     tmp_path: Path, eventually: Eventually, mark: str, seconds: float, signals: list[signal.Signals]
 ) -> None:
     (tmp_path / "data").mkdir()
@@ -66,68 +66,68 @@ def test_nothing_stays_of_one_that_is_interrupted_as_it_starts(
     temporary.mkdir()
     environment = os.environ | {"TMPDIR": str(temporary), "JDK_JAVA_OPTIONS": QUICK, MARK: mark}
     with subprocess.Popen([*COMMAND, str(tmp_path / "data")], env=environment, stderr=subprocess.PIPE) as process:
-        eventually(lambda: list(temporary.glob("*/spark.log")), 60, "it starts its JVM")
+        eventually(lambda: list(temporary.glob("*/spark.log")), 60, "the JVM starts")
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             assert process.poll() is None
             time.sleep(0.01)
         for number in signals:
             process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert b"Traceback" not in said
-    assert started_with(mark) == []
+        _, output = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert b"Traceback" not in output
+    assert processes_with(mark) == []
     assert list(temporary.iterdir()) == []
 
 
-def spark_that(does: str, home: Path, patch: pytest.MonkeyPatch) -> None:
-    """In the place of Spark's script."""
+def fake_spark(script: str, home: Path, patch: pytest.MonkeyPatch) -> None:
+    """A script that replaces Spark's."""
     (home / "bin").mkdir(parents=True)
-    (home / "bin" / "spark-submit").write_text(f"#!/bin/sh\n{does}\n")
+    (home / "bin" / "spark-submit").write_text(f"#!/bin/sh\n{script}\n")
     (home / "bin" / "spark-submit").chmod(0o755)
     patch.setattr(starting, "_find_spark_home", lambda: str(home))
 
 
-@pytest.mark.parametrize("does", ["sleep 1000", "sleep 1000 &\nwait", "trap '' TERM INT\nsleep 1000"])
-def test_one_that_never_listens_can_be_interrupted(
-    tmp_path: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, mark: str, does: str
+@pytest.mark.parametrize("script", ["sleep 1000", "sleep 1000 &\nwait", "trap '' TERM INT\nsleep 1000"])
+def test_jvm_that_never_listens_can_be_interrupted(
+    tmp_path: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, mark: str, script: str
 ) -> None:
-    """With all that it has started."""
-    spark_that(
-        f"{does.replace('sleep', 'touch ' + str(tmp_path / 'runs') + '; sleep')}", tmp_path / "home", monkeypatch
+    """Its children end too."""
+    fake_spark(
+        f"{script.replace('sleep', 'touch ' + str(tmp_path / 'runs') + '; sleep')}", tmp_path / "home", monkeypatch
     )
     monkeypatch.setenv(MARK, mark)
-    beside = "import os, pathlib, signal, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
-    beside += "os.kill(int(sys.argv[2]), signal.SIGTERM)"
-    command = [sys.executable, "-c", beside, str(tmp_path / "runs"), str(os.getpid())]
+    helper = "import os, pathlib, signal, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+    helper += "os.kill(int(sys.argv[2]), signal.SIGTERM)"
+    command = [sys.executable, "-c", helper, str(tmp_path / "runs"), str(os.getpid())]
     with (
         pytest.raises(KeyboardInterrupt),
         interruptible() as interruption,
         subprocess.Popen(command),
         jvm(SparkConf(loadDefaults=False), tmp_path, interruption, verbose=False),
     ):
-        pytest.fail("it has started")
-    eventually(lambda: started_with(mark) == [], 10, "all have ended")
+        pytest.fail("the JVM has started")
+    eventually(lambda: processes_with(mark) == [], 10, "all have ended")
 
 
-def test_it_inherits_the_lock_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that the folder stays until it has ended, should we be killed."""
-    spark_that(f"readlink /proc/$$/fd/* > {tmp_path}/held; exit 1", tmp_path / "home", monkeypatch)
+def test_jvm_inherits_the_lock_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this process is killed, the folder then stays until the JVM has ended."""
+    fake_spark(f"readlink /proc/$$/fd/* > {tmp_path}/held; exit 1", tmp_path / "home", monkeypatch)
     with (
         scratch(tmp_path) as folder,
         pytest.raises(CollectorError),
         interruptible() as interruption,
         jvm(SparkConf(loadDefaults=False), folder, interruption, verbose=False),
     ):
-        pytest.fail("it has started")
+        pytest.fail("the JVM has started")
     assert str(folder / LOCK) in (tmp_path / "held").read_text().splitlines()
 
 
-def test_an_interruption_just_as_it_is_started(
+def test_signal_during_the_start_of_the_process_ends_it(
     tmp_path: Path, eventually: Eventually, monkeypatch: pytest.MonkeyPatch, mark: str
 ) -> None:
-    """When nobody knows of it yet."""
-    spark_that("sleep 1000", tmp_path / "home", monkeypatch)
+    """The signal arrives before the caller has the process."""
+    fake_spark("sleep 1000", tmp_path / "home", monkeypatch)
     monkeypatch.setenv(MARK, mark)
     start = starting._start
 
@@ -142,31 +142,33 @@ def test_an_interruption_just_as_it_is_started(
         interruptible() as interruption,
         jvm(SparkConf(loadDefaults=False), tmp_path, interruption, verbose=False),
     ):
-        pytest.fail("it has started")
-    eventually(lambda: started_with(mark) == [], 10, "it has ended")
+        pytest.fail("the JVM has started")
+    eventually(lambda: processes_with(mark) == [], 10, "it has ended")
 
 
 @pytest.mark.parametrize(
-    ("does", "says"),
+    ("script", "message"),
     [
-        ("exit 1", "Spark cannot be started: its JVM has ended"),
-        ("exit 0", "Spark cannot be started: its JVM has ended"),
-        ("echo; echo x.SomeException: no; echo at x; exit 1", "Spark cannot be started: x.SomeException: no"),
+        ("exit 1", "cannot start Spark: its JVM has ended"),
+        ("exit 0", "cannot start Spark: its JVM has ended"),
+        ("echo; echo x.SomeException: no; echo at x; exit 1", "cannot start Spark: x.SomeException: no"),
     ],
 )
-def test_one_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, says: str) -> None:
-    spark_that(does, tmp_path / "home", monkeypatch)
+def test_failed_start_raises_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    fake_spark(script, tmp_path / "home", monkeypatch)
     with (
         pytest.raises(CollectorError) as raised,
         interruptible() as interruption,
         jvm(SparkConf(loadDefaults=False), tmp_path, interruption, verbose=False),
     ):
-        pytest.fail("it has started")
-    assert str(raised.value) == says
+        pytest.fail("the JVM has started")
+    assert str(raised.value) == message
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("log_text", "reason"),
     [
         ("", ""),
         ("12:00:00 WARN Utils: slow\n", ""),
@@ -176,6 +178,6 @@ def test_one_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ),
     ],
 )
-def test_the_reason_is_what_java_threw(tmp_path: Path, said: str, told: str) -> None:
-    (tmp_path / "log").write_text(said)
-    assert starting._reason_in(tmp_path / "log") == told
+def test_reason_is_the_first_java_exception(tmp_path: Path, log_text: str, reason: str) -> None:
+    (tmp_path / "log").write_text(log_text)
+    assert starting._reason_in(tmp_path / "log") == reason

@@ -1,4 +1,4 @@
-"""The session: its settings, what it leaves behind, and its errors."""
+"""The session: its settings, its errors, and its cleanup."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ with session(sys.argv[1], dict(pair.split("=") for pair in sys.argv[2:])) as spa
         ("local-cluster[2,1,1024]", None),
     ],
 )
-def test_cores(master: str, cores: int | None) -> None:
+def test_cores_of_local_masters(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
 
 
-def test_settings_of_this_machine_and_of_others(tmp_path: Path) -> None:
+def test_local_master_has_additional_settings(tmp_path: Path) -> None:
     here, there = settings_for("local[4]", tmp_path), settings_for("yarn", tmp_path)
     assert here["spark.driver.bindAddress"] == here["spark.driver.host"] == "127.0.0.1"
     assert here["spark.sql.shuffle.partitions"] == "4"
@@ -52,7 +52,7 @@ def test_settings_of_this_machine_and_of_others(tmp_path: Path) -> None:
     assert there["spark.sql.session.timeZone"] == "UTC"
 
 
-def test_errors_are_one_short_line(spark: SparkSession) -> None:
+def test_spark_error_becomes_one_short_line(spark: SparkSession) -> None:
     with pytest.raises(CollectorError) as raised, plain_errors():
         spark.sql("select " + ", ".join(f"no_column_{number}" for number in range(200)) + " from range(1)").collect()
     assert str(raised.value).startswith("Spark: [UNRESOLVED_COLUMN")
@@ -60,7 +60,7 @@ def test_errors_are_one_short_line(spark: SparkSession) -> None:
     assert len(str(raised.value)) <= len("Spark: ") + MAX_CHARS
 
 
-def test_errors_of_java_are_one_line(spark: SparkSession) -> None:
+def test_java_exception_becomes_one_line(spark: SparkSession) -> None:
     with (
         pytest.raises(CollectorError, match=r"^Spark: java.util.NoSuchElementException: No value present$"),
         plain_errors(),
@@ -68,14 +68,14 @@ def test_errors_of_java_are_one_line(spark: SparkSession) -> None:
         spark.sparkContext._jvm.java.util.Optional.empty().get()
 
 
-def test_what_is_no_error_of_spark_passes() -> None:
+def test_other_errors_pass_unchanged() -> None:
     with pytest.raises(ZeroDivisionError), plain_errors():
         raise ZeroDivisionError
 
 
 @pytest.fixture
 def running(tmp_path: Path, eventually: Eventually) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Run the script, whose temporary files are in a folder of their own."""
+    """Starts the script, with a folder of its own for temporary files."""
     started: list[subprocess.Popen[str]] = []
     (tmp_path / "tmp").mkdir()
     (tmp_path / "cwd").mkdir()
@@ -109,8 +109,8 @@ def java_of(process: subprocess.Popen[str]) -> int:
 
 
 def listening(pid: int) -> set[str]:
-    """The addresses where a process listens, in hexadecimal as the kernel writes them."""
-    sockets = {str(one.readlink()) for one in Path(f"/proc/{pid}/fd").iterdir() if one.is_symlink()}
+    """The addresses on which a process listens, in the hexadecimal form of the kernel."""
+    sockets = {str(entry.readlink()) for entry in Path(f"/proc/{pid}/fd").iterdir() if entry.is_symlink()}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
@@ -121,7 +121,7 @@ def listening(pid: int) -> set[str]:
 
 
 def compute(process: subprocess.Popen[str], java: Usage, eventually: Eventually) -> None:
-    """Return when it does."""
+    """Start the computation; returns when the JVM is busy with it."""
     before_s = java.cpu_s
     assert process.stdin is not None
     process.stdin.write("\n")
@@ -132,7 +132,7 @@ def compute(process: subprocess.Popen[str], java: Usage, eventually: Eventually)
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
-def test_it_is_quiet_listens_to_this_machine_and_leaves_nothing(
+def test_session_is_quiet_listens_on_loopback_and_leaves_no_files(
     running: Callable[..., subprocess.Popen[str]], tmp_path: Path, usage: type[Usage], eventually: Eventually
 ) -> None:
     process = running("local[2]")
@@ -141,15 +141,15 @@ def test_it_is_quiet_listens_to_this_machine_and_leaves_nothing(
     assert listening(java)
     compute(process, usage(java), eventually)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert "KeyboardInterrupt" in said
-    assert [line for line in said.splitlines() if "WARN" in line or "INFO" in line or "ERROR" in line] == []
+    _, output = process.communicate(timeout=60)
+    assert "KeyboardInterrupt" in output
+    assert [line for line in output.splitlines() if "WARN" in line or "INFO" in line or "ERROR" in line] == []
     assert not usage(java).runs
     assert list((tmp_path / "tmp").iterdir()) == []
     assert list((tmp_path / "cwd").iterdir()) == []
 
 
-def test_its_java_ends_with_it(
+def test_jvm_ends_with_a_killed_process(
     running: Callable[..., subprocess.Popen[str]], usage: type[Usage], eventually: Eventually
 ) -> None:
     process = running("local[2]")
@@ -158,26 +158,26 @@ def test_its_java_ends_with_it(
     eventually(lambda: not usage(java).runs, 20, "Java ends")
 
 
-def test_the_end_of_its_java_is_one_line(
+def test_killed_jvm_is_one_line(
     running: Callable[..., subprocess.Popen[str]], usage: type[Usage], eventually: Eventually
 ) -> None:
     process = running("local[2]")
     java = java_of(process)
     compute(process, usage(java), eventually)
     os.kill(java, signal.SIGKILL)
-    _, said = process.communicate(timeout=60)
-    assert said.splitlines()[-1] == "ringmq.collector.errors.CollectorError: Spark: its JVM has ended (SIGKILL)"
+    _, output = process.communicate(timeout=60)
+    assert output.splitlines()[-1] == "ringmq.collector.errors.CollectorError: Spark: its JVM has ended (SIGKILL)"
 
 
-def test_a_master_that_cannot_be(running: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_invalid_master_is_one_line(running: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
     process = running("nonsense")
-    _, said = process.communicate(timeout=60)
-    assert said.splitlines()[-1].startswith("ringmq.collector.errors.CollectorError: Spark")
-    assert "Master must either be yarn or start with spark" in said.splitlines()[-1]
+    _, output = process.communicate(timeout=60)
+    assert output.splitlines()[-1].startswith("ringmq.collector.errors.CollectorError: cannot start Spark: ")
+    assert "Master must either be yarn or start with spark" in output.splitlines()[-1]
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_without_java(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(CollectorError, match="Spark needs Java 17 or newer"), session("local[1]", {}):
         pass

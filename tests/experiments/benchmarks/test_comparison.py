@@ -1,4 +1,4 @@
-"""The order of measurements, and what is made of them: servers made up of a limit."""
+"""The order of measurements and their results, for made-up servers with a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = Callable[..., Figures]
 
 
 class MadeUp:
-    """A server that takes `limit_hz`; `busy` says in which of its measurements others are at work."""
+    """A server with the limit `limit_hz`; `busy` has the numbers of its measurements that other processes disturb."""
 
     def __init__(self, make: Make, limit_hz: float, busy: tuple[int, ...] = (), **always: Any) -> None:
         self.rates: list[float] = []
@@ -45,7 +45,7 @@ def compared(loads: dict[str, MadeUp], reference: str, **method: Any) -> tuple[d
     return results, order
 
 
-def test_all_find_their_limits(figures: Make) -> None:
+def test_limits_of_all_servers_are_found(figures: Make) -> None:
     results, _ = compared({"fast": MadeUp(figures, 200_000), "slow": MadeUp(figures, 3000)}, "slow")
     assert results["fast"].limit_hz() == pytest.approx(200_000, rel=0.05)
     assert results["slow"].limit_hz() == pytest.approx(3000, rel=0.05)
@@ -57,7 +57,7 @@ def test_servers_take_turns(figures: Make) -> None:
     assert order == ["one", "other"] * (len(order) // 2)
 
 
-def test_latency_is_taken_at_half_the_limit_of_the_reference_where_that_can_be(figures: Make) -> None:
+def test_latency_is_measured_at_half_of_the_limit_of_the_reference(figures: Make) -> None:
     loads = {"fast": MadeUp(figures, 80_000), "reference": MadeUp(figures, 20_000), "slow": MadeUp(figures, 2000)}
     results, _ = compared(loads, "reference", repeats=2)
     assert [len(result.at_half) for result in results.values()] == [2, 2, 0]
@@ -65,14 +65,14 @@ def test_latency_is_taken_at_half_the_limit_of_the_reference_where_that_can_be(f
     assert results["fast"].percentile_s(99) == 0.1
 
 
-def test_a_failure_while_others_are_at_work_is_looked_into_again(figures: Make) -> None:
+def test_disturbed_failure_is_measured_again(figures: Make) -> None:
     undisturbed, disturbed = MadeUp(figures, 80_000), MadeUp(figures, 80_000, busy=(0, 2, 3))
     results, _ = compared({"one": undisturbed, "other": disturbed}, "one", repeats=1)
     assert results["other"].limit_hz() == results["one"].limit_hz()
     assert len(disturbed.rates) == len(undisturbed.rates) + 3
 
 
-def test_patience_ends(figures: Make) -> None:
+def test_number_of_repeated_measurements_is_bounded(figures: Make) -> None:
     load = MadeUp(figures, 0.0, busy=tuple(range(100_000)))
     results, _ = compared({"one": load}, "one", repeats=1, patience=1)
     assert results["one"].limits == []
@@ -80,6 +80,6 @@ def test_patience_ends(figures: Make) -> None:
     assert load.rates[:4] == [10_000, 10_000, 5000, 5000]
 
 
-def test_a_bound_of_the_generator_is_told(figures: Make) -> None:
+def test_limit_of_the_generator_is_a_lower_bound(figures: Make) -> None:
     results, _ = compared({"one": MadeUp(figures, 80_000, generator_cpu=1.0)}, "one", repeats=1)
     assert results["one"].lower_bound

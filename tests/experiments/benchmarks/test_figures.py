@@ -1,4 +1,4 @@
-"""What follows from the figures of one measurement."""
+"""Conclusions from the figures of one measurement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringmq.experiments.benchmarks.figures import Figures
 Make = Callable[..., Figures]
 
 
-def test_percentiles(figures: Make) -> None:
+def test_percentile_of_latencies(figures: Make) -> None:
     assert figures().percentile_s(50) == 0.051
     assert figures().percentile_s(99) == 0.1
     assert figures(latencies_s=(0.2,)).percentile_s(99.9) == 0.2
@@ -28,7 +28,7 @@ def test_percentiles(figures: Make) -> None:
         ({"ingress_hz": 995.0, "egress_hz": 9900.0}, True),
     ],
 )
-def test_a_server_keeps_up_when_it_takes_what_is_offered_and_nothing_gathers(
+def test_server_keeps_up_if_it_accepts_the_offer_and_queues_nothing(
     figures: Make, changes: dict[str, float], holds: bool
 ) -> None:
     assert figures(**changes).keeps_up is holds
@@ -45,13 +45,13 @@ def test_a_server_keeps_up_when_it_takes_what_is_offered_and_nothing_gathers(
         ({"generator_cpu": 1.0}, False),
     ],
 )
-def test_the_generator_is_the_bound_when_the_server_copes_with_all_it_sends(
+def test_generator_is_the_bound_if_it_is_busy_and_the_server_keeps_up(
     figures: Make, changes: dict[str, float], bound: bool
 ) -> None:
     assert figures(**changes).generator_bound is bound
 
 
-def test_who_had_to_wait_and_what_a_second_of_the_processor_gives(figures: Make) -> None:
+def test_waiting_times_and_costs_follow_from_the_figures(figures: Make) -> None:
     assert figures(server_waited=0.1, generator_waited=0.3).waited == 0.3
     assert figures(server_cpu=0.25).egress_per_cpu_s == 40_000
     assert math.isnan(figures(server_cpu=0.0).egress_per_cpu_s)

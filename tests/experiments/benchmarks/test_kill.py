@@ -1,4 +1,4 @@
-"""Runs in which peers die: what is measured of them, on a small ring."""
+"""Runs in which peers die, on a small ring."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from ringmq.dispatching.algorithms import Choice
 from ringmq.experiments.benchmarks import kill
-from ringmq.experiments.benchmarks.kill import NEWCOMERS, Figures, Method, check
+from ringmq.experiments.benchmarks.kill import NEWCOMERS, KillFigures, KillMethod, check
 from ringmq.experiments.benchmarks.victims import LEAST_PEERS, Kind
-from ringmq.experiments.load.numbered_traffic import Traffic
+from ringmq.experiments.load.numbered_traffic import NumberedTraffic
 from ringmq.experiments.processes.peers import Ring, ring_of
 
 GUIDED = Choice("guided", 2)
-METHOD = Method(rate_hz=200.0, served_s=60.0, seed=1, choice=GUIDED, shadows=2)
+METHOD = KillMethod(rate_hz=200.0, served_s=60.0, seed=1, choice=GUIDED, shadows=2)
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +31,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", [Kind.OWNERS, Kind.INTERIOR])
-def test_nothing_is_lost_when_peers_die(eight: Ring, kind: Kind) -> None:
+def test_kill_of_peers_loses_no_messages(eight: Ring, kind: Kind) -> None:
     pids = {peer.pid for peer in eight.peers}
-    figures = Figures()
+    figures = KillFigures()
     asyncio.run(check(eight, kind, 0, METHOD, figures))
     assert not figures.faults, figures.faults.examples
     assert figures.runs == 1
@@ -44,20 +44,20 @@ def test_nothing_is_lost_when_peers_die(eight: Ring, kind: Kind) -> None:
     assert len(eight.alive) == LEAST_PEERS
 
 
-def test_losses_and_late_ones_are_told(eight: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Messages that were counted and never published."""
-    send = Traffic.send
+def test_losses_and_late_clients_are_faults(eight: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some messages are counted under numbers that were never published."""
+    send = NumberedTraffic.send
 
-    def forgetful(flow: Traffic, publisher: int, client: object, topic: int, qos: int) -> object:
-        one = send(flow, publisher, client, topic, qos)  # type: ignore[arg-type]
-        if one.qos and one.number % 10 == 0:
-            one.number += 1_000_000
-        return one
+    def forgetful(flow: NumberedTraffic, publisher: int, client: object, topic: int, qos: int) -> object:
+        message = send(flow, publisher, client, topic, qos)  # type: ignore[arg-type]
+        if message.qos and message.number % 10 == 0:
+            message.number += 1_000_000
+        return message
 
-    monkeypatch.setattr(Traffic, "send", forgetful)
+    monkeypatch.setattr(NumberedTraffic, "send", forgetful)
     monkeypatch.setattr("ringmq.experiments.load.numbered_traffic.DELIVER_S", 0.5)
-    figures = Figures()
-    method = Method(rate_hz=200.0, served_s=0.0, seed=1, choice=GUIDED, shadows=2)
+    figures = KillFigures()
+    method = KillMethod(rate_hz=200.0, served_s=0.0, seed=1, choice=GUIDED, shadows=2)
     asyncio.run(check(eight, Kind.COORDINATOR, 1, method, figures))
     assert figures.faults.counts["missed with QoS 1"] > 0
     assert figures.faults.counts["late"] == 2 * NEWCOMERS

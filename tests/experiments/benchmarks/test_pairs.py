@@ -1,4 +1,4 @@
-"""Pairs of peers: nothing is missed in a ring, everything between strangers, and all of it is told."""
+"""Pairs of peers: no message is missed in a ring, and every fault is counted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ringmq.experiments.benchmarks import pairs
-from ringmq.experiments.benchmarks.pairs import AFTER, Method, Pair, check, draw
+from ringmq.experiments.benchmarks.pairs import AFTER, Pair, PairsMethod, check, draw
 from ringmq.experiments.load.client import Client
 from ringmq.experiments.load.raw_clients import Address
 from ringmq.experiments.processes.peers import Ring
@@ -20,37 +20,39 @@ from ringmq.mqtt_front.matching.topics import has_wildcard, matches
 
 @pytest.fixture
 def strangers() -> Iterator[list[Address]]:
-    """Two fronts that are not joined."""
+    """Two fronts without a connection between them."""
     core = min(os.sched_getaffinity(0))
-    with running("ringmq", core) as one, running("ringmq", core) as other:
-        yield [one.address, other.address]
+    with running("ringmq", core) as first, running("ringmq", core) as second:
+        yield [first.address, second.address]
 
 
-async def test_nothing_is_missed_in_a_ring(ring: Ring) -> None:
-    figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=30, at_once=10, seed=1))
+async def test_no_message_is_missed_in_a_ring(ring: Ring) -> None:
+    figures = await check([peer.mqtt for peer in ring.peers], PairsMethod(pairs=30, at_once=10, seed=1))
     assert not figures.faults, figures.faults.examples
     assert figures.pairs == len(figures.arrivals_s) == sum(map(len, figures.subacks_s.values())) == 30
     assert figures.lines()[0] == "30 pairs: 0 missed, 0 twice, 0 unanswered"
 
 
-async def test_strangers_miss_everything(strangers: list[Address], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_messages_between_unconnected_servers_are_missed(
+    strangers: list[Address], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pairs, "ARRIVE_S", 0.05)
-    figures = await check(strangers, Method(pairs=4, at_once=4, seed=1))
+    figures = await check(strangers, PairsMethod(pairs=4, at_once=4, seed=1))
     assert figures.faults.counts == {"missed": 4 * AFTER, "twice": 0, "unanswered": 0}
 
 
-async def test_what_comes_twice_is_told(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_duplicates_are_a_fault(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     once = Client.publish
     monkeypatch.setattr(Client, "publish", lambda *a, **k: (once(*a, **k), once(*a, **k)))
-    figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=10, at_once=10, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], PairsMethod(pairs=10, at_once=10, seed=1))
     assert figures.faults.counts["missed"] == 0
     assert figures.faults.counts["twice"] >= AFTER
 
 
-async def test_a_subscriber_without_an_answer_is_told(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_suback_is_a_fault(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.experiments.load.client.Client.subscribe", lambda *_, **__: _never())
     monkeypatch.setattr("ringmq.experiments.load.client.ANSWER_S", 0.5)
-    figures = await check([peer.mqtt for peer in ring.peers], Method(pairs=2, at_once=2, seed=1))
+    figures = await check([peer.mqtt for peer in ring.peers], PairsMethod(pairs=2, at_once=2, seed=1))
     assert figures.faults.counts == {"missed": 0, "twice": 0, "unanswered": 2}
 
 
@@ -58,7 +60,7 @@ async def _never() -> None:
     await asyncio.Event().wait()
 
 
-def test_pairs_are_of_all_kinds_and_their_filters_match() -> None:
+def test_drawn_pairs_are_of_all_kinds_and_their_filters_match() -> None:
     drawn = [draw(number, 13, seed=1) for number in range(1000)]
     assert all(pair.subscriber_at != pair.publisher_at for pair in drawn)
     assert all(matches(pair.filter, pair.topic) for pair in drawn)
@@ -69,13 +71,13 @@ def test_pairs_are_of_all_kinds_and_their_filters_match() -> None:
     assert any(has_wildcard(pair.filter) for pair in drawn)
 
 
-def test_the_seed_decides() -> None:
-    assert [draw(one, 13, 1) for one in range(9)] == [draw(one, 13, 1) for one in range(9)]
-    assert [draw(one, 13, 1) for one in range(9)] != [draw(one, 13, 2) for one in range(9)]
+def test_the_same_seed_gives_the_same_pairs() -> None:
+    assert [draw(number, 13, 1) for number in range(9)] == [draw(number, 13, 1) for number in range(9)]
+    assert [draw(number, 13, 1) for number in range(9)] != [draw(number, 13, 2) for number in range(9)]
 
 
-def test_a_pair_says_who_it_is() -> None:
+def test_text_of_a_pair_has_its_peers_and_topics() -> None:
     pair = Pair(7, 0, 2, "pairs/new/7/state", "pairs/#", 1, True)
-    said = "pair 7, pairs/# with QoS 1 at peer 1, pairs/new/7/state published at peer 3, before too"
-    assert str(pair) == said
+    text = "pair 7, pairs/# with QoS 1 at peer 1, pairs/new/7/state published at peer 3, also before"
+    assert str(pair) == text
     assert pair.kind == "new topic, wildcard"

@@ -1,4 +1,4 @@
-"""A small role changes hands, and what is told of it."""
+"""A small takeover, and the reports of its faults."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import asyncio
 import pytest
 
 from ringmq.experiments.benchmarks import takeover
-from ringmq.experiments.benchmarks.takeover import Figures, Method, check
+from ringmq.experiments.benchmarks.takeover import TakeoverFigures, TakeoverMethod, check
 from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.experiments.processes.peers import RingPeer, ring_of
 
-METHOD = Method(topics=30, subscribers=2, lease_bytes=10**9, taken_s=60.0, seed=1)
+METHOD = TakeoverMethod(topics=30, subscribers=2, lease_bytes=10**9, taken_s=60.0, seed=1)
 
 
-def test_the_next_takes_over() -> None:
+def test_first_shadow_takes_over() -> None:
     with ring_of(4) as ring:
-        said: list[str] = []
-        figures = asyncio.run(check(ring, METHOD, said.append))
+        reports: list[str] = []
+        figures = asyncio.run(check(ring, METHOD, reports.append))
         assert len(ring.alive) == 3
     assert not figures.faults, figures.faults.examples
     assert (figures.leases, figures.published) == (60, 30)
     assert 0 < figures.taken_s < 60
-    assert said[0].startswith("60 leases at peer ")
+    assert reports[0].startswith("60 leases at peer ")
 
 
-def test_who_never_takes_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shadow_that_never_takes_over_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(peer: RingPeer) -> dict[str, object]:
         return {}
 
@@ -35,7 +35,7 @@ def test_who_never_takes_over_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         asyncio.run(check(ring, METHOD, lambda text: None))
 
 
-def test_goals_that_are_missed_are_told() -> None:
-    figures = Figures(leases=10, memory_before=1000, memory_after=21_000, taken_s=3.0)
+def test_lines_have_the_memory_of_a_lease() -> None:
+    figures = TakeoverFigures(leases=10, memory_before=1000, memory_after=21_000, taken_s=3.0)
     assert figures.lease_bytes == 2000
     assert "2000 B a lease" in figures.lines()[1]

@@ -1,4 +1,4 @@
-"""The command: a very short run against RingMQ alone gives figures that make sense."""
+"""The command: very short runs give plausible figures, and errors are one line."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def figures_of(result: Result) -> dict[str, Any]:
     return figures
 
 
-def test_a_short_run() -> None:
+def test_short_run_gives_plausible_figures() -> None:
     options = ("--servers", "ringmq", "--pattern", "qos0-1to10", "--quick", "--seconds", "0.05", "--repeats", "1")
     figures = figures_of(run(*options, "--json"))
     assert figures["goals"] == []
@@ -46,7 +46,15 @@ def test_a_short_run() -> None:
         assert 0 < half["latency_p50_s"] <= half["latency_p99_s"] < 60
 
 
-def test_a_small_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_run_with_another_qos_and_payload_is_named_after_them() -> None:
+    options = ("--servers", "ringmq", "--pattern", "qos0-1to10", "--quick", "--seconds", "0.05", "--repeats", "1")
+    figures = figures_of(run(*options, "--qos", "2", "--payload", "1000", "--json"))
+    assert set(figures) == {"qos2-1to10-1000B", "goals"}
+    (limit,) = figures["qos2-1to10-1000B"]["ringmq"]["at_limit"]
+    assert (limit["sp_ratio"], limit["loss"]) == (10, 0)
+
+
+def test_idle_and_filters_are_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowd, "MESSAGES", 100)
     monkeypatch.setattr(crowd, "ROUNDS", 1)
     figures = figures_of(run("--servers", "ringmq", "--idle", "20", "--filters", "100", "--json"))
@@ -54,19 +62,19 @@ def test_a_small_crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(figures["goals"]) == 4
 
 
-def test_the_process_is_left_as_it_was() -> None:
+def test_core_affinity_of_the_process_is_restored() -> None:
     before = os.sched_getaffinity(0)
     run("--servers", "ringmq", "--idle", "1")
     assert os.sched_getaffinity(0) == before
 
 
-def test_an_unknown_server_is_told() -> None:
+def test_unknown_server_is_a_usage_error() -> None:
     result = run("--servers", "ringmq,emqx")
     assert result.exit_code == 2
     assert "no server 'emqx': there are ringmq, mosquitto, amqtt" in result.output
 
 
-def test_no_server_left_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_any_available_server_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "why_not", lambda name: f"{name} is not installed")
     result = run("--servers", "mosquitto")
     assert result.exit_code == 1
@@ -77,7 +85,7 @@ SHORT = ("--quick", "--seconds", "0.05", "--repeats", "1", "--json")
 
 
 @pytest.mark.skipif(sides.why_not("bridged") is not None, reason=str(sides.why_not("bridged")))
-def test_a_short_run_over_several_servers() -> None:
+def test_short_run_over_several_servers_gives_plausible_figures() -> None:
     result = run(*SHORT, "--pattern", "two-1to1", "--sides", "bridged,mosquitto", command="ring")
     figures = figures_of(result)
     assert set(figures) == {"two-1to1", "goals"}
@@ -90,7 +98,7 @@ def test_a_short_run_over_several_servers() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("front", "--servers", "ringmq", "--seconds", "600"), ("pairs", "--peers", "2")])
-def test_sigterm_ends_what_was_started(
+def test_sigterm_ends_all_started_servers(
     start: Callable[..., Process], arguments: tuple[str, ...], eventually: Eventually
 ) -> None:
     process = start("bench", *arguments)
@@ -100,7 +108,7 @@ def test_sigterm_ends_what_was_started(
     eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), 20, "the end of the servers")
 
 
-def test_peers_that_pass_no_messages_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_pass_no_messages_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def strangers(side: str, count: int, core: int) -> Iterator[list[Server]]:
         with ExitStack() as stack:
@@ -114,7 +122,7 @@ def test_peers_that_pass_no_messages_are_told(monkeypatch: pytest.MonkeyPatch) -
     assert "ringmq: no message came through: published at 127.0.0.1:" in result.output
 
 
-def test_an_unknown_side_is_told() -> None:
+def test_unknown_side_is_a_usage_error() -> None:
     result = run("--sides", "ringmq,emqx", command="ring")
     assert result.exit_code == 2
     assert "no side 'emqx': there are ringmq, bridged, nodelay, mosquitto" in result.output

@@ -1,4 +1,4 @@
-"""A ring of real processes on this machine: it gets whole, it heals, and nothing of it is left."""
+"""A ring of real processes on this machine: it becomes whole, it heals, and it leaves no process behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FREE = ("--overlay-port", "0", "--mqtt-port", "0")
 
 
 class Ring:
-    """A running `ringmq ring`, seen from outside."""
+    """A running `ringmq ring`, observed from outside."""
 
     def __init__(self, process: Any, peers: int) -> None:
         self.process = process
@@ -46,7 +46,7 @@ class Ring:
         self.pids = dict(zip(self.ports, self._children(), strict=True))
 
     def _children(self) -> list[int]:
-        """The pids of the peers, in the order of their ports, as those of their start."""
+        """The pids of the peers, in the order of their ports."""
         text = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         children = {}
         for pid in map(int, text.split()):
@@ -54,8 +54,8 @@ class Ring:
             children[line[line.index("--overlay") + 1]] = pid
         return [children[f"127.0.0.1:{port}"] for port in self.ports]
 
-    def kill_what_is_left(self) -> None:
-        """After a test that failed there may be something; a pid may long be another process's."""
+    def kill_remaining_peers(self) -> None:
+        """Kill peers that a failed test left behind. A pid that another process has by now is left alone."""
         for port, pid in self.pids.items():
             with contextlib.suppress(OSError):
                 if f"127.0.0.1:{port}" in Path(f"/proc/{pid}/cmdline").read_text().split("\0"):
@@ -73,7 +73,7 @@ class Ring:
         return asyncio.run(ask_all())
 
     def whole(self, ports: list[int]) -> bool:
-        """Whether each of these peers is active and has just the others in its leaf set."""
+        """Whether each of these peers is active and has exactly the others in its leaf set."""
         return all(
             status.get("active") and neighbours(status) == set(ports) - {port}
             for port, status in zip(ports, self.statuses(ports), strict=True)
@@ -100,15 +100,15 @@ def ring(start: Start) -> Iterator[Callable[..., Ring]]:
         return rings[-1]
 
     yield starter
-    for one in rings:
-        one.kill_what_is_left()
+    for running in rings:
+        running.kill_remaining_peers()
 
 
 def gone(usage: Callable[[int], Any], pids: list[int]) -> bool:
     return not any(usage(pid).runs for pid in pids)
 
 
-def test_a_ring_gets_ready_and_leaves_nothing(ring: Start, usage: Any, eventually: Eventually) -> None:
+def test_ring_becomes_ready_and_leaves_no_process(ring: Start, usage: Any, eventually: Eventually) -> None:
     five = ring(5)
     assert five.whole(five.ports)
     assert five.process.out.count("ready: ") == 1
@@ -117,13 +117,13 @@ def test_a_ring_gets_ready_and_leaves_nothing(ring: Start, usage: Any, eventuall
     assert "Traceback" not in five.process.err
 
 
-def test_a_ring_of_one(ring: Start) -> None:
-    one = ring(1)
-    assert one.statuses(one.ports)[0]["active"] is True
-    assert one.process.end() == 0
+def test_ring_of_one_peer_is_active(ring: Start) -> None:
+    single = ring(1)
+    assert single.statuses(single.ports)[0]["active"] is True
+    assert single.process.end() == 0
 
 
-def test_a_killed_peer_is_forgotten_at_once(ring: Start, eventually: Eventually) -> None:
+def test_killed_peer_leaves_all_leaf_sets_and_the_ring_goes_on(ring: Start, eventually: Eventually) -> None:
     five = ring(5)
     victim, *others = five.ports
     os.kill(five.pids[victim], signal.SIGKILL)
@@ -136,7 +136,7 @@ def test_a_killed_peer_is_forgotten_at_once(ring: Start, eventually: Eventually)
     assert five.process.end(signal.SIGINT) == 0
 
 
-def test_a_paused_peer_is_declared_dead_and_comes_back(ring: Start, eventually: Eventually) -> None:
+def test_paused_peer_is_declared_dead_and_comes_back(ring: Start, eventually: Eventually) -> None:
     five = ring(5)
     victim, *others = five.ports
     os.kill(five.pids[victim], signal.SIGSTOP)
@@ -150,7 +150,7 @@ def test_a_paused_peer_is_declared_dead_and_comes_back(ring: Start, eventually: 
     assert five.process.end(signal.SIGINT) == 0
 
 
-def test_a_paused_peer_does_not_hinder_the_end(ring: Start, usage: Any) -> None:
+def test_paused_peer_ends_with_the_ring_without_sigkill(ring: Start, usage: Any) -> None:
     three = ring(3)
     os.kill(three.pids[three.ports[1]], signal.SIGSTOP)
     assert three.process.end(signal.SIGINT, within_s=STOP_S - 1) == 0, "it need not be killed"
@@ -158,7 +158,7 @@ def test_a_paused_peer_does_not_hinder_the_end(ring: Start, usage: Any) -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_nothing_is_left_of_a_killed_ring(ring: Start, usage: Any, eventually: Eventually, paused: bool) -> None:
+def test_killed_ring_leaves_no_process(ring: Start, usage: Any, eventually: Eventually, paused: bool) -> None:
     five = ring(5)
     if paused:
         pid = five.pids[five.ports[1]]
@@ -171,7 +171,7 @@ def test_nothing_is_left_of_a_killed_ring(ring: Start, usage: Any, eventually: E
     print(f"\nkill -9 of the ring: nothing left after {time.monotonic() - begun:.2f} s")
 
 
-def test_an_interrupt_while_starting_leaves_nothing(start: Start, usage: Any, eventually: Eventually) -> None:
+def test_interrupt_while_starting_leaves_no_process(start: Start, usage: Any, eventually: Eventually) -> None:
     process = start("ring", "--peers", "30", *FREE)
     listing = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     eventually(lambda: len(listing.read_text().split()) >= 5, 20)
@@ -182,20 +182,22 @@ def test_an_interrupt_while_starting_leaves_nothing(start: Start, usage: Any, ev
     assert gone(usage, pids)
 
 
-def test_peers_are_small(ring: Start, usage: Any) -> None:
+def test_peer_has_at_most_45_mb_of_resident_memory(ring: Start, usage: Any) -> None:
     five = ring(5)
     resident = [usage(pid).resident_bytes for pid in five.pids.values()]
     print(f"\nfive peers: {max(resident) / 1e6:.1f} MB resident at most")
     assert max(resident) <= 45e6
 
 
-def test_idle_peers_are_idle(ring: Start, usage: Any, eventually: Eventually) -> None:
-    """As the span of the measurement the test waits for the heartbeats that make an idle peer's work."""
+def test_idle_peers_use_at_most_2_percent_of_a_core(ring: Start, usage: Any, eventually: Eventually) -> None:
+    """The measurement spans several heartbeats, which are the work of an idle peer."""
     five = ring(5)
-    used = [usage(pid) for pid in five.pids.values()]
-    before, begun = [one.cpu_s for one in used], time.monotonic()
+    usages = [usage(pid) for pid in five.pids.values()]
+    before, begun = [peer_usage.cpu_s for peer_usage in usages], time.monotonic()
     eventually(lambda: time.monotonic() - begun > IDLE_SPAN_S, IDLE_SPAN_S + 5)
-    shares = [(one.cpu_s - was) / (time.monotonic() - begun) for one, was in zip(used, before, strict=True)]
+    shares = [
+        (peer_usage.cpu_s - was) / (time.monotonic() - begun) for peer_usage, was in zip(usages, before, strict=True)
+    ]
     print(f"\nfive idle peers: {100 * max(shares):.2f} % of a core at most")
     assert max(shares) <= 0.02, "measured below 0.01; the clock counts in hundredths of a second"
 
@@ -209,7 +211,7 @@ def test_the_delay_reaches_the_peers(ring: Start) -> None:
 
 
 @pytest.mark.parametrize("option", ["--overlay-port", "--mqtt-port"])
-def test_a_port_in_use_is_named_before_anything_starts(ringmq: Start, option: str) -> None:
+def test_port_in_use_is_named_before_any_peer_starts(ringmq: Start, option: str) -> None:
     ports = choose_ports(0, 3)
     with socket.create_server(("127.0.0.1", ports[2])):
         process = ringmq("ring", "--peers", "3", *FREE, option, str(ports[0]))
@@ -218,7 +220,7 @@ def test_a_port_in_use_is_named_before_anything_starts(ringmq: Start, option: st
     assert process.err == f"ringmq: port {ports[2]} of {ports[0]}-{ports[2]} in use: try {option} 0\n"
 
 
-def test_ports_for_two_purposes(ringmq: Start) -> None:
+def test_overlapping_port_ranges_are_refused(ringmq: Start) -> None:
     process = ringmq("ring", "--peers", "3", "--overlay-port", "20002", "--mqtt-port", "20000")
     assert process.popen.returncode == 2
     assert process.err.startswith(
@@ -227,7 +229,7 @@ def test_ports_for_two_purposes(ringmq: Start) -> None:
     assert process.err.count("\n") == 1
 
 
-def test_a_child_that_cannot_start_ends_the_ring(ringmq: Start, tmp_path: Path) -> None:
+def test_child_that_cannot_start_ends_the_ring(ringmq: Start, tmp_path: Path) -> None:
     (tmp_path / "peer-003").touch()
     process = ringmq("ring", "--peers", "4", *FREE, "--data", str(tmp_path))
     assert process.popen.returncode == 1
@@ -237,7 +239,7 @@ def test_a_child_that_cannot_start_ends_the_ring(ringmq: Start, tmp_path: Path) 
     assert f"did not start: data: cannot use {tmp_path / 'peer-003'}: " in process.err
 
 
-def test_a_ring_with_data_starts_again(ring: Start, tmp_path: Path) -> None:
+def test_ring_with_data_keeps_its_ids_across_a_restart(ring: Start, tmp_path: Path) -> None:
     ids = []
     for _ in range(2):
         three = ring(3, "--data", str(tmp_path))
@@ -251,17 +253,17 @@ def test_garbage_does_not_disturb_the_ring(ring: Start) -> None:
     chance = random.Random(7)
     for size in (0, 1, 4, 100, 10_000, 100_000):
         for port in three.ports:
-            with socket.create_connection(("127.0.0.1", port), 5) as line:
+            with socket.create_connection(("127.0.0.1", port), 5) as connection:
                 try:
-                    line.sendall(chance.randbytes(size))
-                    line.shutdown(socket.SHUT_WR)
-                    while line.recv(65536):
+                    connection.sendall(chance.randbytes(size))
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(65536):
                         pass
                 except ConnectionError:
                     continue
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
         for port in three.ports:
-            line.sendto(chance.randbytes(500), ("127.0.0.1", port))
+            sender.sendto(chance.randbytes(500), ("127.0.0.1", port))
     assert three.whole(three.ports)
     assert three.process.popen.poll() is None
     assert three.process.end() == 0
@@ -269,14 +271,14 @@ def test_garbage_does_not_disturb_the_ring(ring: Start) -> None:
 
 
 def publish(port: int, topic: str, text: str) -> None:
-    """With QoS 1; waits until it is acknowledged."""
+    """Publish with QoS 1 and wait for the acknowledgement."""
     command = ["mosquitto_pub", "-h", "127.0.0.1", "-p", str(port), "-t", topic, "-q", "1", "-m", text]
     subprocess.run(command, check=True, capture_output=True, timeout=WITHIN_S)
 
 
 @pytest.fixture
 def listen(tmp_path: Path) -> Iterator[Callable[..., Callable[[], list[str]]]]:
-    """Subscribe a client to all topics of the test, and return what tells the messages that it has."""
+    """Subscribe a client to all topics of the test; return a function that reads its messages."""
     if shutil.which("mosquitto_sub") is None:
         pytest.skip("mosquitto_sub is not installed")
     running: list[subprocess.Popen[bytes]] = []
@@ -295,7 +297,7 @@ def listen(tmp_path: Path) -> Iterator[Callable[..., Callable[[], list[str]]]]:
 
 
 @pytest.mark.parametrize("options", [(), ("--dispatch", "guided", "--fanout", "1", "--shadows", "1")])
-def test_clients_of_different_peers_talk(
+def test_clients_of_different_peers_get_each_message_once(
     ring: Start, listen: Start, ringmq: Start, eventually: Eventually, options: tuple[str, ...]
 ) -> None:
     three = ring(3, *options)
@@ -305,24 +307,24 @@ def test_clients_of_different_peers_talk(
     for line in wanted:
         topic, _, text = line.partition(" ")
         publish(int(topic.removeprefix("from/")), topic, text)
-    for one in heard:
-        eventually(lambda one=one: sorted(one()) == sorted(wanted), 10, "each client has each message once")
+    for messages in heard:
+        eventually(lambda read=messages: sorted(read()) == sorted(wanted), 10, "each client has each message once")
     topic = f"from/{three.mqtt_ports[0]}"
-    places = {place["place"]: place for place in told_of(ringmq, three.ports[0], topic)["places"]}
+    places = {place["place"]: place for place in topic_status(ringmq, three.ports[0], topic)["places"]}
     for port in three.ports[1:]:
-        other = told_of(ringmq, port, topic)["places"]
-        assert [one["coordinator"] for one in other] == [one["coordinator"] for one in places.values()]
+        other = topic_status(ringmq, port, topic)["places"]
+        assert [place["coordinator"] for place in other] == [place["coordinator"] for place in places.values()]
     assert {subscriber["address"] for subscriber in places["from/#"]["held"]["subscribers"]} == {
         f"127.0.0.1:{port}" for port in three.ports
     }
-    choices = [status["pubsub"]["settings"] for status in three.statuses(three.ports)]
-    assert {(one["dispatch"], one["fanout"], one["shadows"]) for one in choices} == {
+    settings = [status["pubsub"]["settings"] for status in three.statuses(three.ports)]
+    assert {(of_peer["dispatch"], of_peer["fanout"], of_peer["shadows"]) for of_peer in settings} == {
         ("guided", 1, 1) if options else ("direct", None, 2)
     }
     assert three.process.end(signal.SIGINT) == 0
 
 
-def told_of(ringmq: Start, port: int, topic: str) -> dict[str, Any]:
+def topic_status(ringmq: Start, port: int, topic: str) -> dict[str, Any]:
     process = ringmq("status", "--peer", f"127.0.0.1:{port}", "--topic", topic, "--json")
     assert process.popen.returncode == 0, process.err
     answer: dict[str, Any] = json.loads(process.out)
@@ -334,8 +336,8 @@ def in_force(status: dict[str, Any]) -> int:
     return count
 
 
-def test_a_ring_keeps_its_clients(ring: Start, eventually: Eventually, tmp_path: Path) -> None:
-    """A session that waits for its client outlives the ring, with what waits in it."""
+def test_persistent_session_survives_a_restart_of_the_ring(ring: Start, eventually: Eventually, tmp_path: Path) -> None:
+    """The message that was queued for the absent client is delivered after the restart."""
     if shutil.which("mosquitto_sub") is None:
         pytest.skip("mosquitto_sub is not installed")
     session = ["mosquitto_sub", "-h", "127.0.0.1", "-i", "sleeper", "-c", "-q", "1", "-t", "a/#"]
@@ -349,7 +351,7 @@ def test_a_ring_keeps_its_clients(ring: Start, eventually: Eventually, tmp_path:
     assert again.process.end() == 0
 
 
-def test_a_file_for_all_peers(ring: Start, tmp_path: Path) -> None:
+def test_config_file_applies_to_all_peers(ring: Start, tmp_path: Path) -> None:
     file = tmp_path / "all.toml"
     file.write_text(
         "dispatch = 'guided'\nshadows = 1\ntiming = 'lan'\ndiscovery = false\n[limits]\nmax_connections = 1"
@@ -361,13 +363,13 @@ def test_a_file_for_all_peers(ring: Start, tmp_path: Path) -> None:
     for port in two.mqtt_ports:
         where = ("127.0.0.1", port)
         with socket.create_connection(where, WITHIN_S), socket.create_connection(where, WITHIN_S) as second:
-            assert closes(second), "there is room for one"
+            assert closes(second), "max_connections is 1"
     assert two.process.end() == 0
 
 
-def closes(line: socket.socket) -> bool:
+def closes(connection: socket.socket) -> bool:
     try:
-        return line.recv(1) == b""
+        return connection.recv(1) == b""
     except ConnectionResetError:
         return True
 
@@ -375,12 +377,14 @@ def closes(line: socket.socket) -> bool:
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [
-        ("mqtt = '127.0.0.1:1'", {}, "mqtt: is for one peer, where all have the same file: say --mqtt-port"),
-        ("data = 'a'", {}, "data: is for one peer, where all have the same file: say --data"),
+        ("mqtt = '127.0.0.1:1'", {}, "mqtt: belongs to one peer, but all peers share this file: use --mqtt-port"),
+        ("data = 'a'", {}, "data: belongs to one peer, but all peers share this file: use --data"),
         ("shadow = 2", {}, "unknown setting shadow: did you mean shadows?"),
     ],
 )
-def test_a_file_that_is_not_for_all(tmp_path: Path, text: str, line: dict[str, object], says: str) -> None:
+def test_setting_of_a_single_peer_is_refused_in_the_file_of_all(
+    tmp_path: Path, text: str, line: dict[str, object], says: str
+) -> None:
     file = tmp_path / "all.toml"
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
@@ -388,7 +392,7 @@ def test_a_file_that_is_not_for_all(tmp_path: Path, text: str, line: dict[str, o
     assert str(caught.value) == f"{file}: {says}"
 
 
-def test_what_a_file_leaves_open(tmp_path: Path) -> None:
+def test_command_line_completes_and_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "all.toml"
     file.write_text("")
     run = {"run": "r"}
@@ -398,59 +402,62 @@ def test_what_a_file_leaves_open(tmp_path: Path) -> None:
     assert settings_of(file, {"timing": "lan", "shadows": 0}) == {"timing": "lan", "shadows": 0}
 
 
-def test_each_ring_is_a_run_of_its_own() -> None:
+def test_default_run_name_is_the_start_time() -> None:
     run = settings_of(None, {})["run"]
     assert isinstance(run, str)
     assert abs(timegm(time.strptime(run, RUN)) - time.time()) < 60
 
 
 @pytest.mark.parametrize(("name", "value"), [("file", "r.jsonl"), ("metrics", "127.0.0.1:9183")])
-def test_no_two_peers_record_to_the_same_place(tmp_path: Path, name: str, value: str) -> None:
+def test_record_destination_of_a_single_peer_is_refused(tmp_path: Path, name: str, value: str) -> None:
     file = tmp_path / "all.toml"
     file.write_text(f"[record]\n{name} = '{value}'")
-    with pytest.raises(ConfigError, match=f"record: {name}: is for one peer, where all have the same file: "):
+    with pytest.raises(ConfigError, match=f"record: {name}: belongs to one peer, but all peers share this file: "):
         settings_of(file, {})
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--dispatch", "scribble"), "ringmq: --dispatch: 'scribble' is not one of "),
-        (("--fanout", "3"), "ringmq: fanout: 3 is of no use with dispatch direct"),
-        (("--shadows", "9"), "ringmq: --shadows: 9 is not a whole number from 0 to 8"),
-        (("--timing", "fast"), "ringmq: --timing: 'fast' is not one of local, lan, wan"),
-        (("--delay", "fast"), "ringmq: --delay: 'fast' is not a range"),
+        (("--dispatch", "scribble"), "ringmq: --dispatch must be one of direct, guided, scribe, got 'scribble'"),
+        (("--fanout", "3"), "ringmq: fanout: 3 has no effect with dispatch direct"),
+        (("--shadows", "9"), "ringmq: --shadows must be a whole number from 0 to 8, got 9"),
+        (("--timing", "fast"), "ringmq: --timing must be one of local, lan, wan, got 'fast'"),
+        (
+            ("--delay", "fast"),
+            "ringmq: --delay must be a rising range such as 1-10ms, at most 10s, got 'fast'",
+        ),
     ],
 )
-def test_a_wrong_setting_is_one_line(ringmq: Start, options: tuple[str, ...], says: str) -> None:
+def test_wrong_setting_fails_with_one_line(ringmq: Start, options: tuple[str, ...], says: str) -> None:
     process = ringmq("ring", "--peers", "3", *FREE, *options)
     assert (process.popen.returncode, process.out) == (2, "")
     assert process.err.startswith(says)
     assert process.err.count("\n") == 1
 
 
-async def test_ready_is_when_all_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last peer answers at first not at all, when the others do not know it; then that it lacks one of them, while
-    the second serves no clients."""
-    points = some_ids(3)
+async def test_ring_is_ready_when_all_peers_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the last peer does not answer and the others do not know it. Then it lacks one of them, while the second
+    peer serves no clients."""
+    ids = some_ids(3)
     asked: list[int] = []
 
     async def ask(address: tuple[str, int], timeout_s: float) -> dict[str, Any]:
-        place = address[1]
-        asked.append(place)
-        others = [point for point in points if point != points[place]]
-        times = asked.count(place)
-        if place == 2 and times == 1:
+        number = address[1]
+        asked.append(number)
+        others = [peer_id for peer_id in ids if peer_id != ids[number]]
+        times = asked.count(number)
+        if number == 2 and times == 1:
             raise OverlayError("not yet")
-        told = answer(points[place], others[: min(times, 2) if place != 2 else times - 1])
-        return told | {"listeners": {}} if (place, times) == (1, 2) else told
+        status = answer(ids[number], others[: min(times, 2) if number != 2 else times - 1])
+        return status | {"listeners": {}} if (number, times) == (1, 2) else status
 
     monkeypatch.setattr(local_ring, "ask_status", ask)
     watched = LocalRing(range(3), range(3, 6), [], None)
     watched.children = [Unborn(address) for address in watched.addresses]
     settled: list[int] = []
     await watched.settle(lambda: settled.append(len(asked)))
-    assert settled == [6, 8, 8], "who is settled is not asked again; before all ids are known nobody is"
+    assert settled == [6, 8, 8], "a settled peer is not asked again; no peer is settled before all ids are known"
     await watched.stop()
 
 
@@ -467,8 +474,8 @@ class Unborn:
 
 def answer(me: Id, leaves: list[Id], active: bool = True) -> dict[str, Any]:
     side = [{"id": leaf.hex(), "address": "127.0.0.1:1"} for leaf in leaves]
-    told = {"id": me.hex(), "active": active, "listeners": {"mqtt": "127.0.0.1:1"}}
-    return told | {"leaves": {"clockwise": side, "counterclockwise": side[::-1]}}
+    status = {"id": me.hex(), "active": active, "listeners": {"mqtt": "127.0.0.1:1"}}
+    return status | {"leaves": {"clockwise": side, "counterclockwise": side[::-1]}}
 
 
 def some_ids(count: int) -> list[Id]:
@@ -478,25 +485,25 @@ def some_ids(count: int) -> list[Id]:
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8, 9, 10, 50])
 def test_expected_leaves_are_the_nearest_on_each_side(count: int) -> None:
-    points = sorted(some_ids(count))
-    for place, point in enumerate(points):
-        near = {points[(place + step) % count] for step in range(-2, 3)} - {point}
-        leaves = expected_leaves(point, points, half=4)
+    ids = sorted(some_ids(count))
+    for position, own_id in enumerate(ids):
+        near = {ids[(position + step) % count] for step in range(-2, 3)} - {own_id}
+        leaves = expected_leaves(own_id, ids, half=4)
         assert leaves >= near
         assert len(leaves) == min(count - 1, 8)
 
 
-def test_a_lopsided_ring_has_leaves_on_both_sides() -> None:
-    points = [Id(number) for number in range(20)]
-    leaves = expected_leaves(Id(0), points, half=2)
+def test_lopsided_ring_has_leaves_on_both_sides() -> None:
+    ids = [Id(number) for number in range(20)]
+    leaves = expected_leaves(Id(0), ids, half=2)
     assert leaves == {1, 2, 3, 19}
     assert distance(0, 19) == 19, "although they lie on the same side of the circle"
 
 
-def test_settled_is_active_and_nobody_missing_or_too_many() -> None:
-    points = some_ids(4)
-    me, *others = points
-    assert is_settled(answer(me, others), points)
-    assert not is_settled(answer(me, others, active=False), points)
-    assert not is_settled(answer(me, others[1:]), points)
-    assert not is_settled(answer(me, [*others, Id(7)]), points)
+def test_settled_peer_is_active_with_exactly_its_expected_leaf_set() -> None:
+    ids = some_ids(4)
+    me, *others = ids
+    assert is_settled(answer(me, others), ids)
+    assert not is_settled(answer(me, others, active=False), ids)
+    assert not is_settled(answer(me, others[1:]), ids)
+    assert not is_settled(answer(me, [*others, Id(7)]), ids)

@@ -1,4 +1,4 @@
-"""The commands: figures that can be parsed, and an exit status that says whether all held."""
+"""The commands: figures that can be parsed, and an exit status that shows whether all conditions held."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def figures_of(result: Result) -> dict[str, Any]:
         ("churn", [f"{name} lost in bursts" for name in ("wan, 0.01 h, 0%", "wan, 0.01 h, 5%", "lan, 0.01 h, 0%")]),
     ],
 )
-def test_figures_as_json(command: str, parts: list[str]) -> None:
+def test_json_output_has_the_figures_of_all_parts(command: str, parts: list[str]) -> None:
     result = run(command, "--json")
     assert result.exit_code == 0, result.output
     figures = figures_of(result)
@@ -54,10 +54,10 @@ def test_figures_as_json(command: str, parts: list[str]) -> None:
     assert figures["broken"] == []
     assert figures["memory_mb"] > 10
     assert all(figures[part] for part in parts)
-    assert result.stderr == "", "no bar when a program reads"
+    assert result.stderr == "", "no progress bar beside JSON"
 
 
-def test_figures_as_a_table() -> None:
+def test_table_output_has_a_line_for_each_figure() -> None:
     result = run("hops", "--leaf-set", "8")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -76,15 +76,15 @@ def test_joined_tables_are_compared_with_perfect_ones() -> None:
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
-    one, other, third = (figures_of(run("join", "--json", "--seed", seed)) for seed in ("1", "1", "2"))
+    runs = [figures_of(run("join", "--json", "--seed", seed)) for seed in ("1", "1", "2")]
     first, again, another = (
         {key: value for key, value in figures["20 at once"].items() if key not in ("events_per_s", "seed")}
-        for figures in (one, other, third)
+        for figures in runs
     )
     assert first == again != another
 
 
-def test_storms_are_summed_up() -> None:
+def test_figures_of_storms_are_summed() -> None:
     result = run("join", "--storms", "3", "--json", "--seed", "5")
     assert result.exit_code == 0
     storms = figures_of(result)["3 storms"]
@@ -92,15 +92,15 @@ def test_storms_are_summed_up() -> None:
 
 
 class Pool:
-    """A pool of no processes, so that what is patched here is patched there."""
+    """A pool without processes, so that patches of this process apply to its work."""
 
     def __init__(self, workers: int | None) -> None: ...
     def __enter__(self) -> Pool:
         return self
 
     def __exit__(self, *_: object) -> None: ...
-    def map(self, work: Any, what: Any, chunksize: int) -> Any:
-        return map(work, what)
+    def map(self, work: Any, items: Any, chunksize: int) -> Any:
+        return map(work, items)
 
 
 def storm(seed: int, *, one_ring: bool = True, faults: int = 0) -> StormFigures:
@@ -108,21 +108,21 @@ def storm(seed: int, *, one_ring: bool = True, faults: int = 0) -> StormFigures:
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "reported"),
     [(storm(8, one_ring=False), "seed 8"), (storm(8, faults=1), "seed 8"), (storm(8), None)],
 )
-def test_a_storm_that_does_not_end_well(
-    monkeypatch: pytest.MonkeyPatch, broken: StormFigures, told: str | None
+def test_storm_without_a_single_ring_fails_with_its_seed(
+    monkeypatch: pytest.MonkeyPatch, broken: StormFigures, reported: str | None
 ) -> None:
     monkeypatch.setattr(simulate, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(simulate, "join_storm", lambda seed: broken if seed == 8 else storm(seed))
     result = run("join", "--storms", "4", "--seed", "6", "--json")
-    assert result.exit_code == (1 if told else 0)
-    assert [told in text for text in figures_of(result)["broken"] if told] == ([True] if told else [])
-    assert figures_of(result)["4 storms"]["one_ring"] == (3 if told else 4)
+    assert result.exit_code == (1 if reported else 0)
+    assert [reported in text for text in figures_of(result)["broken"] if reported] == ([True] if reported else [])
+    assert figures_of(result)["4 storms"]["one_ring"] == (3 if reported else 4)
 
 
-def test_a_storm_that_breaks_an_invariant_tells_its_story(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storm_that_breaks_an_invariant_is_reported_with_its_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaking(seed: int) -> StormFigures:
         if seed != 7:
             return storm(seed)
@@ -139,12 +139,12 @@ def test_a_storm_that_breaks_an_invariant_tells_its_story(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("command", "scenario", "change", "told"),
+    ("command", "scenario", "change", "reported"),
     [
         ("hops", "hops_filled", {"wrong": 3}, "3 lookups ended at a wrong peer"),
         ("hops", "hops_as_in_pastry", {"wrong": 2}, "2 lookups ended at a wrong peer"),
-        ("join", "join_at_once", {"one_ring_after_s": None}, "no single ring"),
-        ("join", "join_at_once", {"faults": 1}, "no single ring"),
+        ("join", "join_at_once", {"one_ring_after_s": None}, "not form a single ring"),
+        ("join", "join_at_once", {"faults": 1}, "not form a single ring"),
         ("fail", "fail_at_once", {"one_ring_after_s": None}, "one ring again"),
         ("fail", "fail_at_once", {"lookups.lost": 4}, "4 lookups were lost"),
         ("fail", "detours", {"wrong": 5}, "5 lookups ended at a wrong peer"),
@@ -155,8 +155,8 @@ def test_a_storm_that_breaks_an_invariant_tells_its_story(monkeypatch: pytest.Mo
         ("churn", "churn", {"lookups.lost": 7}, "7 lookups were lost"),
     ],
 )
-def test_a_broken_promise_ends_with_status_1(
-    monkeypatch: pytest.MonkeyPatch, command: str, scenario: str, change: dict[str, object], told: str
+def test_broken_condition_ends_with_status_1(
+    monkeypatch: pytest.MonkeyPatch, command: str, scenario: str, change: dict[str, object], reported: str
 ) -> None:
     real = getattr(simulate, scenario)
 
@@ -171,10 +171,10 @@ def test_a_broken_promise_ends_with_status_1(
     monkeypatch.setattr(simulate, scenario, broken)
     result = run(command, "--json")
     assert result.exit_code == 1
-    assert told in figures_of(result)["broken"][0]
+    assert reported in figures_of(result)["broken"][0]
 
 
-def test_lookups_lost_under_loss_are_no_broken_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_lost_under_loss_break_no_condition(monkeypatch: pytest.MonkeyPatch) -> None:
     real = simulate.churn
 
     def lossy(*arguments: Any, **named: Any) -> Any:
@@ -185,7 +185,7 @@ def test_lookups_lost_under_loss_are_no_broken_promise(monkeypatch: pytest.Monke
     assert run("churn", "--json").exit_code == 0
 
 
-def test_a_run_without_hours_is_left_out() -> None:
+def test_churn_run_of_zero_hours_is_left_out() -> None:
     figures = figures_of(run("churn", "--hours", "0", "--json"))
     assert list(figures) == ["lan, 0.01 h, 0% lost in bursts", "memory_mb", "broken"]
 
@@ -202,7 +202,7 @@ def test_a_run_without_hours_is_left_out() -> None:
         ["spread", "--uplink-mbps", "0"],
     ],
 )
-def test_what_cannot_be_asked_is_refused(arguments: list[str]) -> None:
+def test_option_outside_its_range_is_refused(arguments: list[str]) -> None:
     result = CliRunner().invoke(simulate.simulate, arguments)
     assert result.exit_code == 2
     assert arguments[1] in result.stderr
@@ -219,13 +219,13 @@ def test_what_cannot_be_asked_is_refused(arguments: list[str]) -> None:
         ["churn", "--loss", "1.0", "--hours", "0.001", "--lan-hours", "0", "--nodes", "4"],
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments: list[str]) -> None:
+def test_option_without_a_meaningful_value_is_refused(arguments: list[str]) -> None:
     result = CliRunner().invoke(simulate.simulate, arguments)
     assert result.exit_code == 2
     assert arguments[1] in result.stderr
 
 
-def test_scribe_in_the_place_of_the_roles() -> None:
+def test_pubsub_runs_with_scribe() -> None:
     result = run("pubsub", "--dispatch", "scribe", "--trouble", "churn", "--json")
     assert result.exit_code == 0, result.output
     (total, *_) = figures_of(result).values()
@@ -233,7 +233,7 @@ def test_scribe_in_the_place_of_the_roles() -> None:
     assert total["held"] == 1
 
 
-def test_the_table_of_all_ways_of_dispatching() -> None:
+def test_spread_table_has_a_row_for_each_way_of_dispatching() -> None:
     result = run("spread", "--subscribers", "30")
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -242,7 +242,7 @@ def test_the_table_of_all_ways_of_dispatching() -> None:
     assert len({len(line) for line in lines[head : head + 7]}) == 1
 
 
-def test_a_tree_that_is_too_deep_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tree_that_is_too_deep_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     real = simulate.spread
     monkeypatch.setattr(simulate, "spread", lambda *a, **named: [replace(row, depth=9) for row in real(*a, **named)])
     result = run("spread", "--json")
@@ -252,7 +252,7 @@ def test_a_tree_that_is_too_deep_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     ]  # fmt: skip
 
 
-def test_a_message_that_does_not_arrive_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_that_does_not_arrive_fails_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: Any, **named: Any) -> Any:
         raise InvariantBrokenError("it came twice")
 
@@ -262,7 +262,7 @@ def test_a_message_that_does_not_arrive_is_told(monkeypatch: pytest.MonkeyPatch)
     assert figures_of(result)["broken"] == ["it came twice"]
 
 
-def test_more_subscribers_than_peers() -> None:
+def test_more_subscribers_than_peers_is_a_usage_error() -> None:
     result = run("spread", "--subscribers", "41")
     assert result.exit_code == 2
     assert "--subscribers" in result.stderr

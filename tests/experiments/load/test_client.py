@@ -1,4 +1,4 @@
-"""Clients on the event loop at a real front, and at servers that go away."""
+"""Clients on the event loop at a real front, and at servers that refuse or close."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from ringmq.experiments.load.client import Client, talking
+from ringmq.experiments.load.client import Client, connected_client
 from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.experiments.processes.ports import choose_ports
 from ringmq.experiments.processes.servers import Server
@@ -15,8 +15,8 @@ from ringmq.mqtt_front.codec.packets import Publish
 WITHIN_S = 10.0
 
 
-class Heard:
-    """Keeps what came, and waits for it."""
+class MessageQueue:
+    """Queues the messages of a client."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Publish] = asyncio.Queue()
@@ -29,47 +29,47 @@ class Heard:
         return message.topic, bytes(message.payload), message.qos, message.retain
 
 
-async def test_messages_pass_with_both_qualities(ringmq_server: Server) -> None:
-    heard = Heard()
+async def test_messages_pass_with_qos_0_and_1(ringmq_server: Server) -> None:
+    messages = MessageQueue()
     async with (
-        talking(ringmq_server.address, "talk-a", heard) as one,
-        talking(ringmq_server.address, "talk-b") as other,
+        connected_client(ringmq_server.address, "talk-a", messages) as subscriber,
+        connected_client(ringmq_server.address, "talk-b") as publisher,
     ):
-        await one.subscribed("talk/+", qos=1)
-        other.publish("talk/0", b"a")
-        assert await heard.next() == ("talk/0", b"a", 0, False)
-        await asyncio.wait_for(other.publish_1("talk/1", b"b"), WITHIN_S)
-        assert await heard.next() == ("talk/1", b"b", 1, False)
-        await asyncio.wait_for(one.unsubscribe("talk/+"), WITHIN_S)
-        await asyncio.wait_for(other.publish_1("talk/1", b"c", retain=True), WITHIN_S)
-        await one.subscribed("talk/1")
-        assert await heard.next() == ("talk/1", b"c", 0, True)
+        await subscriber.subscribe_and_wait("talk/+", qos=1)
+        publisher.publish("talk/0", b"a")
+        assert await messages.next() == ("talk/0", b"a", 0, False)
+        await asyncio.wait_for(publisher.publish_qos1("talk/1", b"b"), WITHIN_S)
+        assert await messages.next() == ("talk/1", b"b", 1, False)
+        await asyncio.wait_for(subscriber.unsubscribe("talk/+"), WITHIN_S)
+        await asyncio.wait_for(publisher.publish_qos1("talk/1", b"c", retain=True), WITHIN_S)
+        await subscriber.subscribe_and_wait("talk/1")
+        assert await messages.next() == ("talk/1", b"c", 0, True)
 
 
-async def test_more_messages_than_a_receiver_may_have_unacknowledged(ringmq_server: Server) -> None:
-    heard = Heard()
+async def test_client_acknowledges_more_messages_than_a_front_keeps_in_flight(ringmq_server: Server) -> None:
+    messages = MessageQueue()
     async with (
-        talking(ringmq_server.address, "talk-c", heard) as one,
-        talking(ringmq_server.address, "talk-d") as other,
+        connected_client(ringmq_server.address, "talk-c", messages) as subscriber,
+        connected_client(ringmq_server.address, "talk-d") as publisher,
     ):
-        await one.subscribed("talk/many", qos=1)
-        answers = [other.publish_1("talk/many", b"%d" % number) for number in range(300)]
+        await subscriber.subscribe_and_wait("talk/many", qos=1)
+        answers = [publisher.publish_qos1("talk/many", b"%d" % number) for number in range(300)]
         await asyncio.wait_for(asyncio.gather(*answers), WITHIN_S)
-        assert [(await heard.next())[1] for _ in answers] == [b"%d" % number for number in range(300)]
+        assert [(await messages.next())[1] for _ in answers] == [b"%d" % number for number in range(300)]
 
 
-async def test_a_refused_subscription_is_told(ringmq_server: Server) -> None:
-    async with talking(ringmq_server.address, "talk-e") as client:
+async def test_refused_subscription_is_an_error(ringmq_server: Server) -> None:
+    async with connected_client(ringmq_server.address, "talk-e") as client:
         with pytest.raises(BenchError):
-            await client.subscribed("not/#/valid")
+            await client.subscribe_and_wait("not/#/valid")
 
 
-async def test_nobody_there_is_told() -> None:
+async def test_closed_port_is_an_error() -> None:
     with pytest.raises(BenchError, match=r"cannot connect to 127\.0\.0\.1:"):
         await Client.connect(("127.0.0.1", choose_ports(0, 1)[0]), "talk")
 
 
-async def test_an_end_is_told_to_all_who_wait() -> None:
+async def test_end_of_the_connection_fails_all_answers() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"\x20\x02\x00\x00")
@@ -77,17 +77,17 @@ async def test_an_end_is_told_to_all_who_wait() -> None:
         writer.close()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server, talking(server.sockets[0].getsockname(), "talk") as client:
-        waiting = [client.subscribe("a"), client.publish_1("a", b"")]
-        for one in waiting:
+    async with server, connected_client(server.sockets[0].getsockname(), "talk") as client:
+        waiting = [client.subscribe("a"), client.publish_qos1("a", b"")]
+        for answer_future in waiting:
             with pytest.raises(BenchError, match="closed the connection"):
-                await asyncio.wait_for(one, WITHIN_S)
+                await asyncio.wait_for(answer_future, WITHIN_S)
         assert client.ended
         with pytest.raises(BenchError, match="closed the connection"):
-            await client.publish_1("a", b"")
+            await client.publish_qos1("a", b"")
 
 
-async def test_a_refused_connection_is_told() -> None:
+async def test_refused_connection_is_an_error() -> None:
     async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
         writer.write(b"\x20\x02\x00\x05")

@@ -1,4 +1,4 @@
-"""The load generator against a real front, for moments: what it counts must add up."""
+"""The load generator against a real front, in short measurements: its counts are consistent."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from ringmq.experiments.processes.sides import joined, why_not
 SMALL = [
     Pattern("fan-out", topics=2, publishers=2, subscribers=3, qos=0),
     Pattern("pairs", topics=3, publishers=1, subscribers=1, qos=1),
+    Pattern("exactly-once", topics=3, publishers=1, subscribers=2, qos=2),
+    Pattern("large", topics=2, publishers=1, subscribers=2, qos=1, payload_bytes=5000),
 ]
 
 
 @pytest.mark.parametrize("pattern", [*SMALL, PATTERNS["qos0-1to10"]], ids=lambda pattern: pattern.name)
-def test_a_low_rate_comes_through(ringmq_server: Server, pattern: Pattern) -> None:
+def test_low_rate_has_no_loss(ringmq_server: Server, pattern: Pattern) -> None:
     with Load([ringmq_server], pattern) as load:
         for _ in range(2):
             figures = load.measure(1000, 0.05, 0.2)
@@ -37,7 +39,7 @@ def test_a_low_rate_comes_through(ringmq_server: Server, pattern: Pattern) -> No
 
 
 @pytest.mark.parametrize("pattern", SMALL, ids=lambda pattern: pattern.name)
-def test_more_than_can_be_is_not_reached(ringmq_server: Server, pattern: Pattern) -> None:
+def test_impossible_rate_is_not_reached(ringmq_server: Server, pattern: Pattern) -> None:
     with Load([ringmq_server], pattern) as load:
         figures = load.measure(1e9, 0.0, 0.1)
     assert not figures.offer_reached
@@ -47,7 +49,7 @@ def test_more_than_can_be_is_not_reached(ringmq_server: Server, pattern: Pattern
 
 
 @pytest.mark.parametrize("name", RING_PATTERNS)
-def test_a_pattern_of_several_servers_at_one(ringmq_server: Server, name: str) -> None:
+def test_patterns_of_several_servers_work_with_one_server(ringmq_server: Server, name: str) -> None:
     with Load([ringmq_server], RING_PATTERNS[name]) as load:
         figures = load.measure(1000, 0.05, 0.2)
     assert figures.loss == 0
@@ -56,7 +58,7 @@ def test_a_pattern_of_several_servers_at_one(ringmq_server: Server, name: str) -
 
 @pytest.mark.skipif(why_not("bridged") is not None, reason=str(why_not("bridged")))
 @pytest.mark.parametrize("name", RING_PATTERNS)
-def test_messages_come_once_over_bridges(name: str) -> None:
+def test_bridges_deliver_each_message_once(name: str) -> None:
     pattern = RING_PATTERNS[name]
     with joined("bridged", pattern.servers, min(os.sched_getaffinity(0))) as servers:
         reachability.check([server.address for server in servers])
@@ -67,7 +69,7 @@ def test_messages_come_once_over_bridges(name: str) -> None:
     assert 0 <= figures.server_waited < 1.5
 
 
-def test_clients_are_at_the_servers_of_the_pattern(ringmq_server: Server) -> None:
+def test_clients_connect_to_the_servers_of_the_pattern(ringmq_server: Server) -> None:
     with running("ringmq", min(os.sched_getaffinity(0))) as other:
         with Load([ringmq_server, other], RING_PATTERNS["two-1to1"]) as load:
             across = load.measure(500, 0.05, 0.1)
@@ -79,7 +81,7 @@ def test_clients_are_at_the_servers_of_the_pattern(ringmq_server: Server) -> Non
     assert within.loss == 0
 
 
-def test_a_server_that_dies_is_told() -> None:
+def test_end_of_the_server_is_an_error() -> None:
     with running("ringmq", min(os.sched_getaffinity(0))) as server:
         load = Load([server], SMALL[0])
     with load, pytest.raises(BenchError):

@@ -19,7 +19,7 @@ Answering = Callable[[bytes], Address]
 
 @pytest.fixture
 def answering() -> Iterator[Answering]:
-    """A server that answers its first packet with the bytes given, and closes."""
+    """A server that answers its first packet with the given bytes, and closes."""
     threads = []
 
     def start(answer: bytes) -> Address:
@@ -41,32 +41,32 @@ def answering() -> Iterator[Answering]:
         thread.join()
 
 
-def test_a_client_gets_what_it_subscribed_to(ringmq_server: Server) -> None:
-    with connected(ringmq_server.address, "a") as one, connected(ringmq_server.address, "b") as other:
-        subscribe(one, "x/+", qos=1)
+def test_subscribed_client_gets_a_publication(ringmq_server: Server) -> None:
+    with connected(ringmq_server.address, "a") as subscriber, connected(ringmq_server.address, "b") as publisher:
+        subscribe(subscriber, "x/+", qos=1)
         packet = encode_publish(Version.V311, b"x/y", b"payload")
-        other.sendall(packet)
-        assert one.recv(1000) == packet
+        publisher.sendall(packet)
+        assert subscriber.recv(1000) == packet
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "text"),
     [
         (b"\x20\x02\x00\x05", "refused with 5"),
         (b"\xd0\x00", "packet type 13 instead of a CONNACK"),
         (b"", "closed instead of sending a CONNACK"),
     ],
 )
-def test_a_wrong_answer_is_told(answering: Answering, answer: bytes, said: str) -> None:
-    with pytest.raises(BenchError, match=said):
+def test_wrong_answer_to_a_connect_is_an_error(answering: Answering, answer: bytes, text: str) -> None:
+    with pytest.raises(BenchError, match=text):
         connected(answering(answer), "a")
 
 
-def test_nobody_there_is_told() -> None:
+def test_closed_port_is_an_error() -> None:
     with pytest.raises(BenchError, match="cannot connect"):
         connected(("127.0.0.1", choose_ports(0, 1)[0]), "a")
 
 
-def test_a_refused_subscription_is_told(ringmq_server: Server) -> None:
+def test_refused_subscription_is_an_error(ringmq_server: Server) -> None:
     with connected(ringmq_server.address, "c") as client, pytest.raises(BenchError):
         subscribe(client, "not/#/valid")

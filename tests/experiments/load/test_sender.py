@@ -1,4 +1,4 @@
-"""Publishers over socket pairs, whose other end reads when it is told to."""
+"""Publishers over socket pairs, whose other ends read on demand."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Pair = tuple[socket.socket, socket.socket]
 @pytest.fixture
 def pairs() -> Iterator[list[Pair]]:
     pairs = [socket.socketpair() for _ in range(PATTERN.all_publishers)]
-    for one, other in pairs:
-        one.setblocking(False)
-        other.setblocking(False)
+    for publisher, server in pairs:
+        publisher.setblocking(False)
+        server.setblocking(False)
     yield pairs
-    for one, other in pairs:
-        one.close()
-        other.close()
+    for publisher, server in pairs:
+        publisher.close()
+        server.close()
 
 
 def read(end: socket.socket) -> bytes:
@@ -36,26 +36,26 @@ def read(end: socket.socket) -> bytes:
 
 
 def test_publishers_take_turns(pairs: list[Pair]) -> None:
-    sender = Sender(PATTERN, [one for one, _ in pairs])
+    sender = Sender(PATTERN, [publisher for publisher, _ in pairs])
     sender.send(5)
     assert sender.sent == 5
-    assert [read(other) for _, other in pairs] == [PATTERN.packets(0)[0] * 3, PATTERN.packets(1)[0] * 2]
+    assert [read(server) for _, server in pairs] == [PATTERN.packets(0)[0] * 3, PATTERN.packets(1)[0] * 2]
 
 
-def test_packets_stay_whole_when_the_server_does_not_read(pairs: list[Pair]) -> None:
-    sender = Sender(PATTERN, [one for one, _ in pairs])
+def test_packets_stay_whole_if_the_server_does_not_read(pairs: list[Pair]) -> None:
+    sender = Sender(PATTERN, [publisher for publisher, _ in pairs])
     while not sender.blocked:
         sender.send(1000)
     stuck_at = sender.sent
     sender.send(1000)
     sender.flush()
     assert (sender.sent, sender.blocked) == (stuck_at, True)
-    received = [read(other) for _, other in pairs]
+    received = [read(server) for _, server in pairs]
     sender.flush()
     assert not sender.blocked
     sender.send(4)
     assert sender.sent == stuck_at + 5
-    received = [data + read(other) for data, (_, other) in zip(received, pairs, strict=True)]
+    received = [data + read(server) for data, (_, server) in zip(received, pairs, strict=True)]
     size = PATTERN.packet_bytes
     assert sum(map(len, received)) == sender.sent * size
     for topic, data in enumerate(received):

@@ -7,7 +7,7 @@ from math import isnan
 
 import pytest
 
-from ringmq.experiments.load.tally import SHOWN, Faults, Inbox, percentile, spread_ms
+from ringmq.experiments.load.tally import SHOWN, Faults, Inbox, percentile, percentile_line
 from ringmq.mqtt_front.codec.packets import Publish
 
 
@@ -15,7 +15,7 @@ def message(payload: bytes) -> Publish:
     return Publish("a", memoryview(payload))
 
 
-async def test_an_inbox_waits_until_all_has_come() -> None:
+async def test_inbox_waits_until_all_messages_have_come() -> None:
     inbox = Inbox()
     inbox(message(b"1"))
     waiting = asyncio.create_task(inbox.until([b"1", b"2", b"3"], 60.0))
@@ -26,7 +26,7 @@ async def test_an_inbox_waits_until_all_has_come() -> None:
     assert await asyncio.wait_for(waiting, 10.0) == set()
 
 
-async def test_an_inbox_tells_what_is_missing() -> None:
+async def test_inbox_returns_missing_messages() -> None:
     inbox = Inbox()
     inbox(message(b"1"))
     assert await inbox.until([b"1"], 0.0) == set()
@@ -35,7 +35,7 @@ async def test_an_inbox_tells_what_is_missing() -> None:
     assert await inbox.until([b"2"], 0.0) == set()
 
 
-def test_an_inbox_tells_what_came_twice() -> None:
+def test_inbox_counts_duplicates() -> None:
     inbox = Inbox()
     for payload in (b"1", b"2", b"1"):
         inbox(message(payload))
@@ -43,7 +43,7 @@ def test_an_inbox_tells_what_came_twice() -> None:
     assert inbox.times[b"1"] == 2
 
 
-def test_all_faults_are_counted_and_the_first_told() -> None:
+def test_all_faults_are_counted_and_the_first_described() -> None:
     faults = Faults("missed", "twice")
     assert not faults
     assert str(faults) == "0 missed, 0 twice"
@@ -55,28 +55,28 @@ def test_all_faults_are_counted_and_the_first_told() -> None:
     assert faults.examples == [*(f"missed: {number}" for number in range(SHOWN)), "strange: x"]
 
 
-def test_faults_are_added_up() -> None:
-    all_faults, one, other = Faults(), Faults("missed"), Faults("missed", "twice")
-    one.add("missed", "a")
-    other.add("missed", "b")
-    all_faults.absorb(one)
-    all_faults.absorb(other)
+def test_absorbed_faults_are_summed() -> None:
+    all_faults, first, second = Faults(), Faults("missed"), Faults("missed", "twice")
+    first.add("missed", "a")
+    second.add("missed", "b")
+    all_faults.absorb(first)
+    all_faults.absorb(second)
     assert all_faults.counts == {"missed": 2, "twice": 0}
     assert all_faults.examples == ["missed: a", "missed: b"]
 
 
 @pytest.mark.parametrize(("percent", "value"), [(0, 1), (50, 51), (99, 100), (100, 100)])
-def test_percentiles(percent: float, value: float) -> None:
+def test_percentile_of_sorted_values(percent: float, value: float) -> None:
     assert percentile(range(1, 101), percent) == value
 
 
-def test_percentiles_of_nothing() -> None:
+def test_percentile_without_values_is_nan() -> None:
     assert isnan(percentile([], 50))
-    assert spread_ms("x", []).split() == ["x", "none"]
+    assert percentile_line("x", []).split() == ["x", "none"]
 
 
-def test_a_line_of_times() -> None:
-    assert spread_ms("x", [0.003, 0.001, 0.002]).split() == [
+def test_percentile_line_is_in_milliseconds() -> None:
+    assert percentile_line("x", [0.003, 0.001, 0.002]).split() == [
         *("x", "3", "times"),
         *("p50", "2.0", "p90", "3.0", "p99", "3.0", "max", "3.0", "ms"),
     ]

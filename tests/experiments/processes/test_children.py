@@ -31,7 +31,7 @@ async def child(*options: str) -> AsyncIterator[tuple[Child, int]]:
             await started.ended.wait()
 
 
-async def test_it_tells_when_it_is_active_and_how_it_ended() -> None:
+async def test_child_reports_when_it_is_active_and_how_it_ended() -> None:
     async with child() as (started, _), asyncio.timeout(20):
         await started.active.wait()
         assert not started.ended.is_set()
@@ -40,7 +40,7 @@ async def test_it_tells_when_it_is_active_and_how_it_ended() -> None:
         assert (started.process.returncode, started.fate) == (0, "exit status 0")
 
 
-async def test_a_killed_child() -> None:
+async def test_fate_of_a_killed_child_is_its_signal() -> None:
     async with child() as (started, _), asyncio.timeout(20):
         await started.active.wait()
         started.send(signal.SIGKILL)
@@ -48,7 +48,7 @@ async def test_a_killed_child() -> None:
         assert started.fate == "killed by SIGKILL"
 
 
-async def test_the_last_words_of_a_child() -> None:
+async def test_fate_of_a_failed_child_is_its_last_line() -> None:
     async with child("--ring", "") as (started, _), asyncio.timeout(20):
         await started.ended.wait()
         assert not started.active.is_set()
@@ -56,7 +56,7 @@ async def test_the_last_words_of_a_child() -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-async def test_it_does_not_outlive_its_parent(
+async def test_child_ends_when_its_parent_closes_the_pipe(
     paused: bool, usage: Callable[[int], Any], eventually: Callable[..., Any]
 ) -> None:
     async with child() as (started, parents_end), asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""The front alone in a process: it serves, and ends when told to."""
+"""The front alone in a process: it serves until SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringmq.experiments.processes.ports import choose_ports
 from ringmq.experiments.processes.servers import Server
 
 
-def test_it_serves_until_sigterm() -> None:
+def test_front_serves_until_sigterm() -> None:
     port = choose_ports(0, 1)[0]
     command = (sys.executable, "-m", "ringmq.experiments.processes.front_server", str(port))
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:

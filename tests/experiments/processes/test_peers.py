@@ -1,4 +1,4 @@
-"""Rings of real peers: one ring, killed and started again, and what they log."""
+"""Rings of real peers: kills, restarts and logs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from ringmq.experiments.load.raw_clients import BenchError, connected
 from ringmq.experiments.processes import peers
 from ringmq.experiments.processes.peers import Ring, RingPeer, ring_of
-from ringmq.overlay.core.ids import Id, key_of, nearness
+from ringmq.overlay.core.ids import Id
 
 CORE = min(os.sched_getaffinity(0))
 
@@ -24,27 +24,19 @@ def test_peers_are_one_ring_with_ids_and_listeners(ring: Ring) -> None:
     assert asyncio.run(ring.troubles()).startswith("0 silent, ")
 
 
-def test_owners_of_a_place_are_those_nearest_to_its_key(ring: Ring) -> None:
-    for topic in ("a", "b/c", "d"):
-        nearest = sorted(ring.peers, key=lambda peer: nearness(key_of(topic), peer.id))
-        assert ring.owners(topic) == nearest
-        assert ring.owners(f"{topic}/#") == nearest
-
-
-def test_a_killed_peer_is_missed_and_comes_back(ring: Ring) -> None:
+def test_killed_peers_leave_the_ring_and_come_back(ring: Ring) -> None:
     first, second, *rest = ring.peers
     ids = {peer: peer.id for peer in ring.peers}
     ring.kill(first, second)
     assert ring.alive == rest
     asyncio.run(ring.settle())
-    assert first not in ring.owners("a")
     ring.start(first, second)
     asyncio.run(ring.settle())
     assert ring.alive == ring.peers
     assert {peer: peer.id for peer in ring.peers} == ids
 
 
-def test_nothing_is_left_of_a_ring() -> None:
+def test_ring_leaves_no_process_and_no_log() -> None:
     with ring_of(2, ("--shadows", "1"), core=CORE) as ring:
         pids = [peer.pid for peer in ring.peers]
         logs = [peer.log for peer in ring.peers]
@@ -54,12 +46,12 @@ def test_nothing_is_left_of_a_ring() -> None:
     assert not any(log.exists() for log in logs)
 
 
-def test_a_peer_that_does_not_start_is_told() -> None:
+def test_peer_that_does_not_start_is_an_error() -> None:
     with pytest.raises(BenchError, match="does not accept"), ring_of(1, ("--no-such-option",)):
         pass
 
 
-def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "./no-such-python")
     with pytest.raises(BenchError, match="cannot start peer 1"), ring_of(1):
         pass
@@ -67,20 +59,20 @@ def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatc
 
 def test_only_errors_are_complaints(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    one = RingPeer(1, ("127.0.0.1", 1), ("127.0.0.1", 2), log)
-    other = RingPeer(2, ("127.0.0.1", 3), ("127.0.0.1", 4), tmp_path / "other")
-    other.log.write_text("")
+    complaining = RingPeer(1, ("127.0.0.1", 1), ("127.0.0.1", 2), log)
+    quiet = RingPeer(2, ("127.0.0.1", 3), ("127.0.0.1", 4), tmp_path / "other")
+    quiet.log.write_text("")
     log.write_text(
         "2026 [warning  ] few files\n2026 [error    ] the roles failed\nTraceback (most recent call last):\n"
     )
-    said = ["2026 [error    ] the roles failed", "Traceback (most recent call last):"]
-    assert one.complaints() == said
-    assert Ring([one, other], (), None).complaints() == [f"peer 1 (00000000): {line}" for line in said]
+    lines = ["2026 [error    ] the roles failed", "Traceback (most recent call last):"]
+    assert complaining.complaints() == lines
+    assert Ring([complaining, quiet], (), None).complaints() == [f"peer 1 (00000000): {line}" for line in lines]
 
 
-def test_a_ring_that_does_not_settle_is_told(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ring_that_does_not_settle_is_an_error(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "SETTLE_S", 0.05)
     monkeypatch.setattr(peers, "SETTLE_S_PER_PEER", 0.0)
-    monkeypatch.setattr(peers, "is_settled", lambda status, points: False)
+    monkeypatch.setattr(peers, "is_settled", lambda status, ids: False)
     with pytest.raises(BenchError, match=r"4 peers were not one ring after 0.05 s"):
         asyncio.run(ring.settle())

@@ -24,7 +24,7 @@ def taken(kind: socket.SocketKind, port: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM])
-def test_a_taken_port_is_seen(kind: socket.SocketKind) -> None:
+def test_taken_port_is_not_free(kind: socket.SocketKind) -> None:
     port = choose_ports(0, 1)[0]
     assert is_free(port)
     with taken(kind, port):
@@ -32,30 +32,30 @@ def test_a_taken_port_is_seen(kind: socket.SocketKind) -> None:
     assert is_free(port)
 
 
-def test_a_port_that_served_a_moment_ago_is_free() -> None:
+def test_port_with_a_connection_in_time_wait_is_free() -> None:
     port = choose_ports(0, 1)[0]
     with socket.create_server(("127.0.0.1", port)) as server, socket.create_connection(("127.0.0.1", port)) as client:
         accepted, _ = server.accept()
-        accepted.close()  # closed here first, so that it is this end that waits
+        accepted.close()  # the end that closes first is the one left in TIME_WAIT
         assert client.recv(1) == b""
     assert is_free(port)
 
 
-def test_free_ports_are_in_a_row() -> None:
+def test_chosen_free_ports_are_consecutive() -> None:
     ports = choose_ports(0, 20)
     assert len(ports) == 20
     assert all(map(is_free, ports))
     assert choose_ports(ports[0], 20) == ports
 
 
-def test_one_taken_port_is_named() -> None:
+def test_error_names_a_single_taken_port() -> None:
     ports = choose_ports(0, 5)
     with taken(socket.SOCK_STREAM, ports[3]), pytest.raises(click.ClickException) as caught:
         choose_ports(ports[0], 5)
     assert caught.value.message == f"port {ports[3]} of {ports[0]}-{ports[4]} in use: try --overlay-port 0"
 
 
-def test_the_option_is_named() -> None:
+def test_error_names_the_option() -> None:
     ports = choose_ports(0, 1)
     with taken(socket.SOCK_STREAM, ports[0]), pytest.raises(click.ClickException, match=r": try --mqtt-port 0$"):
         choose_ports(ports[0], 1, "--mqtt-port")
@@ -64,7 +64,7 @@ def test_the_option_is_named() -> None:
 
 
 @pytest.mark.parametrize("start", [2, 3, 5, 7, 8])
-def test_two_rows_of_ports_share_none(start: int) -> None:
+def test_overlap_with_excluded_ports_is_refused(start: int) -> None:
     ports = choose_ports(0, 10)
     others = range(ports[start], ports[start] + 1)
     with pytest.raises(click.UsageError) as caught:
@@ -74,7 +74,7 @@ def test_two_rows_of_ports_share_none(start: int) -> None:
         assert choose_ports(ports[2], 7, apart_from=range(near, near + 1)) == ports[2:9]
 
 
-def test_free_ports_keep_away_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chosen_free_ports_avoid_excluded_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     first = choose_ports(0, 10)
     tried = iter([first[0] - 2, first[4], first[9], first[0] - 3])
     monkeypatch.setattr(random, "randrange", lambda start, end: next(tried))
@@ -82,7 +82,7 @@ def test_free_ports_keep_away_from_others(monkeypatch: pytest.MonkeyPatch) -> No
     assert choose_ports(0, 3, apart_from=first) == range(first[0] - 3, first[0])
 
 
-def test_there_are_no_more_ports() -> None:
+def test_too_many_ports_are_refused() -> None:
     with pytest.raises(click.UsageError, match="go past 65535"):
         choose_ports(65530, 7)
     with pytest.raises((click.ClickException, ValueError)):

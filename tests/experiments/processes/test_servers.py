@@ -1,4 +1,4 @@
-"""Servers start on their core, are ready, and end."""
+"""Servers start on their core, become ready, and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CORE = min(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize("name", servers.COMMANDS)
-def test_a_server_runs_on_its_core_for_as_long_as_it_should(name: str) -> None:
+def test_server_runs_on_its_core_until_the_context_ends(name: str) -> None:
     reason = why_not(name)
     if reason:
         pytest.skip(reason)
@@ -26,7 +26,7 @@ def test_a_server_runs_on_its_core_for_as_long_as_it_should(name: str) -> None:
     assert not Path(f"/proc/{server.pid}").exists()
 
 
-def test_a_server_can_be_killed() -> None:
+def test_server_can_be_killed() -> None:
     with running("ringmq", CORE) as server:
         assert server.runs
         server.kill()
@@ -34,19 +34,19 @@ def test_a_server_can_be_killed() -> None:
         assert not server.runs
 
 
-def test_a_server_that_ends_at_once_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_that_ends_at_once_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(servers.COMMANDS, "ringmq", lambda port, folder: (sys.executable, "-c", "pass"))
     with pytest.raises(BenchError, match="ringmq does not accept"), running("ringmq", CORE):
         pass
 
 
-def test_a_server_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_executable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(servers.COMMANDS, "ringmq", lambda port, folder: ("./no-such-server",))
     with pytest.raises(BenchError, match="cannot start ringmq"), running("ringmq", CORE):
         pass
 
 
-def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_not_names_servers_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert why_not("ringmq") is None
@@ -54,7 +54,7 @@ def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "amqtt" in (why_not("amqtt") or "")
 
 
-def test_two_cores_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_needs_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {3, 5, 7})
     assert cores() == (3, 5)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {3})
@@ -62,7 +62,7 @@ def test_two_cores_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
         cores()
 
 
-def test_a_pinned_process_is_freed_again() -> None:
+def test_pinned_process_gets_its_cores_back() -> None:
     before = os.sched_getaffinity(0)
     with pinned(CORE):
         assert os.sched_getaffinity(0) == {CORE}

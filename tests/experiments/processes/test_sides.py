@@ -1,4 +1,4 @@
-"""Sides start on their core, are joined, and end."""
+"""Sides start on their core, are connected, and end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def skip_without(side: str) -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_all_servers_of_a_side_run_on_one_core_for_as_long_as_they_should(side: str) -> None:
+def test_servers_of_a_side_run_on_one_core_until_the_context_ends(side: str) -> None:
     skip_without(side)
     with joined(side, 3, CORE) as servers:
         assert len(servers) == (1 if side == "mosquitto" else 3)
@@ -35,27 +35,27 @@ def test_all_servers_of_a_side_run_on_one_core_for_as_long_as_they_should(side: 
 
 @pytest.mark.parametrize("side", ["bridged", "nodelay"])
 @pytest.mark.parametrize("count", [2, 5])
-def test_bridges_bring_each_message_once(side: str, count: int) -> None:
+def test_bridges_deliver_each_message_once(side: str, count: int) -> None:
     skip_without(side)
     with joined(side, count, CORE) as servers:
         reachability.check([server.address for server in servers])
 
 
 @pytest.mark.parametrize("count", [2, 5])
-def test_a_ring_brings_each_message_once(count: int) -> None:
+def test_ring_delivers_each_message_once(count: int) -> None:
     with joined("ringmq", count, CORE) as servers:
         reachability.check([server.address for server in servers])
 
 
-def test_peers_that_are_not_one_ring_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_that_do_not_become_one_ring_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "SETTLE_S", 0.05)
     monkeypatch.setattr(peers, "SETTLE_S_PER_PEER", 0.0)
-    monkeypatch.setattr(peers, "is_settled", lambda status, points: False)
+    monkeypatch.setattr(peers, "is_settled", lambda status, ids: False)
     with pytest.raises(BenchError, match=r"2 peers were not one ring after 0.05 s"), joined("ringmq", 2, CORE):
         pass
 
 
-def test_what_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_not_names_sides_that_are_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
     found = {side: why_not(side) for side in SIDES}
     missing = "mosquitto is not installed"

@@ -1,4 +1,4 @@
-"""SIGTERM as Ctrl-C."""
+"""SIGTERM handled like Ctrl-C."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from ringmq.experiments.processes.signals import held_back, sigterm_interrupts
 
 
-def test_sigterm_interrupts_as_long_as_the_context_lasts() -> None:
+def test_sigterm_interrupts_while_the_context_lasts() -> None:
     before = signal.getsignal(signal.SIGTERM)
     with sigterm_interrupts(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGTERM)
@@ -17,7 +17,7 @@ def test_sigterm_interrupts_as_long_as_the_context_lasts() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_what_is_held_back_comes_in_the_end(number: signal.Signals) -> None:
+def test_signal_that_is_held_back_arrives_at_the_end_of_the_context(number: signal.Signals) -> None:
     before = signal.getsignal(signal.SIGTERM)
     done: list[str] = []
 

@@ -1,4 +1,4 @@
-"""What the system says about a process: this one."""
+"""Usage of this process, as the system reports it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from ringmq.experiments.processes.usage import Usage, busy_s, memory_bytes
 
 
-def test_work_is_seen() -> None:
+def test_work_is_counted_as_processor_time() -> None:
     before = Usage.of(os.getpid())
     clock = time.thread_time()
     while time.thread_time() < clock + 0.05:
@@ -18,13 +18,13 @@ def test_work_is_seen() -> None:
     assert used.waited_s >= 0
 
 
-def test_several_processes_are_added_up() -> None:
+def test_usage_of_several_processes_is_summed() -> None:
     once, twice = Usage.of(os.getpid()), Usage.of(os.getpid(), os.getpid())
     assert 2 * once.cpu_s - 0.001 <= twice.cpu_s < 2 * once.cpu_s + 10
     assert Usage.of() == Usage(0, 0)
 
 
-def test_a_core_that_works_is_busy() -> None:
+def test_working_core_is_busy() -> None:
     cores = os.sched_getaffinity(0)
     before, clock = busy_s(cores), time.thread_time()
     while time.thread_time() < clock + 0.1:
@@ -33,7 +33,7 @@ def test_a_core_that_works_is_busy() -> None:
     assert busy_s([]) == 0
 
 
-def test_memory_is_seen() -> None:
+def test_allocated_memory_is_resident() -> None:
     before = memory_bytes(os.getpid())
     ballast = bytearray(b"x") * (64 << 20)
     assert memory_bytes(os.getpid()) - before > 48 << 20

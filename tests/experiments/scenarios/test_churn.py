@@ -1,4 +1,4 @@
-"""Peers come and go: sessions have their distribution, and what must hold holds."""
+"""Peers come and go: sessions have their distribution, and all invariants hold."""
 
 from statistics import median
 
@@ -11,9 +11,9 @@ from ringmq.overlay.core.forwarding import Forwarding
 MINUTES = 1 / 60
 
 
-def test_without_loss_nothing_is_lost_or_wrong() -> None:
-    told: list[float] = []
-    figures = churn(60, 1, "lan", 4 * MINUTES, 0.0, 120.0, told.append)
+def test_churn_without_loss_has_no_lost_or_wrong_lookups() -> None:
+    reported: list[float] = []
+    figures = churn(60, 1, "lan", 4 * MINUTES, 0.0, 120.0, reported.append)
     assert figures.breaks == {}
     assert figures.crashes > 20
     assert figures.joins > 10
@@ -26,30 +26,30 @@ def test_without_loss_nothing_is_lost_or_wrong() -> None:
     assert figures.control_per_s == pytest.approx(sum(figures.control_by_kind.values()), abs=0.01)
     assert figures.control_by_kind["Heartbeat"] == pytest.approx(2.0, rel=0.05), "twice a second"
     assert not {"Lookup", "Receipt"} & set(figures.control_by_kind)
-    assert told == sorted(told)
+    assert reported == sorted(reported)
 
 
-def test_with_loss_what_breaks_is_counted_and_nothing_is_lost() -> None:
+def test_churn_with_loss_counts_breaks_and_loses_no_lookups() -> None:
     figures = churn(40, 1, "lan", 3 * MINUTES, 0.05, 120.0)
     assert figures.burst_loss == 0.05
     assert figures.crashes > 0
     assert figures.lookups.lost == 0
 
 
-def test_the_seed_decides_everything() -> None:
-    one, other, third = (churn(20, seed, "lan", MINUTES, 0.0, 60.0) for seed in (1, 1, 2))
-    assert (one.digest, one.events, one.lookups) == (other.digest, other.events, other.lookups)
-    assert one.digest != third.digest
+def test_the_same_seed_gives_the_same_run() -> None:
+    first, again, other_seed = (churn(20, seed, "lan", MINUTES, 0.0, 60.0) for seed in (1, 1, 2))
+    assert (first.digest, first.events, first.lookups) == (again.digest, again.events, again.lookups)
+    assert first.digest != other_seed.digest
 
 
-def test_sessions_have_their_median_and_a_heavy_tail() -> None:
+def test_sessions_have_the_given_median_and_a_heavy_tail() -> None:
     scene = Churn(500, 1, "lan", 0.0, 100.0)
     sessions = sorted(moment for moment, _, _ in scene._due)
     assert median(sessions) == pytest.approx(100.0, rel=0.25)
     assert sum(sessions) / len(sessions) > 2.5 * median(sessions), "exponential ones would have 1.44"
 
 
-def test_half_of_the_places_are_taken_by_the_same() -> None:
+def test_half_of_the_crashed_peers_come_back() -> None:
     scene = Churn(60, 1, "lan", 0.0, 60.0)
     before = set(scene.world.nodes)
     scene.run(180.0, lambda done: None)
@@ -59,7 +59,7 @@ def test_half_of_the_places_are_taken_by_the_same() -> None:
     assert again
 
 
-def test_a_broken_core_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+def test_broken_core_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         churn(30, 1, "lan", MINUTES, 0.0, 60.0)

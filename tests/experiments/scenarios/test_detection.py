@@ -1,4 +1,4 @@
-"""How long deaths stay unknown, and whom nobody waits for."""
+"""Time to detect deaths, and deaths that are no longer watched."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from ringmq.overlay.core.timing import LAN
     ("values", "share", "value"),
     [([], 0.5, 0.0), ([3.0], 0.0, 3.0), ([3.0], 1.0, 3.0), ([4.0, 1.0, 3.0, 2.0], 0.5, 3.0), ([1.0, 2.0], 0.49, 1.0)],
 )
-def test_percentiles(values: list[float], share: float, value: float) -> None:
+def test_percentile_of_values(values: list[float], share: float, value: float) -> None:
     assert percentile(values, share) == value
 
 
@@ -25,13 +25,13 @@ def ring(weather: Weather | None = None, nodes: int = 60) -> World:
     return world
 
 
-def test_a_death_is_found_within_the_time_of_its_steps() -> None:
+def test_death_is_detected_within_its_timeouts() -> None:
     world = ring()
     detection = Detection(world)
     nodes = sorted(world.live(), key=lambda node: node.peer.id)
-    for place in (10, 30, 50):
-        detection.crashing(nodes[place])
-        world.crash(nodes[place])
+    for victim in (nodes[10], nodes[30], nodes[50]):
+        detection.crashing(victim)
+        world.crash(victim)
     assert detection.figures().deaths == 0
     world.run(20.0)
     figures = detection.figures()
@@ -43,7 +43,7 @@ def test_a_death_is_found_within_the_time_of_its_steps() -> None:
     assert figures.all_median_s <= figures.all_p99_s
 
 
-def test_resets_tell_at_once() -> None:
+def test_death_with_resets_is_detected_at_once() -> None:
     world = ring(Weather(resets=True))
     detection = Detection(world)
     node = world.live()[20]
@@ -53,8 +53,8 @@ def test_resets_tell_at_once() -> None:
     assert 0.0 < detection.figures().first_worst_s <= 0.1 + LAN.verdict_s
 
 
-def test_a_death_that_nobody_finds_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+def test_undetected_death_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world = ring()
     detection = Detection(world)
     node = world.live()[20]
@@ -65,17 +65,17 @@ def test_a_death_that_nobody_finds_is_none(monkeypatch: pytest.MonkeyPatch) -> N
     assert detection.figures().first_worst_s == 0.0
 
 
-def test_who_dies_or_comes_back_is_not_waited_for() -> None:
+def test_dead_watchers_and_returned_peers_are_not_watched() -> None:
     world = ring(nodes=3)
     detection = Detection(world)
-    one, other, third = world.live()
-    detection.crashing(one)
-    assert set(detection._watching) == {other.peer.id, third.peer.id}
-    world.crash(one)
-    detection.crashing(other)
+    first, second, third = world.live()
+    detection.crashing(first)
+    assert set(detection._watching) == {second.peer.id, third.peer.id}
+    world.crash(first)
+    detection.crashing(second)
     assert set(detection._watching) == {third.peer.id}
-    detection.returned(one.peer.id)
-    assert [death.point for death in detection._watching[third.peer.id]] == [other.peer.id]
-    detection.returned(other.peer.id)
+    detection.returned(first.peer.id)
+    assert [death.peer_id for death in detection._watching[third.peer.id]] == [second.peer.id]
+    detection.returned(second.peer.id)
     assert detection._watching == {}
     assert detection.figures().deaths == 0

@@ -1,4 +1,4 @@
-"""After many deaths at once it is one ring again, and a core that fails at that is seen."""
+"""After many deaths at once the peers become one ring again, and cores that fail are found."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from ringmq.overlay.core.timing import LAN
 
 
 @pytest.mark.parametrize(("nodes", "fraction"), [(60, 0.5), (200, 0.3)])
-def test_the_rest_becomes_one_ring_and_loses_nothing(nodes: int, fraction: float) -> None:
-    told: list[float] = []
-    figures = fail_at_once(nodes, 1, fraction, "lan", told.append)
+def test_remaining_peers_become_one_ring_and_lose_no_lookup(nodes: int, fraction: float) -> None:
+    reported: list[float] = []
+    figures = fail_at_once(nodes, 1, fraction, "lan", reported.append)
     assert figures.one_ring_after_s is not None
     assert LAN.fastest_verdict_s < figures.one_ring_after_s < 20.0
     assert figures.inexact_leaf_sets == 0
@@ -23,32 +23,32 @@ def test_the_rest_becomes_one_ring_and_loses_nothing(nodes: int, fraction: float
     assert lookups.delivered + lookups.orphaned == lookups.issued
     assert lookups.slowest_s < LAN.receipt_s * LAN.receipt_tries
     assert figures.messages_per_death > 0
-    assert told == sorted(told)
+    assert reported == sorted(reported)
 
 
-def test_without_deaths_nothing_happens() -> None:
+def test_ring_without_deaths_stays_whole() -> None:
     figures = fail_at_once(20, 1, 0.0, "lan")
-    assert figures.one_ring_after_s == 0.5, "it is looked at every half second"
+    assert figures.one_ring_after_s == 0.5, "it is checked every half second"
     assert figures.lookups.delivered == figures.lookups.issued
     assert figures.lookups.slowest_s < 0.1
 
 
-def test_a_core_that_gives_to_the_next_without_a_verdict_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_core_that_delivers_in_the_place_of_a_suspect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     monkeypatch.setattr(FailureDetector, "heard", lambda self, peer: None)
     with pytest.raises(InvariantBrokenError):
         fail_at_once(60, 1, 0.3, "lan")
 
 
-def test_a_core_that_finds_no_deaths_never_is_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_core_that_detects_no_deaths_never_becomes_one_ring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.experiments.scenarios.fail.PATIENCE_S", 10.0)
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     figures = fail_at_once(20, 1, 0.3, "lan")
     assert figures.one_ring_after_s is None
     assert figures.inexact_leaf_sets > 0
 
 
-def test_detours_are_small_and_end_at_the_owner() -> None:
+def test_detours_add_few_hops_and_end_at_the_owner() -> None:
     figures = detours(2000, 1, 0.1, 1500)
     assert figures.wrong == 0
     assert figures.lookups == 1500

@@ -1,4 +1,4 @@
-"""Several runs together."""
+"""Totals of several runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ringmq.experiments.scenarios.pubsub import pubsub
 from ringmq.experiments.scenarios.pubsub_figures import Total
 
 
-def test_totals() -> None:
+def test_total_sums_the_figures_of_all_runs() -> None:
     total = Total()
     figures = pubsub(8, 1, span_s=5.0, trouble="calm")
     total.add(figures)

@@ -1,4 +1,4 @@
-"""Two halves go on, meet again and are one."""
+"""The halves of a split ring become rings, and one ring after the healing."""
 
 import pytest
 
@@ -9,9 +9,9 @@ from ringmq.overlay.core.timing import LAN
 
 
 @pytest.mark.parametrize(("nodes", "apart_s"), [(40, 30.0), (150, 20.0)])
-def test_halves_go_on_and_become_one_again(nodes: int, apart_s: float) -> None:
-    told: list[float] = []
-    figures = split_and_heal(nodes, 1, "lan", apart_s, told.append)
+def test_halves_become_rings_and_one_ring_after_the_healing(nodes: int, apart_s: float) -> None:
+    reported: list[float] = []
+    figures = split_and_heal(nodes, 1, "lan", apart_s, reported.append)
     assert figures.halves_after_s is not None
     assert LAN.fastest_verdict_s < figures.halves_after_s < apart_s
     assert figures.one_ring_after_s is not None
@@ -20,13 +20,13 @@ def test_halves_go_on_and_become_one_again(nodes: int, apart_s: float) -> None:
     lookups = figures.lookups_after
     assert (lookups.issued, lookups.delivered) == (LOOKUPS, LOOKUPS)
     assert lookups.lost == lookups.wrong == lookups.twice == 0
-    assert told == sorted(told)
+    assert reported == sorted(reported)
 
 
-def test_a_core_that_forgets_the_dead_does_not_meet_them_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What merges the halves is that each tries those it holds for dead."""
+def test_core_that_never_contacts_dead_peers_does_not_merge_the_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The halves merge since each peer contacts the peers again that it believes dead."""
     monkeypatch.setattr("ringmq.experiments.scenarios.split.PATIENCE_S", 15.0)
-    monkeypatch.setattr(FailureDetector, "_try_a_dead_one", lambda self, now, _: None)
+    monkeypatch.setattr(FailureDetector, "_retry_dead_peer", lambda self, now, _: None)
     monkeypatch.setattr("ringmq.overlay.core.membership.Membership._ask_for_a_row", lambda self, now, _: None)
     figures = split_and_heal(20, 1, "lan", 20.0)
     assert figures.halves_after_s is not None
@@ -34,7 +34,7 @@ def test_a_core_that_forgets_the_dead_does_not_meet_them_again(monkeypatch: pyte
     assert figures.exact_after_s is None
 
 
-def test_a_cut_that_is_none_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_split_without_effect_has_no_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Network, "split", lambda self, sides: None)
     figures = split_and_heal(20, 1, "lan", 10.0)
     assert figures.halves_after_s is None

@@ -1,4 +1,4 @@
-"""A message to everybody, in small."""
+"""Messages to all subscribers, in small rings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def play(nodes: int, subscribers: int, *choices: Choice, **more: float) -> dict[
     return {row.dispatch: row for row in spread(setting, choices or CHOICES)}
 
 
-def test_all_of_them_at_once() -> None:
+def test_figures_of_all_ways_of_dispatching() -> None:
     rows = play(120, 120, topics=4)
     assert list(rows) == ["direct", "guided 5", "guided 10", "guided 25", "guided 64", "scribe"]
     direct = rows["direct"]
@@ -39,7 +39,7 @@ def test_all_of_them_at_once() -> None:
     assert scribe.ratio > 1.5
 
 
-def test_some_subscribe_and_others_relay() -> None:
+def test_peers_without_a_subscriber_relay_for_scribe_only() -> None:
     rows = play(150, 15, Choice("direct"), Choice("guided", 3), Choice(SCRIBE), topics=3)
     assert rows["direct"].sends == rows["guided 3"].sends == 1.0
     assert rows["direct"].relays == rows["guided 3"].relays == 0
@@ -47,13 +47,13 @@ def test_some_subscribe_and_others_relay() -> None:
     assert rows["scribe"].sends > 1.1
 
 
-def test_trees_turn_with_the_topic() -> None:
+def test_trees_of_different_topics_load_different_peers() -> None:
     few, many = (play(100, 100, Choice("guided", 5), topics=topics)["guided 5"] for topics in (1, 12))
     assert few.busiest == few.most_sends == 5
-    assert many.busiest < 12 * 5 * 0.6, "others do the work for other topics"
+    assert many.busiest < 12 * 5 * 0.6, "other peers do the work for other topics"
 
 
-def test_a_slow_uplink_makes_one_peer_slower_than_many() -> None:
+def test_slow_uplink_makes_direct_slower_than_guided() -> None:
     rows = play(60, 60, Choice("direct"), Choice("guided", 4), topics=1, uplink_bits_per_s=100_000, body_bytes=1000)
     direct, guided = rows["direct"], rows["guided 4"]
     assert direct.time_s > 59 * 0.08
@@ -61,12 +61,12 @@ def test_a_slow_uplink_makes_one_peer_slower_than_many() -> None:
     assert guided.most_bytes > 4 * 1000, "each copy carries its part"
 
 
-def test_the_seed_decides() -> None:
-    one, same, other = (play(80, 80, Choice(SCRIBE), topics=2, seed=seed) for seed in (1, 1, 2))
-    assert one == same != other
+def test_the_same_seed_gives_the_same_figures() -> None:
+    first, again, other_seed = (play(80, 80, Choice(SCRIBE), topics=2, seed=seed) for seed in (1, 1, 2))
+    assert first == again != other_seed
 
 
-def test_it_tells_how_far_it_is() -> None:
-    told: list[float] = []
-    spread(Setting(nodes=10, subscribers=10, topics=2), (Choice("direct"), Choice(SCRIBE)), told.append)
-    assert told == [0.25, 0.5, 0.75, 1.0]
+def test_progress_is_reported_for_each_topic() -> None:
+    reported: list[float] = []
+    spread(Setting(nodes=10, subscribers=10, topics=2), (Choice("direct"), Choice(SCRIBE)), reported.append)
+    assert reported == [0.25, 0.5, 0.75, 1.0]

@@ -1,4 +1,4 @@
-"""What peers counted, added up and shown."""
+"""Counts of peers, summed and shown."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import pytest
 from ringmq.dispatching.algorithms import Choice
 from ringmq.experiments.scenarios.building import settled_ring
 from ringmq.experiments.scenarios.postal import least_time_s
-from ringmq.experiments.scenarios.spread_figures import COLUMNS, Tally, named, table
+from ringmq.experiments.scenarios.spread_figures import COLUMNS, SpreadTally, name_of, table
 from ringmq.experiments.simulator.copies import CopiesNode, CopiesWorld
 from ringmq.overlay.core.timing import WAN
 from ringmq.peer.messaging.config import WAN as ROLES
 
 
 def nodes_of(*counted: tuple[int, int, int]) -> list[CopiesNode]:
-    """Peers that sent so many copies and bytes, and got one after so many hops."""
+    """Peers with given counts: copies and bytes sent, and hops of the copy received."""
     world = CopiesWorld(1, WAN, config=ROLES)
     settled_ring(world, len(counted))
     nodes = world.members()
@@ -23,9 +23,9 @@ def nodes_of(*counted: tuple[int, int, int]) -> list[CopiesNode]:
     return nodes
 
 
-def test_a_tally() -> None:
+def test_tally_sums_the_counts_of_all_messages() -> None:
     nodes = nodes_of((2, 200, 0), (1, 100, 1), (0, 0, 1), (0, 0, 2))
-    tally = Tally(Choice("guided", 2), {node.peer.id for node in (nodes[0], nodes[1], nodes[3])})
+    tally = SpreadTally(Choice("guided", 2), {node.peer.id for node in (nodes[0], nodes[1], nodes[3])})
     tally.add(nodes, 2, 3.0)
     nodes[0].copies, nodes[1].copies, nodes[1].depth = 0, 2, 0
     tally.add(nodes, 2, 5.0)
@@ -37,11 +37,11 @@ def test_a_tally() -> None:
     assert (row.sent_bytes, row.most_bytes, row.busiest) == (600 / 4, 200, 3)
 
 
-def test_a_table_has_straight_columns() -> None:
+def test_table_has_aligned_columns() -> None:
     nodes = nodes_of((1, 100, 0), (0, 0, 1))
     rows = []
     for choice in (Choice("direct"), Choice("guided", 25)):
-        tally = Tally(choice, {node.peer.id for node in nodes})
+        tally = SpreadTally(choice, {node.peer.id for node in nodes})
         tally.add(nodes, 1, 0.0512)
         rows.append(tally.figures(0.0, 0.05))
     head, direct, guided = table(rows)
@@ -52,6 +52,6 @@ def test_a_table_has_straight_columns() -> None:
     assert head.index("ms") + 2 == direct.index("51.2") + 4
 
 
-def test_names() -> None:
-    assert named(Choice("direct")) == "direct"
-    assert named(Choice("guided", 7)) == "guided 7"
+def test_name_of_a_choice_has_its_fanout() -> None:
+    assert name_of(Choice("direct")) == "direct"
+    assert name_of(Choice("guided", 7)) == "guided 7"

@@ -1,4 +1,4 @@
-"""Each lookup is accounted for, whatever becomes of it."""
+"""Each lookup is counted, whatever its fate."""
 
 from math import inf
 
@@ -29,10 +29,10 @@ def ring(nodes: int = 40, weather: Weather | None = None) -> World:
     return world
 
 
-def test_all_arrive_at_the_right_peer_in_a_healthy_ring() -> None:
+def test_all_lookups_reach_their_owners_in_a_healthy_ring() -> None:
     world = ring()
     lookups = some_lookups(world, 300)
-    assert world.now == pytest.approx(3.0, rel=0.2), "at the rate that was asked for"
+    assert world.now == pytest.approx(3.0, rel=0.2), "at the given rate"
     assert lookups.figures().pending == 300 - lookups.figures().delivered < 10
     world.run(world.now + PATIENCE_S)
     figures = lookups.figures()
@@ -42,15 +42,15 @@ def test_all_arrive_at_the_right_peer_in_a_healthy_ring() -> None:
     assert 0.0 < figures.slowest_s < 0.1
 
 
-def test_a_wrong_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+def test_wrong_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     figures = some_lookups(ring(), 100).figures()
     assert figures.delivered == 100
     assert figures.wrong > 80
     assert figures.mean_hops == 0.0
 
 
-def test_a_second_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     arrive = Forwarding._arrive
 
     def forgetful(self: Forwarding, route: object) -> None:
@@ -63,8 +63,8 @@ def test_a_second_delivery_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert figures.twice > 0
 
 
-def test_what_no_one_delivers_is_pending_then_lost_or_orphaned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): None)
+def test_undelivered_lookup_is_pending_then_lost_or_orphaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): None)
     world = ring()
     lookups = some_lookups(world, 50)
     assert lookups.figures().pending == 50
@@ -72,17 +72,17 @@ def test_what_no_one_delivers_is_pending_then_lost_or_orphaned(monkeypatch: pyte
     assert lookups.figures().lost == 50
     origins = {node.peer.id for node, _ in lookups._waiting.values()}
     first = world.nodes[min(origins)]
-    mine = sum(node is first for node, _ in lookups._waiting.values())
+    own = sum(node is first for node, _ in lookups._waiting.values())
     world.pause(first)
-    assert (lookups.figures().lost, lookups.figures().pending) == (50 - mine, mine)
+    assert (lookups.figures().lost, lookups.figures().pending) == (50 - own, own)
     world.resume(first)
     world.crash(first)
-    assert (lookups.figures().lost, lookups.figures().orphaned) == (50 - mine, mine)
+    assert (lookups.figures().lost, lookups.figures().orphaned) == (50 - own, own)
     world.restart(first, next(node for node in world.live() if node is not first))
-    assert lookups.figures().orphaned == mine, "a new process knows nothing of it"
+    assert lookups.figures().orphaned == own, "a new process does not know the lookups of the old one"
 
 
-def test_without_a_rate_or_an_active_peer_nothing_is_issued() -> None:
+def test_no_lookups_without_a_rate_or_an_active_peer() -> None:
     assert Lookups(ring(), 0.0).next_at == inf
     lookups = Lookups(World(1, LAN), 10.0)
     lookups.issue()

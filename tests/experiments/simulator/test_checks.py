@@ -1,4 +1,4 @@
-"""Each check fires at what it is for, and only then."""
+"""Each check finds the fault that it is for, and no others."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from random import Random
 
 import pytest
 
-from ringmq.experiments.simulator.checks import TOLD, Checks, InvariantBrokenError
+from ringmq.experiments.simulator.checks import MOST_TEXTS, Checks, InvariantBrokenError
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Dead, Peer
 from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import LAN
 
-POINTS = [Id(1000 * number) for number in range(1, 9)]
+IDS = [Id(1000 * number) for number in range(1, 9)]
 GRACE_S = 10.0
 
 
-class Nobody:
-    """An application that does not listen."""
+class IgnoringApplication:
+    """An application that ignores all calls."""
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None: ...
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
@@ -30,24 +30,24 @@ class Nobody:
     def activity_changed(self, active: bool) -> None: ...
 
 
-def peer(point: Id) -> Peer:
-    return Peer(point, "h", 1, 0)
+def peer(peer_id: Id) -> Peer:
+    return Peer(peer_id, "h", 1, 0)
 
 
-def ring_of(point: Id, *leaves: Id) -> Ring:
-    ring = Ring(peer(point), LAN, Nobody(), half=8)
-    ring.settled([peer(leaf) for leaf in leaves], (), 0.0)
+def ring_of(peer_id: Id, *leaves: Id) -> Ring:
+    ring = Ring(peer(peer_id), LAN, IgnoringApplication(), half=8)
+    ring.restore([peer(leaf) for leaf in leaves], (), 0.0)
     return ring
 
 
 class Scene:
-    """Eight peers that know each other, under the eyes of the checks."""
+    """Eight peers that know each other, and their checks."""
 
     def __init__(self, *, strict: bool = True, count: int = 8) -> None:
         self.checks = Checks(strict, GRACE_S)
-        points = POINTS[:count]
-        self.rings = [ring_of(point, *(other for other in points if other != point)) for point in points]
-        with self.checks.looking_away():
+        ids = IDS[:count]
+        self.rings = [ring_of(peer_id, *(other for other in ids if other != peer_id)) for peer_id in ids]
+        with self.checks.suspended():
             for ring in self.rings:
                 self.checks.started(ring)
                 self.checks.step(ring, 0.0)
@@ -56,12 +56,12 @@ class Scene:
         for ring in self.rings:
             self.checks.step(ring, now)
 
-    def lapse(self, ring: int, *forgotten: int) -> None:
+    def forget(self, ring: int, *forgotten: int) -> None:
         for other in forgotten:
-            self.rings[ring].leaves.remove(POINTS[other])
+            self.rings[ring].leaves.remove(IDS[other])
 
 
-def test_a_perfect_ring_passes() -> None:
+def test_perfect_ring_passes_all_checks() -> None:
     scene = Scene()
     scene.step_all()
     assert scene.checks.whole()
@@ -73,7 +73,7 @@ def test_a_perfect_ring_passes() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_small_rings_are_rings(count: int) -> None:
+def test_small_rings_pass_all_checks(count: int) -> None:
     scene = Scene(count=count)
     scene.step_all()
     assert scene.checks.whole()
@@ -81,62 +81,62 @@ def test_small_rings_are_rings(count: int) -> None:
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (3, 4), (7, 0)])
-@pytest.mark.parametrize("looked_at", ["low", "high"])
-def test_two_owners_are_seen_from_either_side(low: int, high: int, looked_at: str) -> None:
+@pytest.mark.parametrize("checked", ["low", "high"])
+def test_two_owners_are_found_from_either_side(low: int, high: int, checked: str) -> None:
     scene = Scene()
-    scene.lapse(low, high)
+    scene.forget(low, high)
     with pytest.raises(InvariantBrokenError, match="two owners"):
-        scene.checks.step(scene.rings[low if looked_at == "low" else high], 0.0)
+        scene.checks.step(scene.rings[low if checked == "low" else high], 0.0)
 
 
-def test_one_who_passes_over_an_active_peer_is_seen() -> None:
+def test_peer_that_passes_over_an_active_peer_is_found() -> None:
     scene = Scene()
-    scene.lapse(0, 1)
-    scene.rings[0].leaves.add(peer(Id(POINTS[0] + 2)))  # a phantom keeps the keys apart
+    scene.forget(0, 1)
+    scene.rings[0].leaves.add(peer(Id(IDS[0] + 2)))  # a made-up neighbour keeps the key ranges disjoint
     with pytest.raises(InvariantBrokenError, match="not one ring"):
         scene.checks.step(scene.rings[0], 0.0)
 
 
-def test_an_asymmetry_without_a_failure_is_seen_at_once() -> None:
+def test_asymmetry_without_a_failure_is_found_at_once() -> None:
     scene = Scene()
-    scene.lapse(0, 4)
+    scene.forget(0, 4)
     with pytest.raises(InvariantBrokenError, match="not symmetric"):
         scene.checks.step(scene.rings[4], 0.0)
 
 
-def test_after_a_failure_an_asymmetry_has_its_time() -> None:
+def test_asymmetry_after_a_failure_is_found_after_its_grace() -> None:
     scene = Scene()
-    scene.checks.stopped(POINTS[7])
-    scene.lapse(0, 4)
+    scene.checks.stopped(IDS[7])
+    scene.forget(0, 4)
     scene.checks.step(scene.rings[4], 1.0)
     scene.checks.step(scene.rings[2], 1.0 + GRACE_S - 0.01)
     with pytest.raises(InvariantBrokenError, match="not symmetric"):
         scene.checks.step(scene.rings[2], 1.0 + GRACE_S)
 
 
-def test_an_asymmetry_that_ends_in_time_is_none() -> None:
+def test_asymmetry_that_ends_within_its_grace_is_no_break() -> None:
     scene = Scene()
-    scene.checks.stopped(POINTS[7])
-    scene.lapse(0, 4)
+    scene.checks.stopped(IDS[7])
+    scene.forget(0, 4)
     scene.checks.step(scene.rings[4], 1.0)
-    scene.rings[0].leaves.add(peer(POINTS[4]))
+    scene.rings[0].leaves.add(peer(IDS[4]))
     scene.checks.step(scene.rings[0], 5.0)
     scene.checks.step(scene.rings[2], 1.0 + GRACE_S)
-    scene.lapse(0, 4)
+    scene.forget(0, 4)
     scene.checks.step(scene.rings[4], 12.0)
     scene.checks.step(scene.rings[2], 12.0 + GRACE_S - 0.01)
 
 
-def test_deliveries_by_the_wrong_peer_are_seen() -> None:
+def test_delivery_by_a_wrong_peer_is_found() -> None:
     scene = Scene()
-    for key in (POINTS[2], POINTS[2] + 499, POINTS[2] + 500, POINTS[2] - 499):
+    for key in (IDS[2], IDS[2] + 499, IDS[2] + 500, IDS[2] - 499):
         assert scene.checks.delivered(scene.rings[2], Id(key))
-    for key in (POINTS[2] + 501, POINTS[2] - 500):
+    for key in (IDS[2] + 501, IDS[2] - 500):
         with pytest.raises(InvariantBrokenError, match="wrong delivery"):
             scene.checks.delivered(scene.rings[2], Id(key))
 
 
-def test_deliveries_by_an_inactive_peer_are_seen() -> None:
+def test_delivery_by_an_inactive_peer_is_found() -> None:
     scene = Scene()
     ring = scene.rings[2]
     ring.receive(scene.rings[3].me, Dead(ring.me, ()), 0.0)
@@ -145,67 +145,67 @@ def test_deliveries_by_an_inactive_peer_are_seen() -> None:
         scene.checks.delivered(ring, ring.me.id)
 
 
-def test_one_who_became_inactive_is_no_owner_any_more() -> None:
+def test_peer_that_became_inactive_is_no_owner() -> None:
     scene = Scene()
     ring = scene.rings[2]
     ring.receive(scene.rings[3].me, Dead(ring.me, ()), 0.0)
     scene.checks.step(ring, 0.0)
     assert scene.checks.active == 7
-    assert scene.checks.owner(POINTS[2]) == POINTS[1]
+    assert scene.checks.owner(IDS[2]) == IDS[1]
     assert not scene.checks.whole()
     assert "is not active" in scene.checks.faults(8)[0]
 
 
-def test_the_stopped_are_out_of_everything() -> None:
+def test_stopped_peer_is_no_owner_and_no_neighbour() -> None:
     scene = Scene()
-    scene.checks.stopped(POINTS[2])
-    assert scene.checks.owner(POINTS[2]) == POINTS[1]
+    scene.checks.stopped(IDS[2])
+    assert scene.checks.owner(IDS[2]) == IDS[1]
     assert len(scene.checks.faults(8)) == 7
     assert not scene.checks.whole()
-    for ring in (scene.rings[place] for place in (0, 1, 3, 4, 5, 6, 7)):
-        ring.leaves.remove(POINTS[2])
+    for ring in (scene.rings[position] for position in (0, 1, 3, 4, 5, 6, 7)):
+        ring.leaves.remove(IDS[2])
     assert scene.checks.faults(8) == []
     assert scene.checks.whole()
 
 
 @pytest.mark.parametrize("forgotten", [1, 7, 4])
-def test_faults_are_told_where_they_are(forgotten: int) -> None:
+def test_faults_name_the_peer_with_the_wrong_leaf_set(forgotten: int) -> None:
     scene = Scene()
-    scene.lapse(0, forgotten)
+    scene.forget(0, forgotten)
     assert scene.checks.faults(8) == [f"{scene.rings[0].me}: 1 missing and 0 too many in its leaf set"]
-    assert scene.checks.whole() == (forgotten == 4), "only the neighbours make it one ring"
+    assert scene.checks.whole() == (forgotten == 4), "one ring depends on the direct neighbours alone"
 
 
-def test_where_breaks_are_counted_nothing_is_raised() -> None:
+def test_breaks_are_counted_and_not_raised_unless_strict() -> None:
     scene = Scene(strict=False)
-    for _ in range(2 * TOLD):
-        assert not scene.checks.delivered(scene.rings[2], POINTS[3])
-    scene.lapse(0, 1)
+    for _ in range(2 * MOST_TEXTS):
+        assert not scene.checks.delivered(scene.rings[2], IDS[3])
+    scene.forget(0, 1)
     scene.checks.step(scene.rings[0], 0.0)
-    assert scene.checks.breaks == {"wrong delivery": 2 * TOLD, "two owners": 1, "not one ring": 1}
-    assert len(scene.checks.told) == TOLD
+    assert scene.checks.breaks == {"wrong delivery": 2 * MOST_TEXTS, "two owners": 1, "not one ring": 1}
+    assert len(scene.checks.break_texts) == MOST_TEXTS
 
 
-def test_looking_away_forgets_and_ends() -> None:
+def test_suspended_checks_forget_breaks_and_resume() -> None:
     scene = Scene()
-    with scene.checks.looking_away():
-        scene.checks.delivered(scene.rings[2], POINTS[3])
+    with scene.checks.suspended():
+        scene.checks.delivered(scene.rings[2], IDS[3])
     assert not scene.checks.breaks
-    assert scene.checks.told == []
+    assert scene.checks.break_texts == []
     with pytest.raises(InvariantBrokenError):
-        scene.checks.delivered(scene.rings[2], POINTS[3])
+        scene.checks.delivered(scene.rings[2], IDS[3])
 
 
-def test_the_owner_is_the_nearest_active() -> None:
+def test_owner_is_the_nearest_active_peer() -> None:
     scene = Scene()
     for key in range(0, 10_000, 250):
-        nearest = min(POINTS, key=lambda point: (min((point - key) % SPACE, (key - point) % SPACE), point > key))
+        nearest = min(IDS, key=lambda own: (min((own - key) % SPACE, (key - own) % SPACE), own > key))
         assert scene.checks.owner(Id(key)) == nearest
-    assert scene.checks.owner(Id(SPACE - 1)) == POINTS[0]
-    assert scene.checks.owner(Id(SPACE // 2)) == POINTS[7]
+    assert scene.checks.owner(Id(SPACE - 1)) == IDS[0]
+    assert scene.checks.owner(Id(SPACE // 2)) == IDS[7]
     assert Checks(True, GRACE_S).owner(Id(1)) is None
 
 
-def test_any_active_peer_may_be_picked() -> None:
+def test_every_active_peer_can_be_picked() -> None:
     scene, random = Scene(), Random(1)
-    assert {scene.checks.pick(random) for _ in range(200)} == set(POINTS)
+    assert {scene.checks.pick(random) for _ in range(200)} == set(IDS)

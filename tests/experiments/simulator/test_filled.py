@@ -1,4 +1,4 @@
-"""A ring at full size: what each would know is right, and only what it would know."""
+"""A ring at full size: exact leaf sets, complete routing tables, and walks that end at the owner."""
 
 from collections import defaultdict
 
@@ -10,81 +10,81 @@ from ringmq.overlay.core.ids import ID_BITS, SPACE, Id, digit, shared_digits
 from ringmq.overlay.core.messages import Peer
 
 
-def far(key: int, point: int) -> tuple[int, bool]:
-    up, down = (point - key) % SPACE, (key - point) % SPACE
+def far(key: int, peer_id: int) -> tuple[int, bool]:
+    up, down = (peer_id - key) % SPACE, (key - peer_id) % SPACE
     return min(up, down), up < down
 
 
 RINGS = [FilledRing(nodes, seed=3, half=4) for nodes in (1, 2, 8, 9, 10, 40, 500)]
 
 
-def test_points_are_sorted_and_the_seed_decides_them() -> None:
+def test_ids_are_sorted_and_determined_by_the_seed() -> None:
     ring = RINGS[-1]
-    assert ring.points == sorted(set(ring.points))
+    assert ring.ids == sorted(set(ring.ids))
     assert len(ring) == 500
-    assert FilledRing(500, seed=3).points == ring.points != FilledRing(500, seed=4).points
-    assert all(ring.points[ring.place(point)] == point for point in ring.points)
+    assert FilledRing(500, seed=3).ids == ring.ids != FilledRing(500, seed=4).ids
+    assert all(ring.ids[ring.position(peer_id)] == peer_id for peer_id in ring.ids)
 
 
 @pytest.mark.parametrize("ring", RINGS, ids=len)
-def test_leaf_sets_hold_the_nearest(ring: FilledRing) -> None:
+def test_leaf_set_has_the_nearest_peers_on_both_sides(ring: FilledRing) -> None:
     count = len(ring)
-    for place, point in enumerate(ring.points):
-        leaves = [peer.id for peer in ring.leaves(place)]
-        assert point not in leaves
+    for position, own_id in enumerate(ring.ids):
+        leaves = [peer.id for peer in ring.leaves(position)]
+        assert own_id not in leaves
         assert len(set(leaves)) == len(leaves) == min(count - 1, 2 * ring.half)
         if count > 1:
-            assert {ring.points[place - 1], ring.points[(place + 1) % count]} <= set(leaves)
+            assert {ring.ids[position - 1], ring.ids[(position + 1) % count]} <= set(leaves)
         if count == 500:
-            assert set(leaves) == {ring.points[(place + step) % count] for step in range(-4, 5)} - {point}
+            assert set(leaves) == {ring.ids[(position + step) % count] for step in range(-4, 5)} - {own_id}
 
 
 @pytest.mark.parametrize("per_slot", [1, 2])
-def test_tables_have_as_many_for_each_slot_as_there_are(per_slot: int) -> None:
+def test_routing_table_fills_each_slot_as_far_as_peers_fit(per_slot: int) -> None:
     ring = FilledRing(500, seed=3, half=4, entries=per_slot)
-    for place in range(0, 500, 25):
-        point = ring.points[place]
+    for position in range(0, 500, 25):
+        own_id = ring.ids[position]
         fitting, entries = defaultdict(set), defaultdict(set)
-        for other in ring.points:
-            if other != point:
-                row = shared_digits(point, other)
+        for other in ring.ids:
+            if other != own_id:
+                row = shared_digits(own_id, other)
                 fitting[row, digit(other, row)].add(other)
-        found = [peer.id for peer in ring.entries(place)]
+        found = [peer.id for peer in ring.entries(position)]
         for other in found:
-            row = shared_digits(point, other)
+            row = shared_digits(own_id, other)
             entries[row, digit(other, row)].add(other)
         assert len(set(found)) == len(found)
         assert {slot: len(each) for slot, each in entries.items()} == {
             slot: min(per_slot, len(each)) for slot, each in fitting.items()
         }
-        assert found == [peer.id for peer in ring.entries(place)], "the same each time"
+        assert found == [peer.id for peer in ring.entries(position)], "the same each time"
 
 
-def test_a_view_is_what_the_peer_knows() -> None:
+def test_view_is_the_leaf_set_and_the_table_of_a_peer() -> None:
     ring = RINGS[-1]
     leaves, table = ring.view(7)
-    assert leaves.center == table.center == ring.points[7]
+    assert leaves.center == table.center == ring.ids[7]
     assert leaves.ids == {peer.id for peer in ring.leaves(7)}
     assert {peer.id for peer in table} == {peer.id for peer in ring.entries(7)}
     assert ring.view(7)[0] is leaves
 
 
-def test_views_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_kept_views_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filled, "KEPT_VIEWS", 3)
     ring = FilledRing(20, seed=1)
-    for place in range(20):
-        ring.view(place)
+    for position in range(20):
+        ring.view(position)
         assert len(ring._views) <= 3
 
 
 @pytest.mark.parametrize("ring", RINGS, ids=len)
-def test_the_owner_is_the_nearest_that_lives(ring: FilledRing) -> None:
-    dead = frozenset(ring.points[1::2])
-    keys = [*ring.points, 0, SPACE - 1, *(point + 1 for point in ring.points), *range(1 << 124, SPACE, 1 << 123)]
+def test_owner_is_the_nearest_live_peer(ring: FilledRing) -> None:
+    dead = frozenset(ring.ids[1::2])
+    keys = [*ring.ids, 0, SPACE - 1, *(own_id + 1 for own_id in ring.ids), *range(1 << 124, SPACE, 1 << 123)]
     for key in keys:
         for gone in (frozenset[Id](), dead):
-            living = [point for point in ring.points if point not in gone]
-            assert ring.owner(key, gone) == min(living, key=lambda point: far(key, point))
+            living = [peer_id for peer_id in ring.ids if peer_id not in gone]
+            assert ring.owner(key, gone) == min(living, key=lambda peer_id: far(key, peer_id))
 
 
 def test_walks_are_short_and_end_at_the_owner() -> None:
@@ -98,9 +98,9 @@ def test_walks_are_short_and_end_at_the_owner() -> None:
     assert 1.0 < total / 300 < 3.0, "log16(500) is 2.2"
 
 
-def test_a_walk_that_does_not_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_walk_that_does_not_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = RINGS[1]
-    one, other = (Peer(point, "h", 1, 0) for point in ring.points)
-    monkeypatch.setattr(filled, "next_hop", lambda leaves, *_: other if leaves.center == one.id else one)
+    first, second = (Peer(peer_id, "h", 1, 0) for peer_id in ring.ids)
+    monkeypatch.setattr(filled, "next_hop", lambda leaves, *_: second if leaves.center == first.id else first)
     with pytest.raises(LostWayError, match="still on its way after 65 hops"):
         ring.walk(0, Id(1 << ID_BITS - 1))

@@ -1,4 +1,4 @@
-"""The network keeps to its weather."""
+"""The network has the delays and faults of its weather."""
 
 from random import Random
 
@@ -20,13 +20,13 @@ def network(seed: int = 1, **weather: object) -> Network:
 
 @given(ids, ids, st.sampled_from(list(DELAYS_S.values())))
 @example(Id(0), Id(0xFFFFFFFFFFFFFC00), (0.001, 0.01))
-def test_a_pair_has_one_delay_in_range_both_ways(one: Id, other: Id, delay_s: tuple[float, float]) -> None:
+def test_pair_has_the_same_delay_in_both_directions(first: Id, second: Id, delay_s: tuple[float, float]) -> None:
     net = network(delay_s=delay_s)
-    assert net.fates(one, other, 0.0) == net.fates(other, one, 7.0) == (net.delay(one, other),)
-    assert delay_s[0] <= net.delay(one, other) <= delay_s[1]
+    assert net.fates(first, second, 0.0) == net.fates(second, first, 7.0) == (net.delay(first, second),)
+    assert delay_s[0] <= net.delay(first, second) <= delay_s[1]
 
 
-def test_delays_fill_their_range() -> None:
+def test_delays_are_uniform_in_their_range() -> None:
     random, net = Random(3), network(delay_s=(1.0, 3.0))
     delays = [net.delay(Id(random.getrandbits(128)), Id(random.getrandbits(128))) for _ in range(4000)]
     assert sum(delays) / 4000 == pytest.approx(2.0, abs=0.05)
@@ -34,13 +34,13 @@ def test_delays_fill_their_range() -> None:
     assert max(delays) > 2.95
 
 
-def test_each_preset_has_its_delays() -> None:
+def test_delays_of_each_preset_fit_its_timeouts() -> None:
     assert DELAYS_S.keys() == PRESETS.keys()
     for name, (_, slowest) in DELAYS_S.items():
         assert 2 * slowest < PRESETS[name].hop_s < PRESETS[name].probe_s * 1.01
 
 
-def test_loss_has_its_share() -> None:
+def test_share_of_lost_messages_is_loss() -> None:
     net = network(loss=0.2)
     arrived = sum(bool(net.fates(A, B, 0.0)) for _ in range(20_000))
     assert arrived == pytest.approx(16_000, rel=0.02)
@@ -48,7 +48,7 @@ def test_loss_has_its_share() -> None:
 
 
 @pytest.mark.parametrize(("share", "mean_s"), [(0.05, 2.0), (0.3, 0.5)])
-def test_bursts_have_their_share_and_length(share: float, mean_s: float) -> None:
+def test_bursts_have_the_given_share_and_mean_length(share: float, mean_s: float) -> None:
     net = network(burst_loss=share, burst_s=mean_s)
     step_s, steps = 0.02, 400_000
     bad = [not net.fates(A, B, step * step_s) for step in range(steps)]
@@ -57,20 +57,20 @@ def test_bursts_have_their_share_and_length(share: float, mean_s: float) -> None
     assert sum(bad) * step_s / bursts == pytest.approx(mean_s, rel=0.15)
 
 
-def test_bursts_look_the_same_however_rarely_one_looks() -> None:
+def test_share_of_bursts_does_not_depend_on_the_rate_of_messages() -> None:
     net = network(burst_loss=0.2, burst_s=1.0)
     lost = sum(not net.fates(A, B, step * 50.0) for step in range(5000))
     assert lost / 5000 == pytest.approx(0.2, rel=0.1)
 
 
-def test_a_burst_is_of_one_direction_only() -> None:
+def test_burst_affects_one_direction_only() -> None:
     net = network(burst_loss=0.5, burst_s=1000.0)
     while net.fates(A, B, 0.0) or not net.fates(B, A, 0.0):
         net = network(net.lost + 17, burst_loss=0.5, burst_s=1000.0)
     assert [bool(net.fates(A, B, 0.1)), bool(net.fates(B, A, 0.1))] == [False, True]
 
 
-def test_duplicates_come_later() -> None:
+def test_duplicates_arrive_later() -> None:
     net = network(duplication=0.1)
     fates = [net.fates(A, B, 0.0) for _ in range(10_000)]
     twice = [fate for fate in fates if len(fate) == 2]
@@ -89,7 +89,7 @@ def test_jitter_lets_messages_overtake_each_other() -> None:
     assert {network().fates(A, B, now) for now in range(100)} == {(least,)}
 
 
-def test_a_split_separates_the_sides_and_heals() -> None:
+def test_split_separates_the_sides_until_it_heals() -> None:
     net, other = network(), Id(77)
     net.split({A: 1, B: 2})
     assert net.fates(A, B, 0.0) == net.fates(A, other, 0.0) == net.fates(other, B, 0.0) == ()
@@ -105,18 +105,18 @@ def test_a_split_separates_the_sides_and_heals() -> None:
     ("weather", "lossless"),
     [({}, True), ({"jitter": 1.0, "duplication": 0.5}, True), ({"loss": 0.1}, False), ({"burst_loss": 0.1}, False)],
 )
-def test_what_lossless_means(weather: dict[str, float], lossless: bool) -> None:
+def test_weather_is_lossless_without_loss_and_bursts(weather: dict[str, float], lossless: bool) -> None:
     assert Weather(**weather).lossless is lossless  # type: ignore[arg-type]
 
 
 def test_the_same_seed_gives_the_same_weather() -> None:
     rough = {"loss": 0.1, "burst_loss": 0.1, "jitter": 0.5, "duplication": 0.1}
-    one, other, third = (network(seed, **rough) for seed in (5, 5, 6))
-    fates = [[net.fates(A, B, step * 0.1) for step in range(500)] for net in (one, other, third)]
+    networks = [network(seed, **rough) for seed in (5, 5, 6)]
+    fates = [[net.fates(A, B, step * 0.1) for step in range(500)] for net in networks]
     assert fates[0] == fates[1] != fates[2]
 
 
-def test_a_send_takes_its_gap_or_its_bytes() -> None:
+def test_send_takes_the_longer_of_gap_and_bytes() -> None:
     assert Weather().takes_s(1 << 20) == 0.0
     assert Weather(gap_s=0.5).takes_s(1 << 20) == 0.5
     slow = Weather(gap_s=0.5, uplink_bits_per_s=800.0)
@@ -125,6 +125,6 @@ def test_a_send_takes_its_gap_or_its_bytes() -> None:
 
 
 @pytest.mark.parametrize(("weather", "expected"), [({}, False), ({"gap_s": 1e-6}, True)])
-def test_parcels_wait_for_each_other_only_where_sending_takes_time(weather: dict[str, float], expected: bool) -> None:
+def test_parcels_wait_for_each_other_only_if_sending_takes_time(weather: dict[str, float], expected: bool) -> None:
     assert network(**weather).in_turn is expected
     assert network(uplink_bits_per_s=1e6).in_turn

@@ -1,4 +1,4 @@
-"""Peers with roles in the virtual world: the same seed gives the same run, and they talk."""
+"""Peers with roles in the virtual world: deliveries, and equal runs for equal seeds."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ def ring(nodes: int = 12, seed: int = 1, loss: float = 0.0) -> tuple[PubSubWorld
     return world, world.peers()
 
 
-def test_peers_talk() -> None:
-    world, (one, two, *_) = ring()
-    world.subscribe(one, "a/+")
+def test_message_reaches_the_subscriber_of_another_peer() -> None:
+    world, (subscriber, publisher, *_) = ring()
+    world.subscribe(subscriber, "a/+")
     world.run(1.0)
-    sent = world.publish(two, "a/b", 1)
+    sent = world.publish(publisher, "a/b", 1)
     world.run(2.0)
-    assert dict(one.clients.filters["a/+"].got) == {sent.number: 1}
+    assert dict(subscriber.clients.filters["a/+"].got) == {sent.number: 1}
     assert sent.reason is Reason.SUCCESS
-    world.unsubscribe(one, "a/+")
+    world.unsubscribe(subscriber, "a/+")
     world.run(200.0)
-    world.told.quiet(lossless=True)
+    world.pubsub_checks.quiet(lossless=True)
     assert not any(len(node.core.replicas) for node in world.all_nodes())
 
 
-def test_somebody_is_told_of_each_suback() -> None:
-    world, (one, two, *_) = ring()
-    told: list[str] = []
+def test_on_suback_is_called_for_each_suback() -> None:
+    world, (subscriber, publisher, *_) = ring()
+    acknowledged: list[str] = []
 
     def race(node: PubSubNode, topic_filter: str) -> None:
-        told.append(topic_filter)
-        world.publish(two, "a", 0)
+        acknowledged.append(topic_filter)
+        world.publish(publisher, "a", 0)
 
     world.on_suback = race
-    world.subscribe(one, "a")
+    world.subscribe(subscriber, "a")
     world.run(1.0)
-    assert told == ["a"]
-    assert len(one.clients.filters["a"].got) == 1
+    assert acknowledged == ["a"]
+    assert len(subscriber.clients.filters["a"].got) == 1
 
 
-def test_the_stopped_do_nothing() -> None:
-    world, (one, two, *_) = ring()
-    world.pause(one)
-    assert one not in world.peers()
-    assert one in world.all_nodes()
-    with pytest.raises(AssertionError, match="stopped"):
-        world.publish(one, "a", 0)
-    world.crash(two)
+def test_paused_and_dead_peers_cannot_act() -> None:
+    world, (paused, dead, *_) = ring()
+    world.pause(paused)
+    assert paused not in world.peers()
+    assert paused in world.all_nodes()
+    with pytest.raises(AssertionError, match="a paused peer"):
+        world.publish(paused, "a", 0)
+    world.crash(dead)
     with pytest.raises(AssertionError, match="dead"):
-        world.subscribe(two, "a")
+        world.subscribe(dead, "a")
 
 
 def test_the_same_seed_gives_the_same_run() -> None:
@@ -67,5 +67,5 @@ def test_the_same_seed_gives_the_same_run() -> None:
             world.subscribe(node, "#")
             world.publish(node, "a", 1)
         world.run(10.0)
-        digests.add((world.digest, world.told.delivered))
+        digests.add((world.digest, world.pubsub_checks.delivered))
     assert len(digests) == 1

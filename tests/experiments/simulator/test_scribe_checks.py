@@ -1,4 +1,4 @@
-"""Each check of trees finds what it is there to find, and no more than Scribe promises is asked of it."""
+"""Each check of trees finds the fault that it is for, and requires no more than Scribe promises."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.config import LAN as ROLES
 
 
-class Story:
-    """A ring in which all but one have subscribed."""
+class Scene:
+    """A ring in which all peers except the publisher have subscribed."""
 
     def __init__(self, topic_filter: str = "a", nodes: int = 12) -> None:
         self.world = PubSubWorld(1, LAN, config=ROLES, trees=TREES)
@@ -31,7 +31,7 @@ class Story:
         for node in self.subscribers:
             self.world.subscribe(node, topic_filter)
         self.world.run(3.0)
-        self.told = self.world.told
+        self.checks = self.world.pubsub_checks
 
     def trees(self) -> list[tuple[PubSubNode, Tree]]:
         found = [(node, next(iter(node.core.trees), None)) for node in self.world.peers()]  # type: ignore[arg-type]
@@ -39,25 +39,25 @@ class Story:
 
 
 @pytest.fixture
-def story(monkeypatch: pytest.MonkeyPatch) -> Story:
-    made = Story()
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    made = Scene()
     monkeypatch.setattr(scribe_checks, "PATIENCE_S", 0.0)
     return made
 
 
-def test_all_is_well(story: Story) -> None:
-    assert isinstance(story.told, ScribeChecks)
-    assert all(isinstance(node.core, ScribeEngine) for node in story.world.all_nodes())
-    sent = story.world.publish(story.publisher, "a", 1, retain=True)
-    story.world.run(story.world.now + 2.0)
+def test_correct_run_passes_all_checks(scene: Scene) -> None:
+    assert isinstance(scene.checks, ScribeChecks)
+    assert all(isinstance(node.core, ScribeEngine) for node in scene.world.all_nodes())
+    sent = scene.world.publish(scene.publisher, "a", 1, retain=True)
+    scene.world.run(scene.world.now + 2.0)
     assert sent.reason is Reason.SUCCESS
-    story.told.quiet(lossless=True)
-    assert story.told.delivered == len(story.subscribers)
+    scene.checks.quiet(lossless=True)
+    assert scene.checks.delivered == len(scene.subscribers)
 
 
-def test_a_suback_needs_no_shadows(story: Story) -> None:
-    assert story.told.latest_ack_s > 0
-    story.told.acknowledged(story.subscribers[0].clients.filters["a"])
+def test_suback_needs_no_shadows(scene: Scene) -> None:
+    assert scene.checks.latest_ack_s > 0
+    scene.checks.acknowledged(scene.subscribers[0].clients.filters["a"])
 
 
 def an_orphan(member: PubSubNode, tree: Tree) -> None:
@@ -83,72 +83,72 @@ def led_astray(member: PubSubNode, tree: Tree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "told"),
+    ("harm", "fault"),
     [
         (an_orphan, "has no way to the root"),
         (another_root, "is its root"),
         (forgotten, "1 subscribers are not in it"),
         (disowned, "is no child of its parent"),
-        (led_astray, "is wrong about who is above it"),
+        (led_astray, "has a wrong path to the root"),
     ],
 )
-def test_a_tree_that_is_not_whole(story: Story, harm: Callable[[PubSubNode, Tree], None], told: str) -> None:
-    harm(*next((node, tree) for node, tree in story.trees() if not tree.root and not tree.children))
-    with pytest.raises(InvariantBrokenError, match=f"1 trees are not whole: a: .*{told}"):
-        story.told.settled()
+def test_broken_tree_is_found(scene: Scene, harm: Callable[[PubSubNode, Tree], None], fault: str) -> None:
+    harm(*next((node, tree) for node, tree in scene.trees() if not tree.root and not tree.children))
+    with pytest.raises(InvariantBrokenError, match=f"1 trees are not whole: a: .*{fault}"):
+        scene.checks.settled()
 
 
-def test_a_root_that_does_not_know_it(story: Story) -> None:
-    next(tree for _, tree in story.trees() if tree.root).root = False
+def test_owner_that_is_not_root_is_found(scene: Scene) -> None:
+    next(tree for _, tree in scene.trees() if tree.root).root = False
     with pytest.raises(InvariantBrokenError, match="is not its root"):
-        story.told.settled()
+        scene.checks.settled()
 
 
-def test_a_root_that_is_not_there(story: Story) -> None:
-    root = next(node for node, tree in story.trees() if tree.root)
+def test_tree_without_its_root_is_found(scene: Scene) -> None:
+    root = next(node for node, tree in scene.trees() if tree.root)
     root.clients.filters.clear()
     forgotten(root, Tree("a", 1))
     with pytest.raises(InvariantBrokenError, match="its root is not in it"):
-        story.told.settled()
+        scene.checks.settled()
 
 
-def test_a_tree_without_subscribers(story: Story) -> None:
-    for node in story.subscribers:
+def test_tree_without_subscribers_is_found(scene: Scene) -> None:
+    for node in scene.subscribers:
         node.clients.filters.clear()
     with pytest.raises(InvariantBrokenError, match="members and no subscriber"):
-        story.told.settled()
+        scene.checks.settled()
 
 
-def test_a_tree_that_is_just_being_mended_is_waited_for() -> None:
-    story = Story()
-    story.world.crash(next(node for node, tree in story.trees() if tree.root))
-    began_at = story.world.now
-    story.told.settled()
-    assert began_at < story.world.now < began_at + scribe_checks.PATIENCE_S
+def test_checks_wait_for_a_tree_under_repair() -> None:
+    scene = Scene()
+    scene.world.crash(next(node for node, tree in scene.trees() if tree.root))
+    began_at = scene.world.now
+    scene.checks.settled()
+    assert began_at < scene.world.now < began_at + scribe_checks.PATIENCE_S
 
 
-def test_wildcards_need_not_get_what_is_retained(monkeypatch: pytest.MonkeyPatch) -> None:
-    story = Story("+", 5)
-    sent = story.told.publishing(story.publisher.peer, "a", 1, True, 0.0)
-    story.told.done(sent, Reason.SUCCESS, 0.0)
-    story.told.quiet(lossless=True)
-    exact = Story("a", 5)
-    sent = exact.told.publishing(exact.publisher.peer, "a", 1, True, 0.0)
-    exact.told.done(sent, Reason.SUCCESS, 0.0)
+def test_wildcards_need_not_get_retained_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene("+", 5)
+    sent = scene.checks.publishing(scene.publisher.peer, "a", 1, True, 0.0)
+    scene.checks.done(sent, Reason.SUCCESS, 0.0)
+    scene.checks.quiet(lossless=True)
+    exact = Scene("a", 5)
+    sent = exact.checks.publishing(exact.publisher.peer, "a", 1, True, 0.0)
+    exact.checks.done(sent, Reason.SUCCESS, 0.0)
     with pytest.raises(InvariantBrokenError, match="retained and never seen"):
-        exact.told.quiet(lossless=True)
+        exact.checks.quiet(lossless=True)
 
 
-def test_what_may_be_lost_is_counted(story: Story) -> None:
-    story.told.lenient = True
-    sent = story.told.publishing(story.publisher.peer, "a", 1, False, story.world.now)
-    story.told.done(sent, Reason.SUCCESS, story.world.now)
-    story.told.quiet(lossless=True)
-    assert story.told.losses == {"done, but not held": 11, "not reached": 11}
+def test_losses_are_counted_if_they_are_allowed(scene: Scene) -> None:
+    scene.checks.lenient = True
+    sent = scene.checks.publishing(scene.publisher.peer, "a", 1, False, scene.world.now)
+    scene.checks.done(sent, Reason.SUCCESS, scene.world.now)
+    scene.checks.quiet(lossless=True)
+    assert scene.checks.losses == {"done, but not held": 11, "not reached": 11}
 
 
-def test_the_roles_of_ringmq_have_the_other_checks() -> None:
+def test_roles_of_ringmq_have_their_own_checks() -> None:
     world = PubSubWorld(1, LAN, config=ROLES)
-    assert type(world.told) is PubSubChecks
+    assert type(world.pubsub_checks) is PubSubChecks
     assert world.serves("$share/g/a")
     assert not PubSubWorld(1, LAN, config=ROLES, trees=TREES).serves("$share/g/a")

@@ -1,4 +1,4 @@
-"""The virtual world: the same seed gives the same story, and a core that breaks a promise is caught."""
+"""The virtual world: equal seeds give equal traces, and a core that breaks an invariant is found."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ def whole_again(world: World, patience_s: float = 60.0) -> bool:
     return world.run(world.now + patience_s, world.checks.whole, 0.5)
 
 
-# The same story
+# Traces
 
 
-def test_the_same_seed_gives_the_same_story() -> None:
+def test_the_same_seed_gives_the_same_trace() -> None:
     space: dict[str, Callable[[int], World]] = {}
     exec(EVENTFUL, space)
-    one, other, third = (space["eventful"](seed) for seed in (1, 1, 2))
-    assert one.steps > 1000
-    assert (one.digest, one.steps, one.sent, one.random.random()) == (
-        other.digest,
-        other.steps,
-        other.sent,
-        other.random.random(),
+    first, again, other_seed = (space["eventful"](seed) for seed in (1, 1, 2))
+    assert first.steps > 1000
+    assert (first.digest, first.steps, first.sent, first.random.random()) == (
+        again.digest,
+        again.steps,
+        again.sent,
+        again.random.random(),
     )
-    assert one.digest != third.digest
+    assert first.digest != other_seed.digest
 
 
-def test_the_same_seed_gives_the_same_story_in_another_process() -> None:
+def test_the_same_seed_gives_the_same_trace_in_another_process() -> None:
     space: dict[str, Callable[[int], World]] = {}
     exec(EVENTFUL, space)
     code = f"{EVENTFUL}\nworld = eventful(1)\nprint(world.digest, world.steps, world.random.random())"
@@ -94,7 +94,7 @@ def test_the_same_seed_gives_the_same_story_in_another_process() -> None:
     assert [process.communicate(timeout=60)[0] for process in running] == [expected] * 3
 
 
-def test_one_event_more_or_later_is_another_story() -> None:
+def test_one_more_or_later_event_changes_the_digest() -> None:
     worlds = [World(1, LAN) for _ in range(3)]
     for world in worlds:
         settled_ring(world, 5)
@@ -105,11 +105,11 @@ def test_one_event_more_or_later_is_another_story() -> None:
     assert len({world.digest for world in worlds}) == 3
 
 
-# A broken core is caught
+# Broken cores are found
 
 
 def activate_at_once(self: Membership, granter: Peer, grant: Grant) -> None:
-    """The trap of concurrent joins: nobody has acknowledged."""
+    """Become active without any acknowledgement, the fault of concurrent joins."""
     self._state.leaves.fill(grant.leaves)
     self._changed(None, None)
     self._activate()
@@ -119,7 +119,7 @@ def grow(world: World) -> None:
     joined_ring(world, 20)
 
 
-def test_the_core_as_it_is_does_all_that_follows() -> None:
+def test_correct_core_passes_all_scenes_below() -> None:
     for scene in (grow, grow_with_lookups, crash_some, lookups_in_a_settled_ring):
         scene(World(1, LAN))
 
@@ -152,14 +152,13 @@ def lookups_in_a_settled_ring(world: World) -> None:
     world.run(5.0)
 
 
-def test_a_joiner_that_is_active_before_its_leaf_set_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "granted", activate_at_once)
+def test_joining_peer_that_is_active_too_early_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Membership, "on_grant", activate_at_once)
     with pytest.raises(InvariantBrokenError, match=r"two owners|not one ring|not symmetric"):
         grow(World(1, LAN))
 
 
-def test_an_owner_that_is_active_without_its_neighbour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It drops its clockwise neighbour in the moment of becoming active."""
+def test_owner_that_drops_its_neighbour_when_it_becomes_active_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     activate = Membership._activate
 
     def careless(self: Membership) -> None:
@@ -173,20 +172,20 @@ def test_an_owner_that_is_active_without_its_neighbour(monkeypatch: pytest.Monke
         grow(World(1, LAN))
 
 
-def test_a_peer_that_delivers_what_it_does_not_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
+def test_delivery_of_a_key_that_the_peer_does_not_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
         lookups_in_a_settled_ring(World(1, LAN))
 
 
-def test_a_peer_that_delivers_before_it_is_active(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delivery_by_a_peer_that_is_not_active_yet_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     with pytest.raises(InvariantBrokenError, match="delivered by an inactive peer"):
         grow_with_lookups(World(1, LAN))
 
 
-def test_a_peer_that_delivers_for_a_suspect_without_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owner lives and is slow to acknowledge: its acknowledgement takes longer than a hop may."""
+def test_delivery_in_the_place_of_a_suspect_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner lives, but its acknowledgement takes longer than the timeout of a hop."""
     monkeypatch.setattr(Forwarding, "_hold", Forwarding._arrive)
     world = World(1, LAN, Weather(delay_s=(0.16, 0.18)))
     with pytest.raises(InvariantBrokenError, match="wrong delivery"):
@@ -195,22 +194,22 @@ def test_a_peer_that_delivers_for_a_suspect_without_a_verdict(monkeypatch: pytes
     lookups_in_a_settled_ring(World(1, LAN, Weather(delay_s=(0.16, 0.18))))
 
 
-def test_a_peer_that_acknowledges_without_taking_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    probed = Membership.probed
+def test_peer_that_acknowledges_a_probe_without_adding_its_sender_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    probed = Membership.on_probe
 
     def forgetful(self: Membership, sender: Peer, probe: object) -> None:
         if self._state.me.id & 3:
             probed(self, sender, probe)  # type: ignore[arg-type]
         else:
-            self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.confirm(sender)))
+            self._state.post(sender, ProbeAck(self._state.leaves.peers, self.gate.renew(sender)))
 
-    monkeypatch.setattr(Membership, "probed", forgetful)
+    monkeypatch.setattr(Membership, "on_probe", forgetful)
     with pytest.raises(InvariantBrokenError, match=r"not symmetric|two owners"):
         grow(World(1, LAN))
 
 
-def test_a_live_peer_struck_off_for_good_is_a_lasting_asymmetry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "_take_in", lambda self, peer: None)
+def test_live_peer_that_is_removed_for_good_is_a_lasting_asymmetry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Membership, "_add_heard", lambda self, peer: None)
     world = World(1, LAN)
     settled_ring(world, 40)
     nodes = sorted(world.live(), key=lambda node: node.peer.id)
@@ -225,8 +224,8 @@ def test_a_live_peer_struck_off_for_good_is_a_lasting_asymmetry(monkeypatch: pyt
         world.run(world.now + 2 * LAN.stabilise_s)
 
 
-def test_a_peer_that_never_finds_the_dead_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
+def test_ring_that_never_detects_deaths_does_not_become_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
     world = World(1, LAN, strict=False)
     settled_ring(world, 20)
     world.crash(world.live()[0])
@@ -234,8 +233,8 @@ def test_a_peer_that_never_finds_the_dead_does_not_become_whole(monkeypatch: pyt
     assert world.checks.faults(world.half)
 
 
-def story_of_a_stray() -> str:
-    """Peer 1 hands peer 2 a message for peer 20, which it takes for its own."""
+def trace_of_a_wrong_delivery() -> str:
+    """Peer 1 sends peer 2 a message for peer 20, and peer 2 delivers it."""
     world = World(77, LAN)
     settled_ring(world, 40)
     world.run(1.0)
@@ -247,54 +246,54 @@ def story_of_a_stray() -> str:
     return "\n".join(caught.value.__notes__)
 
 
-def test_a_failure_tells_its_seed_and_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
-    story = story_of_a_stray()
-    assert story.startswith("seed 77, at 1.0")
-    lines = story.splitlines()
+def test_failure_has_a_note_with_its_seed_and_the_last_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
+    trace = trace_of_a_wrong_delivery()
+    assert trace.startswith("seed 77, at 1.0")
+    lines = trace.splitlines()
     assert 10 < len(lines) <= 61
     assert any("<- clock: Tick" in line for line in lines)
     assert any(": Heartbeat()" in line for line in lines)
-    assert story_of_a_stray() == story, "the seed tells it again"
+    assert trace_of_a_wrong_delivery() == trace, "the seed reproduces it"
 
 
-def test_a_failure_tells_the_event_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Forwarding, "_go_on", lambda self, route, avoided=(): self._arrive(route))
-    last = story_of_a_stray().splitlines()[-1]
+def test_last_event_of_the_trace_is_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Forwarding, "_advance", lambda self, route, avoided=(): self._arrive(route))
+    last = trace_of_a_wrong_delivery().splitlines()[-1]
     assert "peer 2 <- " in last
     assert ": Route(" in last
 
 
-# What can be done to peers
+# Failures and repairs
 
 
 def pair(weather: Weather | None = None) -> tuple[World, Node, Node]:
     world = World(1, LAN, weather, strict=False)
     settled_ring(world, 2)
-    one, other = world.live()
-    return world, one, other
+    first, second = world.live()
+    return world, first, second
 
 
-def test_a_silent_crash_is_found_by_silence() -> None:
-    world, one, other = pair()
+def test_silent_crash_is_detected_by_silence() -> None:
+    world, survivor, victim = pair()
     world.run(1.0)
-    world.crash(other)
+    world.crash(victim)
     world.run(1.0 + LAN.silence_s)
-    assert len(one.ring.leaves) == 1
+    assert len(survivor.ring.leaves) == 1
     world.run(1.0 + LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s)
-    assert len(one.ring.leaves) == 0
-    assert world.live() == [one]
+    assert len(survivor.ring.leaves) == 0
+    assert world.live() == [survivor]
 
 
-def test_a_crash_with_resets_is_told_at_once() -> None:
-    world, one, other = pair(Weather(resets=True))
+def test_crash_with_resets_is_detected_at_once() -> None:
+    world, survivor, victim = pair(Weather(resets=True))
     world.run(1.0)
-    world.crash(other)
+    world.crash(victim)
     world.run(1.0 + 0.02)
-    assert len(one.ring.leaves) == 0
+    assert len(survivor.ring.leaves) == 0
 
 
-def test_who_sends_to_a_crashed_peer_is_told_by_a_reset() -> None:
+def test_sender_to_a_crashed_peer_is_notified_by_a_reset() -> None:
     world = World(1, LAN, Weather(resets=True), strict=False)
     settled_ring(world, 60)
     world.run(1.0)
@@ -304,77 +303,77 @@ def test_who_sends_to_a_crashed_peer_is_told_by_a_reset() -> None:
     world._post(nodes[0])
     assert nodes[30].peer.id not in nodes[0].ring.leaves
     world.run(1.1)
-    assert nodes[0].ring.failure_detector.holds_for_dead(nodes[30].peer)
+    assert nodes[0].ring.failure_detector.considers_dead(nodes[30].peer)
 
 
-def test_a_paused_peer_gets_its_messages_when_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paused_peer_gets_its_messages_when_it_resumes(monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[bytes] = []
     monkeypatch.setattr(Node, "receive", lambda self, sender, payload: got.append(payload))
-    world, one, other = pair()
-    world.pause(other)
-    one.ring.send(other.peer, b"1")
-    one.ring.send(other.peer, b"2")
-    world._post(one)
+    world, sender, paused = pair()
+    world.pause(paused)
+    sender.ring.send(paused.peer, b"1")
+    sender.ring.send(paused.peer, b"2")
+    world._post(sender)
     world.run(0.5)
     assert got == []
     assert world.checks.active == 1
-    world.resume(other)
+    world.resume(paused)
     world.run(0.6)
     assert got == [b"1", b"2"]
     assert whole_again(world)
 
 
-def test_a_long_pause_is_noticed_before_anything_is_served() -> None:
+def test_peer_notices_a_long_pause_before_it_serves_keys() -> None:
     world = World(1, LAN, strict=False)
     settled_ring(world, 10)
-    one, other = world.live()[:2]
+    sender, paused = world.live()[:2]
     delivered: list[tuple[Node, bool]] = []
     world.on_delivery = lambda node, route: delivered.append((node, node.ring.active))
     world.run(1.0)
-    world.pause(other)
-    world.route(one, other.peer.id, b"x")
+    world.pause(paused)
+    world.route(sender, paused.peer.id, b"x")
     world.run(1.0 + LAN.fence_s + 0.05)
-    world.resume(other)
-    assert not other.ring.active
+    world.resume(paused)
+    assert not paused.ring.active
     world.run(3.0)
-    assert delivered == [(other, True)]
+    assert delivered == [(paused, True)]
 
 
-def test_of_two_the_one_that_paused_shortly_is_still_an_owner() -> None:
-    world, one, other = pair()
+def test_peer_of_a_pair_still_owns_its_keys_after_a_short_pause() -> None:
+    world, sender, paused = pair()
     world.checks.strict = True
     world.run(1.0)
-    other.ring.tick(world.now)
-    world.pause(other)
-    world.route(one, other.peer.id, b"x")
+    paused.ring.tick(world.now)
+    world.pause(paused)
+    world.route(sender, paused.peer.id, b"x")
     world.run(1.0 + LAN.fence_s - 0.05)
-    world.resume(other)
+    world.resume(paused)
     world.run(5.0)
-    assert not other.ring.statistics().counters["pauses"], "it was shorter than that"
+    assert not paused.ring.statistics().counters["pauses"], "the pause was shorter than fence_s"
 
 
-def test_a_farewell_is_known_at_once() -> None:
-    world, one, other = pair()
-    world.leave(other)
+def test_good_bye_removes_a_peer_from_leaf_sets_at_once() -> None:
+    world, remaining, leaving = pair()
+    world.leave(leaving)
     world.run(0.02)
-    assert len(one.ring.leaves) == 0
-    assert other not in world.live()
+    assert len(remaining.ring.leaves) == 0
+    assert leaving not in world.live()
 
 
-def test_a_restarted_peer_has_its_id_and_a_later_boot() -> None:
-    world, one, other = pair()
-    world.crash(other)
-    again = world.restart(other, one)
-    assert again.peer.id == other.peer.id
-    assert again.peer.boot > other.peer.boot
-    assert again.peer.host != other.peer.host
+def test_restarted_peer_has_its_id_and_a_later_boot() -> None:
+    world, contact, crashed = pair()
+    world.crash(crashed)
+    again = world.restart(crashed, contact)
+    assert again.peer.id == crashed.peer.id
+    assert again.peer.boot > crashed.peer.boot
+    assert again.peer.host != crashed.peer.host
     assert whole_again(world)
-    assert one.ring.leaves.get(again.peer.id) == again.peer
+    assert contact.ring.leaves.get(again.peer.id) == again.peer
     with pytest.raises(AssertionError, match="is alive"):
         world.add(again.peer.id)
 
 
-def test_a_split_ring_becomes_two_and_one_again() -> None:
+def test_split_ring_becomes_two_rings_and_one_again() -> None:
     world = World(1, LAN, strict=False)
     settled_ring(world, 10)
     world.network.split(dict.fromkeys(list(world.nodes)[:5], 1))
@@ -385,7 +384,7 @@ def test_a_split_ring_becomes_two_and_one_again() -> None:
     assert whole_again(world)
 
 
-def test_peers_that_meet_from_two_rings_make_one_of_them() -> None:
+def test_two_rings_become_one_when_two_of_their_peers_meet() -> None:
     world = World(1, LAN, strict=False)
     for first in (world.add(), world.add()):
         world.found(first)
@@ -398,7 +397,7 @@ def test_peers_that_meet_from_two_rings_make_one_of_them() -> None:
     assert whole_again(world)
 
 
-def test_two_rings_that_know_of_each_other_only_by_their_tables_become_one() -> None:
+def test_two_rings_that_are_linked_by_routing_tables_alone_become_one() -> None:
     world = World(1, LAN, strict=False)
     peers = [world.add().peer for _ in range(20)]
     for ring in (peers[:10], peers[10:]):
@@ -410,7 +409,7 @@ def test_two_rings_that_know_of_each_other_only_by_their_tables_become_one() -> 
 # Time and figures
 
 
-def test_time_passes_to_the_end_or_until_done() -> None:
+def test_run_advances_to_the_end_or_until_done() -> None:
     world, _, _ = pair()
     assert world.run(1.5)
     assert world.now == 1.5
@@ -420,20 +419,20 @@ def test_time_passes_to_the_end_or_until_done() -> None:
     assert world.now == 4.0
 
 
-def test_changes_are_told_once_each() -> None:
+def test_on_change_is_called_once_for_each_change() -> None:
     world = World(1, LAN)
-    told: list[tuple[Node, bool, int]] = []
-    world.on_change = lambda node: told.append((node, node.ring.active, len(node.ring.leaves)))
+    changes: list[tuple[Node, bool, int]] = []
+    world.on_change = lambda node: changes.append((node, node.ring.active, len(node.ring.leaves)))
     first, second = world.add(), world.add()
     world.found(first)
-    assert told == [(first, True, 0)]
+    assert changes == [(first, True, 0)]
     world.join(second, first)
     world.run(1.0)
-    assert (first, True, 1) in told
-    assert told[-1] == (second, True, 1)
-    count = len(told)
+    assert (first, True, 1) in changes
+    assert changes[-1] == (second, True, 1)
+    count = len(changes)
     world.run(5.0)
-    assert len(told) == count
+    assert len(changes) == count
 
 
 def test_messages_are_counted_by_their_kind() -> None:
@@ -450,20 +449,20 @@ def test_messages_are_counted_by_their_kind() -> None:
     assert world.events_per_s > 0
 
 
-def test_a_message_given_up_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FailureDetector, "_bury", lambda self, suspicion: None)
-    world, one, other = pair()
-    world.network.split({other.peer.id: 1})
-    assert world.route(one, other.peer.id, b"x")
+def test_message_that_is_given_up_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FailureDetector, "_declare_dead", lambda self, suspicion: None)
+    world, sender, unreachable = pair()
+    world.network.split({unreachable.peer.id: 1})
+    assert world.route(sender, unreachable.peer.id, b"x")
     world.run(LAN.receipt_s * LAN.receipt_tries + 1)
-    assert one.undelivered == 1
+    assert sender.undelivered == 1
 
 
 # Sending takes time
 
 
 class Arrivals:
-    """When parcels come to a peer, by what they say."""
+    """Times of arrival of parcels, by payload."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at: dict[bytes, float] = {}
@@ -476,24 +475,24 @@ class Arrivals:
 def two_peers(**weather: float) -> tuple[World, Node, Node]:
     world = World(1, LAN, Weather(delay_s=(0.01, 0.01), **weather))  # type: ignore[arg-type]
     settled_ring(world, 2)
-    one, other = world.live()
-    return world, one, other
+    first, second = world.live()
+    return world, first, second
 
 
-def test_parcels_of_one_peer_leave_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parcels_of_a_peer_leave_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     arrivals = Arrivals(monkeypatch)
-    world, one, other = two_peers(gap_s=0.002)
+    world, first, second = two_peers(gap_s=0.002)
     for word in (b"a", b"b", b"c"):
-        one.ring.send(other.peer, word)
-    other.ring.send(one.peer, b"mine")
-    world._after(one)
-    world._after(other)
+        first.ring.send(second.peer, word)
+    second.ring.send(first.peer, b"mine")
+    world._after(first)
+    world._after(second)
     world.run(0.005)
-    one.ring.send(other.peer, b"behind")
-    world._after(one)
+    first.ring.send(second.peer, b"behind")
+    world._after(first)
     world.run(0.02)
-    one.ring.send(other.peer, b"later")
-    world._after(one)
+    first.ring.send(second.peer, b"later")
+    world._after(first)
     world.run(0.1)
     assert arrivals.at == {
         b"a": 0.012, b"b": 0.014, b"c": 0.016, b"mine": 0.012, b"behind": 0.018, b"later": 0.032,
@@ -502,11 +501,11 @@ def test_parcels_of_one_peer_leave_one_after_the_other(monkeypatch: pytest.Monke
 
 def test_large_parcels_take_longer_and_the_rings_own_messages_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     arrivals = Arrivals(monkeypatch)
-    world, one, other = two_peers(uplink_bits_per_s=8_000.0)
+    world, sender, receiver = two_peers(uplink_bits_per_s=8_000.0)
     large = bytes(100)
-    one.ring.send(other.peer, large)
-    one.ring.send(other.peer, b"!")
-    world.route(one, other.peer.id, b"routed")
+    sender.ring.send(receiver.peer, large)
+    sender.ring.send(receiver.peer, b"!")
+    world.route(sender, receiver.peer.id, b"routed")
     delivered: list[float] = []
     world.on_delivery = lambda node, route: delivered.append(world.now)
     world.run(1.0)
@@ -514,11 +513,11 @@ def test_large_parcels_take_longer_and_the_rings_own_messages_no_time(monkeypatc
     assert delivered == [0.01]
 
 
-def test_without_a_gap_all_leave_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_parcels_leave_at_once_without_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     arrivals = Arrivals(monkeypatch)
-    world, one, other = two_peers()
+    world, sender, receiver = two_peers()
     for word in (b"a", b"b"):
-        one.ring.send(other.peer, word)
-    world._after(one)
+        sender.ring.send(receiver.peer, word)
+    world._after(sender)
     world.run(0.1)
     assert set(arrivals.at.values()) == {0.01}

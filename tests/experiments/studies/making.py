@@ -1,4 +1,4 @@
-"""Plans, trials and rows that tests make up."""
+"""Made-up plans, trials and rows for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ringmq.experiments.studies.harness.trial import Trial
 
 
 def plan(**changes: Any) -> Plan:
-    """Three peers, a publisher at one and subscribers at two, but for what is given."""
+    """A plan with three peers, a publisher at one and subscribers at two, unless changed."""
     usual: dict[str, Any] = {
         "run": "made-up",
         "approach": DIRECT,
@@ -37,30 +37,33 @@ def traffic(
     published_at: Iterable[float],
     arrivals: Sequence[tuple[int, Sequence[tuple[int, float]]]],
 ) -> Traffic:
-    """Messages by their publishers' places and times; for each subscriber its place, and (number, time) of arrivals."""
-    found = Traffic(array("d", published_at), array("L", publishers))
-    for place, came in arrivals:
+    """Messages by the positions of their publishers and their times.
+
+    A subscriber is its position with the (number, time) pairs of its arrivals.
+    """
+    observed = Traffic(array("d", published_at), array("L", publishers))
+    for position, came in arrivals:
         numbers, times = [number for number, _ in came], [at for _, at in came]
-        found.arrivals.append(Arrivals(place, array("L", numbers), array("d", times)))
-    return found
+        observed.arrivals.append(Arrivals(position, array("L", numbers), array("d", times)))
+    return observed
 
 
 def steady(
     messages: int, every_s: float, publishers: Sequence[int], subscribers: Sequence[int], latency_s: float = 0.01
 ) -> Traffic:
-    """Publishers take turns, and all comes to all."""
+    """Publishers take turns, and every message reaches every subscriber."""
     times = [number * every_s for number in range(messages)]
     came = [(number, at + latency_s) for number, at in enumerate(times)]
-    who = [publishers[number % len(publishers)] for number in range(messages)]
-    return traffic(who, times, [(place, came) for place in subscribers])
+    rotation = [publishers[number % len(publishers)] for number in range(messages)]
+    return traffic(rotation, times, [(position, came) for position in subscribers])
 
 
-def trial(of: Plan | None = None, told: Traffic | None = None, killed_s: float | None = None) -> Trial:
-    """One in which all came, unless it is told otherwise."""
+def trial(of: Plan | None = None, observed: Traffic | None = None, killed_s: float | None = None) -> Trial:
+    """A trial in which every message reached every subscriber, unless other traffic is given."""
     of = of or plan()
-    if told is None:
-        told = steady(of.messages, 1 / of.published_hz, of.publishers, of.subscribers)
-    return Trial(plan=of, traffic=told, ready_s=1.0, killed_s=killed_s, records=7)
+    if observed is None:
+        observed = steady(of.messages, 1 / of.published_hz, of.publishers, of.subscribers)
+    return Trial(plan=of, traffic=observed, ready_s=1.0, killed_s=killed_s, records=7)
 
 
 def box(run: str, measure: str, maximum: float, deviation: float, **cells: Any) -> dict[str, Any]:
@@ -71,8 +74,8 @@ def box(run: str, measure: str, maximum: float, deviation: float, **cells: Any) 
 
 
 @dataclass
-class Heard:
-    """A progress that remembers."""
+class ProgressLog:
+    """Remembers all calls of a progress."""
 
     steps: int = 0
     done: list[str] = field(default_factory=list)
@@ -88,6 +91,6 @@ class Heard:
         self.said.append(text)
 
 
-def request(folder: Path, quick: bool = True, seed: int = 1) -> tuple[Request, Heard]:
-    heard = Heard()
-    return Request(folder=folder, quick=quick, seed=seed, progress=heard), heard
+def request(folder: Path, quick: bool = True, seed: int = 1) -> tuple[Request, ProgressLog]:
+    progress = ProgressLog()
+    return Request(folder=folder, quick=quick, seed=seed, progress=progress), progress

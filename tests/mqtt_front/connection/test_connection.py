@@ -41,6 +41,12 @@ def connect_bytes(name: bytes = b"MQTT", level: int = 4, flags: int = 2, rest: b
 # The first packet
 
 
+def test_the_parts_of_a_connection_do_not_inherit_from_each_other(world: World) -> None:
+    connection = world.connect("c").connection
+    for part in (connection, connection.reader, connection.handlers, connection.writer):
+        assert type(part).__bases__ == (object,)
+
+
 # 3.1.1 [MQTT-3.1.0-1] · 5.0 [MQTT-3.1.0-1] [MQTT-3.14.0-1]
 @pytest.mark.parametrize("version", Version)
 @pytest.mark.parametrize(
@@ -230,7 +236,7 @@ def test_a_second_client_with_an_id_takes_over(world: World, version: Version) -
     first.drop()
     second.send(Pingreq())
     second.only(Pingresp)
-    assert world.session("c").line is second.connection
+    assert world.session("c").line is second.connection.writer
     assert world.broker.counters.taken_over == 1
 
 

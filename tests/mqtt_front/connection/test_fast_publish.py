@@ -18,7 +18,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, PLAIN_BYTES
 from ringmq.mqtt_front.connection.fast_publish import ShortWay
-from ringmq.mqtt_front.connection.handlers import Conversation
+from ringmq.mqtt_front.connection.handlers import Handlers
 from ringmq.mqtt_front.sessions.journal import NoJournal
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import PACKET_IDS, Session
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 V311, V5 = Version.V311, Version.V5
 Op = tuple[Any, ...]
-WAYS = ("_publish_0", "_publish_1", "_puback")
+WAYS = ("publish_0", "publish_1", "puback")
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def nothing_short() -> Iterator[None]:
 
 @contextmanager
 def nothing_long() -> Iterator[None]:
-    with patch.object(Conversation, "take", side_effect=AssertionError("the long way")):
+    with patch.object(Handlers, "handle", side_effect=AssertionError("the long way")):
         yield
 
 
@@ -302,7 +302,7 @@ def test_one_turn_gathers_no_more_than_half_of_what_may_wait(make_world: type[Wo
         for _ in range(8):
             publisher.publish("t", bytes(95), 1)
         assert (len(session.inflight), len(session.queue)) == (5, 3)
-        assert world.broker.dirty.count(client.connection) == 1
+        assert world.broker.dirty.count(client.connection.writer) == 1
         messages = client.messages() + client.messages()
         assert len(messages) == 8
         client.send(*[Puback(message.packet_id) for message in messages])

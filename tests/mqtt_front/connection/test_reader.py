@@ -40,7 +40,7 @@ from ringmq.mqtt_front.connection.budget import (
     SLICE_BYTES,
     TURN_BYTES,
 )
-from ringmq.mqtt_front.connection.handlers import Conversation
+from ringmq.mqtt_front.connection.handlers import Handlers
 from ringmq.mqtt_front.connection.reader import PART_BYTES
 from tests.mqtt_front.front_bench import by_counts_alone
 
@@ -61,7 +61,7 @@ def test_pings_are_answered_and_heard(world: World, version: Version) -> None:
     world.pass_time(12)
     client.send(Pingreq())
     client.only(Pingresp)
-    assert client.connection.heard_at == 12
+    assert client.connection.reader.heard_at == 12
 
 
 @pytest.mark.parametrize("version", Version)
@@ -73,10 +73,10 @@ def test_a_packet_that_trickles_is_no_sign_of_life(world: World, version: Versio
     for byte in data[:most]:
         world.pass_time(1)
         client.feed(bytes([byte]))
-    assert client.connection.heard_at == 0
+    assert client.connection.reader.heard_at == 0
     world.pass_time(1)
     client.feed(data[most:])
-    assert client.connection.heard_at == world.now
+    assert client.connection.reader.heard_at == world.now
 
 
 @pytest.mark.parametrize("size", [15_000, 100_000])
@@ -87,8 +87,8 @@ def test_a_large_packet_may_take_its_time(world: World, size: int) -> None:
     for start in range(0, len(data), PART_BYTES // 2):
         world.pass_time(5)
         client.feed(data[start : start + PART_BYTES // 2])
-        assert world.now - client.connection.heard_at <= 10
-    assert client.connection.heard_at == world.now
+        assert world.now - client.connection.reader.heard_at <= 10
+    assert client.connection.reader.heard_at == world.now
 
 
 def test_each_packet_begins_to_count_anew(world: World) -> None:
@@ -97,7 +97,7 @@ def test_each_packet_begins_to_count_anew(world: World) -> None:
     for now in (1, 2):
         world.pass_time(1)
         client.feed(data[:5000])
-        assert client.connection.heard_at == now
+        assert client.connection.reader.heard_at == now
         client.feed(data[5000:])
 
 
@@ -123,7 +123,7 @@ def turns_of(size_bytes: int) -> Iterator[None]:
 
 
 def gathered(clients: list[Client]) -> int:
-    return sum(len(part) for client in clients for part in client.connection.out)
+    return sum(len(part) for client in clients for part in client.connection.writer.out)
 
 
 BURSTS = {
@@ -152,7 +152,9 @@ def test_what_one_turn_gathers_is_bounded(make_world: type[World], kind: str, gr
         turns = 0
         while world.broker.dirty:
             assert gathered(clients) <= 2 * (1 << 20)
-            assert sum(len(client.connection.out) for client in clients) <= (1 << 20) // DELIVERY_BYTES + len(clients)
+            assert sum(len(client.connection.writer.out) for client in clients) <= (1 << 20) // DELIVERY_BYTES + len(
+                clients
+            )
             world.turn()
             turns += 1
     assert turns > 3
@@ -167,10 +169,10 @@ def test_the_bound_is_far_above_an_ordinary_chunk(world: World) -> None:
     publisher = world.connect("p", V311)
     packet = encode(V311, Publish("t", b"x" * 16))
     publisher.feed(packet * (250_000 // len(packet)))
-    assert not publisher.connection.behind
+    assert not publisher.connection.reader.behind
     assert gathered(clients) > 2_000_000
     publisher.feed(packet * (TURN_BYTES // (PLAIN_BYTES + 10 * DELIVERY_BYTES)))
-    assert publisher.connection.behind, "it is the same turn"
+    assert publisher.connection.reader.behind, "it is the same turn"
 
 
 def test_a_new_turn_has_its_own_bound(world: World) -> None:
@@ -179,7 +181,7 @@ def test_a_new_turn_has_its_own_bound(world: World) -> None:
     packet = encode(V311, Publish("t", b"x" * 16))
     for _ in range(10):
         publisher.feed(packet * 5000)
-        assert not publisher.connection.behind
+        assert not publisher.connection.reader.behind
         world.turn()
 
 
@@ -191,7 +193,7 @@ def test_who_is_behind_is_served_in_order(world: World) -> None:
         for number in range(100):
             publisher.publish("t", b"%d" % number)
         publisher.send(Pingreq())
-        assert publisher.connection.behind
+        assert publisher.connection.reader.behind
         payloads: list[bytes] = []
         while world.broker.dirty:
             payloads += client.payloads()
@@ -271,7 +273,7 @@ def test_all_together_have_a_bound_and_nobody_starves(world: World) -> None:
     before, got = counters.messages_received, [len(client.take()) for client in clients]
     assert counters.messages_received - before < len(clients) * most
     assert min(got) >= SLICE_BYTES // PACKET_BYTES
-    assert all(client.connection.behind for client in clients)
+    assert all(client.connection.reader.behind for client in clients)
     world.turn()
     assert max(got[1:]) < 2 * ALL_BYTES // PACKET_BYTES
 
@@ -280,7 +282,7 @@ def test_who_took_too_much_with_one_packet_waits_for_as_many_turns(world: World)
     client = world.connect("c")
     client.feed(encode(V5, Unsubscribe(1, ("a",) * 9000)) * 2)
     turns = 0
-    while len(client.take()) == 1 or client.connection.behind:
+    while len(client.take()) == 1 or client.connection.reader.behind:
         turns += 1
     assert turns >= 9000 * FILTER_BYTES // TURN_BYTES
 
@@ -304,9 +306,7 @@ def test_a_cut_packet_does_not_make_the_others_slow(world: World) -> None:
     (client,) = receivers(world, 1)
     publisher = world.connect("p", V311)
     data = encode(V311, Publish("t", b"x" * 16)) * 1000
-    with patch(
-        "ringmq.mqtt_front.connection.handlers.Conversation._on_publish", side_effect=AssertionError("the long way")
-    ):
+    with patch("ringmq.mqtt_front.connection.handlers.Handlers.on_publish", side_effect=AssertionError("the long way")):
         for start in range(0, len(data), 1001):
             publisher.feed(data[start : start + 1001])
     assert len(client.messages()) == 1000
@@ -386,7 +386,7 @@ def test_however_many_turns_it_takes_it_has_the_same_outcome(
 ) -> None:
     """But for retained messages, which come in turns of their own."""
     version, data = conversation
-    with patch.object(Conversation, "bring_retained"):
+    with patch.object(Handlers, "bring_retained"):
         whole = outcome(make_world(), version, [data])
         with turns_of(turn_bytes):
             assert outcome(make_world(), version, cut(data, places)) == whole

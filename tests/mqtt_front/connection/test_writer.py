@@ -17,17 +17,18 @@ from ringmq.mqtt_front.codec.packets import (
     Subscription,
     Version,
 )
+from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.handlers import Conversation
-from ringmq.mqtt_front.connection.reader import Reading
-from ringmq.mqtt_front.connection.writer import Outgoing
+from ringmq.mqtt_front.connection.writer import Encoded
+from ringmq.mqtt_front.message import Message
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import World
 
 V31, V311, V5 = Version.V31, Version.V311, Version.V5
 
+PROPERTIES = Properties(content_type="text", user_properties=(("b", "1"), ("a", "2")))
 FORWARDED = {
     "payload_format": 1,
     "content_type": "text/ü",
@@ -96,12 +97,6 @@ def test_the_expiry_is_passed_on(world: World) -> None:
     for qos in (0, 1):
         world.connect("p").publish("t", b"x", qos, message_expiry_s=7)
     assert [message.properties.message_expiry_s for message in subscriber.messages()] == [7, 7]
-
-
-def test_half_a_connection_cannot_be_made(world: World) -> None:
-    for half in (Outgoing, Conversation, Reading):
-        with pytest.raises(TypeError, match="abstract"):
-            half(world.broker)
 
 
 # Aliases towards the client
@@ -262,3 +257,31 @@ def test_what_must_not_be_dropped_waits_for_the_next_turn(make_world: type[World
         turns, payloads = turns + 1, payloads + got
     assert turns >= 4
     assert [int(payload[:3]) for payload in payloads] == list(range(20))
+
+
+# The encodings of one message, which its receivers share
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("retain", [False, True])
+@pytest.mark.parametrize("payload", [b"", b"x", b"x" * 300])
+def test_the_bytes_are_those_of_a_publish(version: Version, retain: bool, payload: bytes) -> None:
+    encoded = Encoded(Message("t/ü", payload, properties=encode_properties(PROPERTIES)))
+    assert encoded.whole(version, retain) == encode(version, Publish("t/ü", payload, 0, retain, properties=PROPERTIES))
+    for qos in (1, 2):
+        head, tail = encoded.parts(version, qos, retain)
+        wanted = encode(version, Publish("t/ü", payload, qos, retain, packet_id=0x1234, properties=PROPERTIES))
+        assert head + b"\x12\x34" + tail == wanted
+
+
+def test_each_is_made_once() -> None:
+    encoded = Encoded(Message("t", b"x"))
+    assert encoded.whole(Version.V5, False) is encoded.whole(Version.V5, False)
+    assert encoded.parts(Version.V311, 1, True) is encoded.parts(Version.V311, 1, True)
+    assert encoded.whole(Version.V5, False) != encoded.whole(Version.V5, True)
+    assert encoded.parts(Version.V311, 1, True) != encoded.parts(Version.V311, 2, True)
+
+
+def test_it_knows_what_is_of_the_log() -> None:
+    assert Encoded(Message("ringmq/log/a", b"x")).of_the_log
+    assert not Encoded(Message("ringmq/logs", b"x")).of_the_log

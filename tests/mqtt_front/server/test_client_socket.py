@@ -90,7 +90,7 @@ async def test_nothing_is_written_to_a_closed_socket(line: Line) -> None:
     line.transport.calls.append("close")
     line.front.iteration._end()
     assert line.transport.written == []
-    assert line.client.connection.out == []
+    assert line.client.connection.writer.out == []
     await line.front.stop()
 
 
@@ -107,8 +107,8 @@ async def test_a_fast_publisher_is_not_read_from_for_a_while(line: Line) -> None
     line.connect()
     connection = line.client.connection
     for pausing in (True, False):
-        connection.pausing = pausing
-        connection.wake()
+        connection.handlers.full = pausing
+        connection.writer.wake()
         line.front.send_soon()
         line.front.iteration._end()
     assert line.transport.calls[1:] == ["pause_reading", "resume_reading"]
@@ -121,7 +121,7 @@ async def test_client_with_a_full_buffer_is_cut_off() -> None:
     line.transport.waiting_bytes = 2001
     line.front.iteration._end()
     assert line.transport.calls == ["high 1000", "abort"]
-    assert line.client.connection.closing
+    assert line.client.connection.writer.closing
     await line.front.stop()
 
 
@@ -167,8 +167,8 @@ async def test_reconnecting_client_does_not_wait_for_its_old_bytes(line: Line) -
     other.connection_made(transport)
     other.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
     line.front.iteration._end()
-    assert list(line.front.clients) == [other.connection]
-    assert line.front.broker.sessions["c"].line is other.connection
+    assert list(line.front.clients) == [other.connection.writer]
+    assert line.front.broker.sessions["c"].line is other.connection.writer
     await line.front.stop()
 
 

@@ -27,7 +27,7 @@ from ringmq.mqtt_front.codec.packets import (
     Will,
 )
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.connection.connection import Phase
+from ringmq.mqtt_front.connection.phase import Phase
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.listeners import Listen
 from tests.mqtt_front.front_bench import DEADLINE_S, Bench, Client, until
@@ -437,12 +437,11 @@ async def test_client_that_does_not_read_delays_the_stop_briefly(bench: Bench, m
 async def test_a_client_that_leaves_is_closed_by_the_server(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect("c", properties={"session_expiry_s": 100})
-    line = front.broker.sessions["c"].line
+    (connection,) = [client.connection for client in front.clients.values()]
     client.send(Disconnect())
     assert await client.closed()
     await until(lambda: not front.clients)
-    assert line is not None
-    assert line.phase is Phase.CLOSED  # type: ignore[attr-defined]
+    assert connection.phase is Phase.CLOSED
 
 
 async def test_bursts_share_a_write(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from ringmq.mqtt_front.codec.packets import (
     Version,
 )
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.sessions.retained_delivery import LEAST_STEPS, STEPS_A_TURN
 from ringmq.mqtt_front.sessions.session import Session
 from tests.mqtt_front.front_bench import by_counts_alone
@@ -110,7 +110,7 @@ def test_a_storm_of_subscriptions_is_answered_by_one_more_round(world: World) ->
     client = world.connect("c")
     for _ in range(1000):
         client.send_subscribe("#", "r/+")
-    assert sum(len(part) for part in client.connection.out) < 100_000
+    assert sum(len(part) for part in client.connection.writer.out) < 100_000
     packets = all_packets(world, client)
     assert len([packet for packet in packets if isinstance(packet, Suback)]) == 1000
     assert MANY * 3 <= len(topics_of(packets)) <= MANY * 4
@@ -148,7 +148,7 @@ def test_what_waits_is_no_more_than_what_is_subscribed(world: World) -> None:
         client.send(Unsubscribe(1, (f"r/{number}",)))
         client.take()
     client.send_subscribe("r/0", "r/1")
-    replay = client.connection._replay
+    replay = client.connection.handlers.replay
     assert replay is not None
     assert len(replay._waiting) == 2
 
@@ -243,14 +243,14 @@ def test_it_keeps_nothing_of_who_has_gone(make_world: type[World]) -> None:
         client = world.connect("c")
         client.send_subscribe("r/+", qos=1)
         world.turn()
-        assert client.connection._replay is not None
+        assert client.connection.handlers.replay is not None
         client.drop()
         world.turn()
         assert "c" not in world.broker.sessions
         del client
         world._inboxes.clear()
         assert [one for one in ours() if isinstance(one, Session)] == [world.session("publisher")]
-        assert [one for one in ours() if isinstance(one, Connection)] == [world.session("publisher").line]
+        assert [one for one in ours() if isinstance(one, Writer)] == [world.session("publisher").line]
 
 
 # What comes live meanwhile
@@ -438,7 +438,7 @@ def test_nothing_is_noted_once_no_retained_ones_can_follow(make_world: type[Worl
         while slow_ports.added:
             in_force(slow_ports, slow_ports.added[0][0])
         world.turn()
-        assert (session.live, client.connection._replay) == (None, None)
+        assert (session.live, client.connection.handlers.replay) == (None, None)
 
 
 def test_who_takes_a_session_over_is_sent_what_it_asks_for(make_world: type[World], slow_ports: SlowPorts) -> None:

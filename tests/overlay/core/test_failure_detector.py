@@ -6,7 +6,7 @@ import pytest
 
 from ringmq.overlay.core import failure_detector
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import HEARTBEAT, HELPERS, PING, FailureDetector, Source
+from ringmq.overlay.core.failure_detector import HEARTBEAT, HELPERS, PING, DeathSource, FailureDetector
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Message, Peer, Ping, PingRequest, PingResult
 from ringmq.overlay.core.timing import LAN
@@ -27,7 +27,7 @@ class Watcher:
     def __init__(self, leaves: Iterable[Peer] = (LEFT, NEXT, THIRD, FOURTH), half: int = 2) -> None:
         self.state = RingContext(ME, LAN, half)
         self.state.leaves.fill(leaves)
-        self.died: list[tuple[Peer, Source]] = []
+        self.died: list[tuple[Peer, DeathSource]] = []
         self.came_back: list[tuple[Peer, bool]] = []
         self.core = FailureDetector(
             self.state,
@@ -71,7 +71,7 @@ def test_from_silence_to_the_verdict() -> None:
         watcher.at(min(deadline, watcher.state.now + 0.1))
         for alive in (LEFT, THIRD, FOURTH):
             watcher.heard(alive)
-    assert watcher.died == [(NEXT, Source.FOUND)]
+    assert watcher.died == [(NEXT, DeathSource.FOUND)]
 
 
 def test_heartbeats_keep_suspicion_away() -> None:
@@ -91,10 +91,10 @@ def test_a_new_neighbour_is_given_its_time() -> None:
     watcher.core.watch(THIRD)
     watcher.at(2 * LAN.silence_s - 0.01)
     assert watcher.state.counters.suspicions == 0
-    assert not watcher.core.heard_lately(THIRD)
+    assert not watcher.core.heard_recently(THIRD)
     watcher.heard(THIRD)
-    assert watcher.core.heard_lately(THIRD)
-    assert not watcher.core.heard_lately(NEXT), "it is not the one that is watched"
+    assert watcher.core.heard_recently(THIRD)
+    assert not watcher.core.heard_recently(NEXT), "it is not the one that is watched"
 
 
 def test_asked_directly_then_through_others_then_buried() -> None:
@@ -110,8 +110,8 @@ def test_asked_directly_then_through_others_then_buried() -> None:
     assert watcher.at(LAN.fastest_verdict_s - 0.01) == []
     assert watcher.died == []
     watcher.at(LAN.fastest_verdict_s)
-    assert watcher.died == [(FOURTH, Source.FOUND)]
-    assert watcher.core.holds_for_dead(FOURTH)
+    assert watcher.died == [(FOURTH, DeathSource.FOUND)]
+    assert watcher.core.considers_dead(FOURTH)
     assert watcher.core.suspects == {}
     watcher.core.suspect(FOURTH)
     assert watcher.core.suspects == {}, "the dead are not suspected"
@@ -134,7 +134,7 @@ def test_an_answer_to_a_helper_ends_it_too() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
     watcher.at(PROBES_S)
-    watcher.core.errand_done(THIRD, PingResult(FOURTH, True))
+    watcher.core.on_ping_result(THIRD, PingResult(FOURTH, True))
     assert watcher.came_back == [(FOURTH, False)]
     watcher.at(60.0)
     assert watcher.died == []
@@ -157,10 +157,10 @@ def test_the_denial_of_all_helpers_is_enough() -> None:
     watcher.core.suspect(FOURTH)
     helpers = told(watcher.at(PROBES_S), PingRequest)
     for helper in helpers[:-1]:
-        watcher.core.errand_done(helper, PingResult(FOURTH, False))
+        watcher.core.on_ping_result(helper, PingResult(FOURTH, False))
         assert watcher.died == []
-    watcher.core.errand_done(helpers[-1], PingResult(FOURTH, False))
-    assert watcher.died == [(FOURTH, Source.FOUND)]
+    watcher.core.on_ping_result(helpers[-1], PingResult(FOURTH, False))
+    assert watcher.died == [(FOURTH, DeathSource.FOUND)]
 
 
 def test_one_helper_that_denies_repeatedly_is_one_helper() -> None:
@@ -168,7 +168,7 @@ def test_one_helper_that_denies_repeatedly_is_one_helper() -> None:
     watcher.core.suspect(FOURTH)
     helper = told(watcher.at(PROBES_S), PingRequest)[0]
     for _ in range(HELPERS):
-        watcher.core.errand_done(helper, PingResult(FOURTH, False))
+        watcher.core.on_ping_result(helper, PingResult(FOURTH, False))
     assert watcher.died == []
 
 
@@ -179,16 +179,16 @@ def test_denials_of_an_earlier_suspicion_do_not_count() -> None:
     watcher.heard(FOURTH)
     watcher.core.suspect(FOURTH)
     for helper in helpers[:-1]:
-        watcher.core.errand_done(helper, PingResult(FOURTH, False))
+        watcher.core.on_ping_result(helper, PingResult(FOURTH, False))
     watcher.at(watcher.state.now + PROBES_S)
-    watcher.core.errand_done(helpers[-1], PingResult(FOURTH, False))
+    watcher.core.on_ping_result(helpers[-1], PingResult(FOURTH, False))
     assert watcher.died == []
 
 
 def test_a_result_without_a_suspicion_means_nothing() -> None:
     watcher = Watcher()
-    watcher.core.errand_done(THIRD, PingResult(FOURTH, False))
-    watcher.core.errand_done(THIRD, PingResult(FOURTH, True))
+    watcher.core.on_ping_result(THIRD, PingResult(FOURTH, False))
+    watcher.core.on_ping_result(THIRD, PingResult(FOURTH, True))
     assert watcher.died == watcher.came_back == []
 
 
@@ -197,7 +197,7 @@ def test_a_far_peer_is_buried_without_helpers() -> None:
     watcher.core.suspect(STRANGER)
     sent = watcher.at(PROBES_S)
     assert told(sent, PingRequest) == []
-    assert watcher.died == [(STRANGER, Source.FOUND)]
+    assert watcher.died == [(STRANGER, DeathSource.FOUND)]
 
 
 def test_with_nobody_to_ask_the_own_finding_counts() -> None:
@@ -206,29 +206,29 @@ def test_with_nobody_to_ask_the_own_finding_counts() -> None:
     watcher.at(LAN.fastest_verdict_s - 0.01)
     assert watcher.died == [], "a paused peer would not have noticed its pause yet"
     watcher.at(LAN.fastest_verdict_s)
-    assert watcher.died == [(NEXT, Source.FOUND)]
+    assert watcher.died == [(NEXT, DeathSource.FOUND)]
 
 
 def test_a_refused_connection_asks_others_at_once() -> None:
     watcher = Watcher()
-    watcher.core.refused(FOURTH)
+    watcher.core.link_refused(FOURTH)
     assert len(told(watcher.sent(), PingRequest)) == HELPERS
-    watcher.core.refused(FOURTH)
+    watcher.core.link_refused(FOURTH)
     assert watcher.sent() == [], "they are asked once"
     watcher.at(LAN.verdict_s)
-    assert watcher.died == [(FOURTH, Source.FOUND)]
-    watcher.core.refused(FOURTH)
+    assert watcher.died == [(FOURTH, DeathSource.FOUND)]
+    watcher.core.link_refused(FOURTH)
     assert watcher.core.suspects == {}
-    watcher.core.refused(STRANGER)
-    assert watcher.died[-1] == (STRANGER, Source.FOUND)
+    watcher.core.link_refused(STRANGER)
+    assert watcher.died[-1] == (STRANGER, DeathSource.FOUND)
 
 
 def test_a_refusal_shortens_a_suspicion_that_is_there() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
-    watcher.core.refused(FOURTH)
+    watcher.core.link_refused(FOURTH)
     watcher.at(LAN.verdict_s)
-    assert watcher.died == [(FOURTH, Source.FOUND)]
+    assert watcher.died == [(FOURTH, DeathSource.FOUND)]
     assert watcher.state.counters.suspicions == 1
 
 
@@ -237,29 +237,29 @@ def test_who_is_suspected_too_does_not_help() -> None:
     watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, *far), half=8)
     watcher.core.suspect(THIRD)
     watcher.sent()
-    watcher.core.refused(NEXT)
+    watcher.core.link_refused(NEXT)
     assert told(watcher.sent(), PingRequest) == [LEFT, FOURTH, far[0]]
 
 
 def test_one_that_is_dead_as_well_is_replaced_by_another_helper() -> None:
     far = Peer(Id(1400), "far", 1, 0)
     watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, far), half=8)
-    watcher.core.refused(NEXT)
+    watcher.core.link_refused(NEXT)
     assert told(watcher.sent(), PingRequest) == [THIRD, LEFT, FOURTH]
-    watcher.core.refused(THIRD)
+    watcher.core.link_refused(THIRD)
     asked = [(peer, message.target) for peer, message in watcher.sent() if isinstance(message, PingRequest)]
     assert (far, NEXT) in asked
     for helper in (LEFT, FOURTH, far):
         assert not watcher.died
-        watcher.core.errand_done(helper, PingResult(NEXT, False))
-    assert watcher.died == [(NEXT, Source.FOUND)]
+        watcher.core.on_ping_result(helper, PingResult(NEXT, False))
+    assert watcher.died == [(NEXT, DeathSource.FOUND)]
 
 
 def test_helpers_that_cannot_be_reached_do_not_deny_anything() -> None:
     watcher = Watcher((NEXT, THIRD, FOURTH))
-    watcher.core.refused(NEXT)
+    watcher.core.link_refused(NEXT)
     for helper in (THIRD, FOURTH):
-        watcher.core.refused(helper)
+        watcher.core.link_refused(helper)
     assert NEXT not in [peer for peer, _ in watcher.died], "it may be this peer that is cut off"
     watcher.at(LAN.verdict_s)
     assert NEXT in [peer for peer, _ in watcher.died]
@@ -267,9 +267,9 @@ def test_helpers_that_cannot_be_reached_do_not_deny_anything() -> None:
 
 def test_one_denial_counts_when_the_other_helpers_have_died() -> None:
     watcher = Watcher((NEXT, THIRD, FOURTH))
-    watcher.core.refused(NEXT)
-    watcher.core.errand_done(THIRD, PingResult(NEXT, False))
-    watcher.core.refused(FOURTH)
+    watcher.core.link_refused(NEXT)
+    watcher.core.on_ping_result(THIRD, PingResult(NEXT, False))
+    watcher.core.link_refused(FOURTH)
     assert NEXT in [peer for peer, _ in watcher.died]
 
 
@@ -277,7 +277,7 @@ def test_hearsay_is_checked_but_not_spread() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH, hearsay=True)
     watcher.at(LAN.fastest_verdict_s)
-    assert watcher.died == [(FOURTH, Source.CHECKED)]
+    assert watcher.died == [(FOURTH, DeathSource.CHECKED)]
 
 
 def test_a_silent_neighbour_has_those_behind_it_asked() -> None:
@@ -298,10 +298,10 @@ def test_a_silent_neighbour_has_those_behind_it_asked() -> None:
 def test_told_dead_needs_no_proof() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
-    watcher.core.told_dead(FOURTH)
-    assert watcher.died == [(FOURTH, Source.TOLD)]
-    watcher.core.told_dead(FOURTH)
-    watcher.core.told_dead(ME)
+    watcher.core.report_dead(FOURTH)
+    assert watcher.died == [(FOURTH, DeathSource.REPORTED)]
+    watcher.core.report_dead(FOURTH)
+    watcher.core.report_dead(ME)
     watcher.at(60.0)
     assert len(watcher.died) == 1
     assert watcher.state.counters.deaths == 1
@@ -309,25 +309,25 @@ def test_told_dead_needs_no_proof() -> None:
 
 def test_any_word_from_a_dead_one_brings_it_back() -> None:
     watcher = Watcher()
-    watcher.core.told_dead(FOURTH)
+    watcher.core.report_dead(FOURTH)
     watcher.heard(FOURTH)
     assert watcher.came_back == [(FOURTH, True)]
-    assert not watcher.core.holds_for_dead(FOURTH)
+    assert not watcher.core.considers_dead(FOURTH)
     watcher.heard(FOURTH)
     assert len(watcher.came_back) == 1
 
 
 def test_a_newer_boot_is_not_held_for_dead() -> None:
     watcher = Watcher()
-    watcher.core.told_dead(reborn(FOURTH))
-    assert watcher.core.holds_for_dead(FOURTH)
-    assert watcher.core.holds_for_dead(reborn(FOURTH))
+    watcher.core.report_dead(reborn(FOURTH))
+    assert watcher.core.considers_dead(FOURTH)
+    assert watcher.core.considers_dead(reborn(FOURTH))
     again = reborn(reborn(FOURTH))
-    assert not watcher.core.holds_for_dead(again)
+    assert not watcher.core.considers_dead(again)
     watcher.core.suspect(again)
     assert again.id in watcher.core.suspects
     watcher.at(LAN.fastest_verdict_s)
-    assert watcher.core.holds_for_dead(again)
+    assert watcher.core.considers_dead(again)
 
 
 def test_i_am_not_suspected_by_myself() -> None:
@@ -341,7 +341,7 @@ def test_the_dead_are_tried_in_turn_and_forgotten_in_the_end() -> None:
     dead = [Peer(Id(number), "dead", 1, 0) for number in range(3)]
     watcher.core.start()
     for peer in dead:
-        watcher.core.told_dead(peer)
+        watcher.core.report_dead(peer)
     tried = told(watcher.at(5.5 * LAN.reunion_s), Ping)
     assert tried == [*dead, *dead]
     watcher.at(LAN.forget_s - 0.01)
@@ -354,15 +354,15 @@ def test_the_list_of_the_dead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(failure_detector, "MAX_DEAD", 3)
     watcher = Watcher(leaves=())
     for number in range(5):
-        watcher.core.told_dead(Peer(Id(number), "dead", 1, 0))
+        watcher.core.report_dead(Peer(Id(number), "dead", 1, 0))
     assert set(watcher.core.dead) == {2, 3, 4}
 
 
 def test_an_errand_is_asked_once_and_answered_to_all_who_wait() -> None:
     watcher = Watcher()
-    watcher.core.take_errand(LEFT, PingRequest(FOURTH))
-    watcher.core.take_errand(NEXT, PingRequest(FOURTH))
-    watcher.core.take_errand(NEXT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(NEXT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(NEXT, PingRequest(FOURTH))
     assert watcher.sent() == [(FOURTH, PING)]
     watcher.heard(reborn(FOURTH))
     assert watcher.sent() == [(LEFT, PingResult(reborn(FOURTH), True)), (NEXT, PingResult(reborn(FOURTH), True))]
@@ -372,39 +372,39 @@ def test_an_errand_is_asked_once_and_answered_to_all_who_wait() -> None:
 
 def test_an_errand_to_a_closed_door_is_a_denial() -> None:
     watcher = Watcher()
-    watcher.core.take_errand(LEFT, PingRequest(FOURTH))
-    watcher.core.refused(FOURTH)
+    watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
+    watcher.core.link_refused(FOURTH)
     assert (LEFT, PingResult(FOURTH, False)) in watcher.sent()
 
 
 def test_errands_with_nothing_to_ask() -> None:
     watcher = Watcher()
-    watcher.core.take_errand(LEFT, PingRequest(ME))
-    watcher.core.told_dead(FOURTH)
-    watcher.core.take_errand(LEFT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(LEFT, PingRequest(ME))
+    watcher.core.report_dead(FOURTH)
+    watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
     assert watcher.sent() == [(LEFT, PingResult(ME, True)), (LEFT, PingResult(FOURTH, False))]
 
 
 def test_errands_end_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure_detector, "MAX_ERRANDS", 2)
+    monkeypatch.setattr(failure_detector, "MAX_INDIRECT_PROBES", 2)
     watcher = Watcher()
     for peer in (NEXT, THIRD, FOURTH):
-        watcher.core.take_errand(LEFT, PingRequest(peer))
+        watcher.core.on_ping_request(LEFT, PingRequest(peer))
     assert told(watcher.sent(), Ping) == [NEXT, THIRD]
     assert watcher.state.counters.overflowed == 1
     watcher.at(LAN.verdict_s)
     watcher.heard(NEXT)
     assert watcher.sent() == [], "too late to be of use"
-    watcher.core.take_errand(LEFT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
     assert watcher.sent() == [(FOURTH, PING)]
 
 
 def test_an_errand_has_its_own_time() -> None:
     watcher = Watcher()
-    watcher.core.take_errand(LEFT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
     watcher.heard(FOURTH)
     watcher.at(LAN.verdict_s - 0.1)
-    watcher.core.take_errand(NEXT, PingRequest(FOURTH))
+    watcher.core.on_ping_request(NEXT, PingRequest(FOURTH))
     watcher.at(LAN.verdict_s + 0.1)
     watcher.heard(FOURTH)
     assert watcher.sent()[-1] == (NEXT, PingResult(FOURTH, True))
@@ -413,7 +413,7 @@ def test_an_errand_has_its_own_time() -> None:
 def test_nobody_is_accused_of_an_earlier_life() -> None:
     watcher = Watcher(leaves=(reborn(FOURTH), NEXT))
     watcher.core.suspect(FOURTH)
-    watcher.core.refused(FOURTH)
+    watcher.core.link_refused(FOURTH)
     assert watcher.core.suspects == {}
     watcher.core.suspect(reborn(FOURTH))
     assert set(watcher.core.suspects) == {FOURTH.id}
@@ -424,11 +424,11 @@ def test_starting_over_forgets_what_was_suspected() -> None:
     watcher.core.start()
     watcher.core.suspect(NEXT)
     watcher.at(LAN.fastest_verdict_s - 0.1)
-    watcher.core.start_over()
+    watcher.core.withdraw_suspicions()
     watcher.at(LAN.fastest_verdict_s + 0.1)
     assert watcher.died == []
     watcher.at(watcher.state.now + LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s)
-    assert (NEXT, Source.FOUND) in watcher.died, "silence counts anew"
+    assert (NEXT, DeathSource.FOUND) in watcher.died, "silence counts anew"
 
 
 def test_starting_twice_is_starting_once() -> None:

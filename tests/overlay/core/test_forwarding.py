@@ -8,7 +8,7 @@ import pytest
 
 from ringmq.overlay.core import forwarding
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import PING, FailureDetector, Source
+from ringmq.overlay.core.failure_detector import PING, DeathSource, FailureDetector
 from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Message, Peer, Receipt, Route, RouteAck, Seek
@@ -39,14 +39,14 @@ class Post:
     def arrived(self, route: Route) -> None:
         self.arrivals.append(route)
 
-    def passing(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+    def may_pass(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         self.passed.append((key, payload, next_hop))
         return self.lets_pass
 
-    def given_up(self, key: Id, payload: bytes) -> None:
+    def undeliverable(self, key: Id, payload: bytes) -> None:
         self.given.append((key, payload))
 
-    def _died(self, peer: Peer, source: Source) -> None:
+    def _died(self, peer: Peer, source: DeathSource) -> None:
         self.state.leaves.remove(peer.id)
         self.forwarding.lost(peer)
         self.forwarding.reconsider()
@@ -75,7 +75,7 @@ def message(key: Id, seq: int = 1, hops: int = 2, body: bytes = b"x", origin: Pe
 
 def test_what_is_mine_is_delivered_and_receipted() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(MINE))
+    post.forwarding.on_route(LEFT, message(MINE))
     assert post.arrivals == [message(MINE)]
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (ORIGIN, Receipt(ORIGIN.boot, 1))]
     assert post.state.counters.delivered == 1
@@ -91,7 +91,7 @@ def test_what_i_send_to_myself_needs_no_receipt() -> None:
 
 def test_what_is_not_mine_goes_on_with_one_hop_more() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(THEIRS))
+    post.forwarding.on_route(LEFT, message(THEIRS))
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (NEXT, message(THEIRS, hops=3))]
     assert post.passed == [(THEIRS, b"x", NEXT)]
     assert post.state.counters.forwarded == 1
@@ -100,8 +100,8 @@ def test_what_is_not_mine_goes_on_with_one_hop_more() -> None:
 
 def test_an_acknowledgement_ends_the_charge() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(THEIRS))
-    post.forwarding.acknowledged(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
+    post.forwarding.on_route(LEFT, message(THEIRS))
+    post.forwarding.on_route_ack(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
     post.sent()
     assert post.at(60.0) == []
     assert post.state.counters.rerouted == 0
@@ -111,9 +111,9 @@ def test_an_acknowledgement_ends_the_charge() -> None:
 
 def test_the_acknowledgement_of_another_message_does_not() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(BEYOND))
-    post.forwarding.acknowledged(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 2))
-    post.forwarding.acknowledged(THIRD, RouteAck(LEFT.id, ORIGIN.boot, 1))
+    post.forwarding.on_route(LEFT, message(BEYOND))
+    post.forwarding.on_route_ack(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 2))
+    post.forwarding.on_route_ack(THIRD, RouteAck(LEFT.id, ORIGIN.boot, 1))
     post.at(LAN.hop_s)
     assert post.state.counters.rerouted == 1
 
@@ -121,7 +121,7 @@ def test_the_acknowledgement_of_another_message_does_not() -> None:
 def test_who_does_not_acknowledge_is_suspected_and_gone_around() -> None:
     post = Post()
     key = Id(1160)
-    post.forwarding.take(LEFT, message(key))
+    post.forwarding.on_route(LEFT, message(key))
     assert post.routes() == [THIRD]
     assert post.at(LAN.hop_s - 0.01) == []
     sent = post.at(LAN.hop_s)
@@ -132,12 +132,12 @@ def test_who_does_not_acknowledge_is_suspected_and_gone_around() -> None:
 
 def test_a_suspected_owner_is_waited_for_and_gets_it_when_it_answers() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(THEIRS))
-    post.forwarding.acknowledged(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
+    post.forwarding.on_route(LEFT, message(THEIRS))
+    post.forwarding.on_route_ack(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
     post.failure_detector.suspect(NEXT)
     post.sent()
     key = Id(1051)
-    post.forwarding.take(LEFT, message(key, seq=2))
+    post.forwarding.on_route(LEFT, message(key, seq=2))
     assert post.routes() == []
     assert post.arrivals == []
     post.failure_detector.heard(NEXT)
@@ -147,12 +147,12 @@ def test_a_suspected_owner_is_waited_for_and_gets_it_when_it_answers() -> None:
 def test_a_suspected_owner_found_dead_leaves_it_to_the_next() -> None:
     post = Post()
     key = Id(1051)
-    post.forwarding.take(LEFT, message(key))
+    post.forwarding.on_route(LEFT, message(key))
     assert post.routes() == [NEXT]
     post.routes(LAN.hop_s)
     assert post.arrivals == [], "the owner may live"
     post.routes(LAN.hop_s + LAN.fastest_verdict_s)
-    assert post.failure_detector.holds_for_dead(NEXT)
+    assert post.failure_detector.considers_dead(NEXT)
     assert [route.key for route in post.arrivals] == [key]
     post.at(60.0)
     assert len(post.arrivals) == 1
@@ -162,7 +162,7 @@ def test_a_lost_link_is_gone_around_at_once() -> None:
     post = Post()
     key = Id(1160)
     for seq in range(3):
-        post.forwarding.take(LEFT, message(key, seq=seq))
+        post.forwarding.on_route(LEFT, message(key, seq=seq))
     post.sent()
     post.forwarding.lost(THIRD)
     assert post.routes() == [NEXT] * 3
@@ -171,10 +171,10 @@ def test_a_lost_link_is_gone_around_at_once() -> None:
 
 def test_an_inactive_peer_holds_what_it_would_deliver() -> None:
     post = Post(active=False)
-    post.forwarding.take(LEFT, message(MINE))
+    post.forwarding.on_route(LEFT, message(MINE))
     assert post.arrivals == []
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))]
-    post.forwarding.take(LEFT, message(THEIRS, seq=2))
+    post.forwarding.on_route(LEFT, message(THEIRS, seq=2))
     assert post.routes() == [NEXT], "what is not its own it passes on"
     post.forwarding.reconsider()
     assert post.arrivals == []
@@ -189,7 +189,7 @@ def test_an_inactive_peer_holds_what_it_would_deliver() -> None:
 def test_a_duplicate_is_receipted_again_but_delivered_once() -> None:
     post = Post()
     for _ in range(3):
-        post.forwarding.take(LEFT, message(MINE))
+        post.forwarding.on_route(LEFT, message(MINE))
     assert len(post.arrivals) == 1
     assert [each for each in post.sent() if isinstance(each[1], Receipt)] == [(ORIGIN, Receipt(ORIGIN.boot, 1))] * 3
     assert post.state.counters.duplicates == 2
@@ -197,9 +197,9 @@ def test_a_duplicate_is_receipted_again_but_delivered_once() -> None:
 
 def test_another_life_or_origin_with_the_same_number_is_another_message() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(MINE))
-    post.forwarding.take(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
-    post.forwarding.take(LEFT, message(MINE, origin=THIRD))
+    post.forwarding.on_route(LEFT, message(MINE))
+    post.forwarding.on_route(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
+    post.forwarding.on_route(LEFT, message(MINE, origin=THIRD))
     assert len(post.arrivals) == 3
 
 
@@ -207,9 +207,9 @@ def test_deliveries_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(forwarding, "MAX_SEEN", 2)
     post = Post()
     for seq in (1, 2, 3):
-        post.forwarding.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.on_route(LEFT, message(MINE, seq=seq))
     for seq in (3, 2, 1):
-        post.forwarding.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.on_route(LEFT, message(MINE, seq=seq))
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "the oldest is forgotten"
 
 
@@ -217,14 +217,14 @@ def test_deliveries_are_forgotten_when_nobody_can_try_again() -> None:
     post = Post()
     tries_s = post.state.timing.receipt_tries * post.state.timing.receipt_s
     for seq in (1, 2):
-        post.forwarding.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.on_route(LEFT, message(MINE, seq=seq))
     post.at(2 * tries_s)
-    post.forwarding.take(LEFT, message(MINE, seq=1))
-    post.forwarding.take(LEFT, message(MINE, seq=3))
+    post.forwarding.on_route(LEFT, message(MINE, seq=1))
+    post.forwarding.on_route(LEFT, message(MINE, seq=3))
     assert [route.seq for route in post.arrivals] == [1, 2, 3]
     post.at(5 * tries_s)
-    post.forwarding.take(LEFT, message(MINE, seq=1))
-    post.forwarding.take(LEFT, message(MINE, seq=3))
+    post.forwarding.on_route(LEFT, message(MINE, seq=1))
+    post.forwarding.on_route(LEFT, message(MINE, seq=3))
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "3 is not that old"
     post.at(20 * tries_s)
     assert not post.forwarding._seen
@@ -234,9 +234,9 @@ def test_deliveries_are_forgotten_when_nobody_can_try_again() -> None:
 def test_the_receipt_ends_the_sending() -> None:
     post = Post()
     post.forwarding.route(BEYOND, b"x")
-    post.forwarding.acknowledged(THIRD, RouteAck(ME.id, ME.boot, 1))
+    post.forwarding.on_route_ack(THIRD, RouteAck(ME.id, ME.boot, 1))
     assert post.forwarding.outstanding == 1
-    post.forwarding.receipt(THIRD, Receipt(ME.boot, 1))
+    post.forwarding.on_receipt(THIRD, Receipt(ME.boot, 1))
     assert post.forwarding.outstanding == 0
     post.sent()
     assert post.at(60.0) == []
@@ -248,7 +248,7 @@ def test_without_a_receipt_it_is_sent_again_and_given_up_in_the_end() -> None:
     sendings = 0
     for step in range(1, 100):
         sendings += len([peer for peer in post.routes() if peer == THIRD])
-        post.forwarding.acknowledged(THIRD, RouteAck(ME.id, ME.boot, 1))
+        post.forwarding.on_route_ack(THIRD, RouteAck(ME.id, ME.boot, 1))
         post.state.now = step * 0.1
         post.state.timers.run(post.state.now)
         if post.given:
@@ -274,28 +274,28 @@ def test_what_was_given_up_is_not_delivered_later() -> None:
 def test_the_receipt_of_an_earlier_life_is_not_taken() -> None:
     """The owner received number 1 of the process before this one; its receipt comes after the restart."""
     owner = Post()
-    owner.forwarding.take(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, 6)))
+    owner.forwarding.on_route(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, 6)))
     late = next(each for each in owner.sent() if isinstance(each[1], Receipt))
     origin = Post()
     origin.forwarding.route(THEIRS, b"x")
-    origin.forwarding.receipt(NEXT, late[1])
+    origin.forwarding.on_receipt(NEXT, late[1])
     assert origin.forwarding.outstanding == 1
-    origin.forwarding.receipt(NEXT, Receipt(ME.boot, 1))
+    origin.forwarding.on_receipt(NEXT, Receipt(ME.boot, 1))
     assert origin.forwarding.outstanding == 0
 
 
 def test_a_message_of_an_earlier_life_that_comes_home_confirms_nothing_else() -> None:
     post = Post()
     post.forwarding.route(THEIRS, b"x")
-    post.forwarding.take(LEFT, message(MINE, origin=Peer(ME.id, "me", 1, ME.boot - 1)))
+    post.forwarding.on_route(LEFT, message(MINE, origin=Peer(ME.id, "me", 1, ME.boot - 1)))
     assert post.forwarding.outstanding == 1
 
 
 def test_two_lives_of_an_origin_have_two_charges() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(BEYOND))
-    post.forwarding.take(LEFT, message(BEYOND, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
-    post.forwarding.acknowledged(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
+    post.forwarding.on_route(LEFT, message(BEYOND))
+    post.forwarding.on_route(LEFT, message(BEYOND, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
+    post.forwarding.on_route_ack(THIRD, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
     post.sent()
     post.at(LAN.hop_s)
     assert post.state.counters.rerouted == 1, "one of the two was not acknowledged"
@@ -304,7 +304,7 @@ def test_two_lives_of_an_origin_have_two_charges() -> None:
 def test_the_application_may_take_it_off_its_way() -> None:
     post = Post()
     post.lets_pass = False
-    post.forwarding.take(LEFT, message(THEIRS))
+    post.forwarding.on_route(LEFT, message(THEIRS))
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (ORIGIN, Receipt(ORIGIN.boot, 1))]
     assert post.arrivals == []
     post.forwarding.route(THEIRS, b"y")
@@ -314,12 +314,12 @@ def test_the_application_may_take_it_off_its_way() -> None:
 
 def test_a_message_in_a_loop_is_dropped() -> None:
     post = Post()
-    post.forwarding.take(LEFT, message(THEIRS, hops=MAX_HOPS - 1))
+    post.forwarding.on_route(LEFT, message(THEIRS, hops=MAX_HOPS - 1))
     assert post.routes() == [NEXT]
-    post.forwarding.take(LEFT, message(THEIRS, seq=2, hops=MAX_HOPS))
+    post.forwarding.on_route(LEFT, message(THEIRS, seq=2, hops=MAX_HOPS))
     assert post.routes() == []
     assert post.state.counters.looped == 1
-    post.forwarding.take(LEFT, message(MINE, seq=3, hops=MAX_HOPS))
+    post.forwarding.on_route(LEFT, message(MINE, seq=3, hops=MAX_HOPS))
     assert len(post.arrivals) == 1, "one that has arrived is not in a loop"
 
 
@@ -327,10 +327,10 @@ def test_a_message_in_a_loop_is_dropped() -> None:
 def test_a_search_for_ones_own_place_ends_at_another(body: Join | Seek) -> None:
     post = Post(active=False)
     searcher = Peer(Id(1002), "new", 1, 0)
-    post.forwarding.take(searcher, Route(searcher, 1, searcher.id, 0, body))
+    post.forwarding.on_route(searcher, Route(searcher, 1, searcher.id, 0, body))
     assert [route.origin for route in post.arrivals] == [searcher], "served by inactive peers too"
     post.state.leaves.add(searcher)
-    post.forwarding.take(searcher, Route(searcher, 1, searcher.id, 0, body))
+    post.forwarding.on_route(searcher, Route(searcher, 1, searcher.id, 0, body))
     assert len(post.arrivals) == 2, "never at the searcher, nor once only"
     assert post.passed == [], "no business of the application"
     assert Receipt not in [type(sent) for _, sent in post.sent()]
@@ -342,19 +342,19 @@ def test_a_joining_peer_is_given_the_rows_on_its_way() -> None:
     for peer in rows:
         post.state.table.offer(peer)
     joiner = Peer(Id(1098), "new", 1, 0)
-    post.forwarding.take(joiner, Route(joiner, 1, joiner.id, 0, Join(())))
+    post.forwarding.on_route(joiner, Route(joiner, 1, joiner.id, 0, Join(())))
     onward = post.sent()[1]
     assert onward == (NEXT, Route(joiner, 1, joiner.id, 1, Join((*rows, ME))))
     many = tuple(Peer(Id(number), "row", 1, 0) for number in range(MAX_ROWS))
-    post.forwarding.take(LEFT, Route(joiner, 2, joiner.id, 0, Join(many)))
+    post.forwarding.on_route(LEFT, Route(joiner, 2, joiner.id, 0, Join(many)))
     assert post.sent()[1] == (NEXT, Route(joiner, 2, joiner.id, 1, Join(many)))
 
 
 def test_messages_on_their_way_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "MAX_OWN", 2)
+    monkeypatch.setattr(forwarding, "MAX_PENDING_ROUTES", 2)
     post = Post()
     assert [post.forwarding.route(BEYOND, b"x") for _ in range(3)] == [True, True, False]
-    post.forwarding.receipt(THIRD, Receipt(ME.boot, 1))
+    post.forwarding.on_receipt(THIRD, Receipt(ME.boot, 1))
     assert post.forwarding.route(BEYOND, b"x")
     assert post.state.counters.overflowed == 1
 
@@ -363,7 +363,7 @@ def test_messages_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "MAX_HELD", 2)
     post = Post(active=False)
     for seq in (1, 2, 3, 2):
-        post.forwarding.take(LEFT, message(MINE, seq=seq))
+        post.forwarding.on_route(LEFT, message(MINE, seq=seq))
     assert post.state.counters.overflowed == 1
     post.state.active = True
     post.forwarding.reconsider()
@@ -371,10 +371,10 @@ def test_messages_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_charges_are_bounded_but_messages_still_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(forwarding, "MAX_CHARGES", 2)
+    monkeypatch.setattr(forwarding, "MAX_PENDING_HOPS", 2)
     post = Post()
     for seq in (1, 2, 3):
-        post.forwarding.take(LEFT, message(Id(1160), seq=seq))
+        post.forwarding.on_route(LEFT, message(Id(1160), seq=seq))
     assert post.routes() == [THIRD] * 3
     post.forwarding.lost(THIRD)
     assert post.routes() == [NEXT] * 2

@@ -48,9 +48,9 @@ def test_the_first_is_granted_the_others_wait_in_their_order() -> None:
     for joiner in JOINERS[1:4]:
         assert gate.admit(joiner) == []
     for number in range(3):
-        gate.keeper.released(JOINERS[number].id)
+        gate.keeper.release(JOINERS[number].id)
         assert gate.sent() == [grant(JOINERS[number + 1])]
-    gate.keeper.released(JOINERS[3].id)
+    gate.keeper.release(JOINERS[3].id)
     assert gate.sent() == []
     assert gate.state.counters.joins_granted == 4
 
@@ -61,9 +61,9 @@ def test_who_asks_again_is_granted_again_and_waits_once() -> None:
     assert gate.admit(JOINERS[0]) == [grant(JOINERS[0])]
     gate.admit(JOINERS[1])
     gate.admit(JOINERS[1])
-    gate.keeper.released(JOINERS[0].id)
+    gate.keeper.release(JOINERS[0].id)
     assert gate.sent() == [grant(JOINERS[1])]
-    gate.keeper.released(JOINERS[1].id)
+    gate.keeper.release(JOINERS[1].id)
     assert gate.sent() == []
 
 
@@ -71,8 +71,8 @@ def test_only_the_guest_releases_the_gap() -> None:
     gate = Gate()
     gate.admit(JOINERS[0])
     gate.admit(JOINERS[1])
-    gate.keeper.released(JOINERS[1].id)
-    gate.keeper.released(None)
+    gate.keeper.release(JOINERS[1].id)
+    gate.keeper.release(None)
     assert gate.sent() == []
 
 
@@ -82,7 +82,7 @@ def test_a_silent_guest_runs_out_of_time() -> None:
     gate.admit(JOINERS[1])
     assert gate.at(LAN.grant_s - 0.01) == []
     assert gate.at(LAN.grant_s) == [grant(JOINERS[1])]
-    assert not gate.keeper.confirm(JOINERS[0])
+    assert not gate.keeper.renew(JOINERS[0])
 
 
 def test_each_confirmation_gives_the_guest_another_while() -> None:
@@ -91,8 +91,8 @@ def test_each_confirmation_gives_the_guest_another_while() -> None:
     gate.admit(JOINERS[1])
     for now in (1.5, 3.0, 4.5):
         assert gate.at(now) == []
-        assert gate.keeper.confirm(JOINERS[0])
-        assert not gate.keeper.confirm(JOINERS[1])
+        assert gate.keeper.renew(JOINERS[0])
+        assert not gate.keeper.renew(JOINERS[1])
     assert gate.at(4.5 + LAN.grant_s - 0.01) == []
     assert gate.at(4.5 + LAN.grant_s) == [grant(JOINERS[1])]
 
@@ -101,11 +101,11 @@ def test_nothing_is_confirmed_late_or_by_an_inactive_peer() -> None:
     gate = Gate()
     gate.admit(JOINERS[0])
     gate.state.active = False
-    assert not gate.keeper.confirm(JOINERS[0])
+    assert not gate.keeper.renew(JOINERS[0])
     gate.state.active = True
-    assert gate.keeper.confirm(JOINERS[0])
+    assert gate.keeper.renew(JOINERS[0])
     gate.state.now = LAN.grant_s
-    assert not gate.keeper.confirm(JOINERS[0]), "its time was over before the agenda noticed"
+    assert not gate.keeper.renew(JOINERS[0]), "its time was over before the agenda noticed"
 
 
 def test_a_gap_whose_time_is_over_goes_to_the_next_who_asks() -> None:
@@ -114,7 +114,7 @@ def test_a_gap_whose_time_is_over_goes_to_the_next_who_asks() -> None:
     gate.state.now = LAN.grant_s
     assert gate.admit(JOINERS[1]) == [grant(JOINERS[1])]
     assert gate.at(LAN.grant_s) == [], "the end of the first grant is not that of the second"
-    assert gate.keeper.confirm(JOINERS[1])
+    assert gate.keeper.renew(JOINERS[1])
 
 
 def test_the_gap_of_another_is_handed_on() -> None:
@@ -166,7 +166,7 @@ def test_the_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     gate.admit(JOINERS[2])
     assert gate.state.counters.overflowed == 2, "who waits already has its place"
     for number in range(3):
-        gate.keeper.released(JOINERS[number].id)
+        gate.keeper.release(JOINERS[number].id)
     assert [peer for peer, _ in gate.sent()] == [JOINERS[1], JOINERS[2]]
 
 
@@ -175,7 +175,7 @@ def test_having_become_active_it_looks_at_all_who_wait() -> None:
     for joiner in JOINERS[:3]:
         gate.admit(joiner)
     gate.state.active = False
-    gate.keeper.released(JOINERS[0].id)
+    gate.keeper.release(JOINERS[0].id)
     assert gate.sent() == [(BEHIND, Admit(joiner, (FAR,), 1, True)) for joiner in JOINERS[1:3]]
     gate.state.active = True
     gate.keeper.serve()
@@ -188,7 +188,7 @@ def test_those_who_now_come_after_the_guest_are_sent_to_it() -> None:
     gate.admit(JOINERS[0])
     gate.admit(JOINERS[2])
     gate.state.leaves.add(JOINERS[1])
-    gate.keeper.released(JOINERS[1].id)
+    gate.keeper.release(JOINERS[1].id)
     sent = gate.sent()
     assert (JOINERS[1], Admit(JOINERS[2], (FAR,), 1, False)) in sent
     assert [peer for peer, message in sent if isinstance(message, Grant)] == [JOINERS[0]]

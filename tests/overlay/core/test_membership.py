@@ -61,7 +61,7 @@ class Stage:
         self.ring = Ring(me, LAN, self.application, half)
         self.now = 0.0
         if leaves:
-            self.ring.settled(leaves, (), 0.0)
+            self.ring.restore(leaves, (), 0.0)
         self.ring.take_outbox()
 
     def sent(self) -> dict[Peer, list[Message]]:
@@ -479,7 +479,7 @@ def test_a_restarted_member_is_told_upward() -> None:
     told: list[tuple[Peer, ...]] = []
     stage.application.owners_changed = lambda key, owners: told.append(owners)  # type: ignore[method-assign]
     ring = Ring(ME, LAN, stage.application, half=2)
-    ring.settled((A, B, C, D), (), 0.0)
+    ring.restore((A, B, C, D), (), 0.0)
     assert ring.watch(C.id, 1) == (C,)
     version = ring.version
     again = Peer(C.id, "elsewhere", 1, 1)
@@ -508,7 +508,7 @@ def test_leaf_sets_are_compared_again_and_again() -> None:
 
 def test_entries_of_the_table_are_probed_in_turn() -> None:
     stage = Stage(half=1)
-    stage.ring.settled((B, C), (FAR,), 0.0)
+    stage.ring.restore((B, C), (FAR,), 0.0)
     stage.sent()
     sent = stage.wait(2 * LAN.table_s, living=(B, C))
     assert RowRequest in kinds(sent[FAR])
@@ -518,7 +518,7 @@ def test_entries_of_the_table_are_probed_in_turn() -> None:
 
 def test_an_answered_row_fills_the_table() -> None:
     stage = Stage(half=1)
-    stage.ring.settled((B, C), (FAR,), 0.0)
+    stage.ring.restore((B, C), (FAR,), 0.0)
     stage.sent()
     other = Peer(Id(3 << 126), "other", 1, 0)
     sent: dict[Peer, list[Message]] = {}
@@ -532,7 +532,7 @@ def test_an_answered_row_fills_the_table() -> None:
 
 def test_rows_are_told_on_request() -> None:
     stage = Stage(half=1)
-    stage.ring.settled((B, C), (FAR,), 0.0)
+    stage.ring.restore((B, C), (FAR,), 0.0)
     stage.sent()
     assert stage.hear(D, RowRequest(0))[D] == [Row(0, (FAR,))]
     assert stage.hear(D, RowRequest(5))[D] == [Row(5, ())]

@@ -71,7 +71,7 @@ class Told:
 def ring_of(*leaves: Peer, half: int = 2) -> tuple[Ring, Told]:
     told = Told()
     ring = Ring(ME, LAN, told, half)
-    ring.settled(leaves, (), 0.0)
+    ring.restore(leaves, (), 0.0)
     ring.take_outbox()
     told.calls.clear()
     return ring, told

@@ -11,7 +11,8 @@ import pytest
 
 from ringmq.peer.cli.config import FILES, not_default, wrong_files
 from ringmq.peer.errors import ConfigError
-from ringmq.peer.settings.load import MAX_RULES, PeerConfig, load
+from ringmq.peer.settings.load import MAX_RULES, load
+from ringmq.peer.settings.model import PeerConfig
 from ringmq.peer.settings.reference import reference
 from ringmq.peer.settings.toml_file import MAX_UNKNOWN
 from tests.mqtt_front.server.test_tls import Files
@@ -71,22 +72,22 @@ def test_every_wrong_value_has_a_line(tmp_path: Path) -> None:
         """,
     )
     assert faults(file) == [
-        "max_queued is a limit: it stands under [limits]",
-        "interval_s is a setting of [record]: it stands under that",
+        "max_queued is a limit: it belongs under [limits]",
+        "interval_s is a setting of [record]: it belongs there",
         "unknown setting rign: did you mean ring?",
-        "timing: 'fast' is not one of local, lan, wan",
-        "shadows: 9 is not a whole number from 0 to 8",
+        "timing must be one of local, lan, wan, got 'fast'",
+        "shadows must be a whole number from 0 to 8, got 9",
         "topics 1: unknown setting fan: did you mean fanout?",
-        "topics 1: filter: 'a/#/b' is not an MQTT filter, such as video/#, and no shared one",
-        "topics 1: dispatch: missing, where one of direct, guided is wanted",
-        "topics 2: dispatch: 'scribble' is not one of direct, guided",
-        "ring stands under [limits] and is no limit: it stands above",
+        "topics 1: filter must be an unshared MQTT filter, such as video/#, got 'a/#/b'",
+        "topics 1: dispatch: missing, must be one of direct, guided",
+        "topics 2: dispatch must be one of direct, guided, got 'scribble'",
+        "ring is not a limit: it belongs above [limits]",
         "unknown limit max_conections: did you mean max_connections?",
-        "max_queued: -1 is not a whole number from 0 on",
-        "record: acl stands under [record] and is no setting of that: it stands above",
-        "record: max_queued is a limit: it stands under [limits]",
+        "max_queued must be a whole number of at least 0, got -1",
+        "record: acl is not a setting of [record]: it belongs above [record]",
+        "record: max_queued is a limit: it belongs under [limits]",
         "record: unknown setting evry: did you mean every?",
-        "record: every: 0 is not a whole number from 1 to 1000000000",
+        "record: every must be a whole number from 1 to 1000000000, got 0",
     ]
 
 
@@ -100,16 +101,16 @@ def test_every_contradiction_has_a_line(tmp_path: Path) -> None:
         fanout = 4
         record.metrics = "127.0.0.1:8083"
         """
-    no_tls = "of no use without a listener with TLS: mqtt_tls or mqtt_wss"
+    no_tls = "no effect without a listener with TLS: mqtt_tls or mqtt_wss"
     assert faults(write(tmp_path, settings)) == [
-        "advertise: missing, but overlay 0.0.0.0:4883 is no address to connect to: name the host",
-        "amqtt_settings: amqtt.yaml is of no use unless front is amqtt",
-        f"tls_cert: server.pem is {no_tls}",
-        f"tls_key: server.key is {no_tls}",
+        "advertise: missing, but overlay 0.0.0.0:4883 is a wildcard address: name the host for other peers",
+        "amqtt_settings: amqtt.yaml has no effect unless front is amqtt",
+        f"tls_cert: server.pem has {no_tls}",
+        f"tls_key: server.key has {no_tls}",
         "record: metrics: 127.0.0.1:8083 is the address of mqtt_ws: each needs its own",
-        "fanout: 4 is of no use with dispatch direct, which has no tree",
+        "fanout: 4 has no effect with dispatch direct, which has no tree",
     ]
-    no_clients = "of no use without a listener for clients: mqtt or mqtt_tls or mqtt_ws or mqtt_wss"
+    no_clients = "no effect without a listener for clients: mqtt or mqtt_tls or mqtt_ws or mqtt_wss"
     without = write(tmp_path, "acl = 'a'\npasswords = 'p'\n[limits]\nmax_queued = 7\n")
     assert faults(without) == [f"{name}: {no_clients}" for name in ("passwords", "acl", "limits")]
     tls = write(tmp_path, "mqtt_tls = '127.0.0.1:0'")
@@ -121,7 +122,7 @@ def test_every_contradiction_has_a_line(tmp_path: Path) -> None:
 def test_contradictions_are_for_right_values(tmp_path: Path) -> None:
     """A listener that could not be read is still one."""
     file = write(tmp_path, "mqtt = 'localhost'\npasswords = 'passwords'\nfanout = 4\n")
-    assert faults(file) == ["mqtt: 'localhost' is not HOST:PORT, such as 127.0.0.1:1883"]
+    assert faults(file) == ["mqtt must be HOST:PORT, such as 127.0.0.1:1883, got 'localhost'"]
 
 
 def test_tables_that_are_empty_say_nothing(tmp_path: Path) -> None:
@@ -132,8 +133,8 @@ def test_the_file_and_the_line_are_looked_at_together(tmp_path: Path) -> None:
     file = write(tmp_path, "timing = 'fast'\n")
     with pytest.raises(ConfigError) as caught:
         load(file, {"shadows": 9, "ring": "", "record_every": 0})
-    assert [line.partition(": ")[0] for line in caught.value.lines] == [
-        str(file),
+    assert [line.partition(" must be ")[0] for line in caught.value.lines] == [
+        f"{file}: timing",
         "--shadows",
         "--ring",
         "--record-every",
@@ -268,17 +269,17 @@ def test_the_example(ringmq: Run) -> None:
 
 def test_a_file_in_which_all_is_default(ringmq: Run) -> None:
     process = ringmq("config", "check", str(COMMITTED))
-    said = f"{COMMITTED}: nothing is wrong, and every setting has its default\n"
+    said = f"{COMMITTED}: no errors, every setting has its default\n"
     assert (process.popen.returncode, process.out, process.err) == (0, said, "")
 
 
 def test_a_file_in_which_something_is_not(ringmq: Run, tmp_path: Path) -> None:
     file = write(tmp_path, "ring = 'hall 7'\n")
     process = ringmq("config", "check", str(file))
-    said = f'{file}: nothing is wrong, 1 setting is not the default\nring = "hall 7"\n'
+    said = f'{file}: no errors, 1 setting is not the default\nring = "hall 7"\n'
     assert (process.popen.returncode, process.out, process.err) == (0, said, "")
     file = write(tmp_path, "ring = 'hall 7'\nmqtt = '127.0.0.1:0'\n")
-    assert "nothing is wrong, 2 settings are not the default\n" in ringmq("config", "check", str(file)).out
+    assert "no errors, 2 settings are not the default\n" in ringmq("config", "check", str(file)).out
 
 
 def test_several_faults_are_several_lines(ringmq: Run, tmp_path: Path) -> None:
@@ -287,7 +288,7 @@ def test_several_faults_are_several_lines(ringmq: Run, tmp_path: Path) -> None:
     assert (process.popen.returncode, process.out) == (2, "")
     assert process.err == (
         f"ringmq: {file}: unknown setting rign: did you mean ring?\n"
-        f"ringmq: {file}: shadows: 9 is not a whole number from 0 to 8\n"
+        f"ringmq: {file}: shadows must be a whole number from 0 to 8, got 9\n"
     )
 
 

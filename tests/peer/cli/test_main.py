@@ -74,11 +74,14 @@ def test_the_version(run: Run) -> None:
         ((), "Missing command. (see ringmq --help)"),
         (("bogus",), "No such command 'bogus'. (see ringmq --help)"),
         (("peer", "--bogus"), "No such option '--bogus'. (see ringmq peer --help)"),
-        (("peer", "--timing", "fast"), "--timing: 'fast' is not one of local, lan, wan"),
+        (("peer", "--timing", "fast"), "--timing must be one of local, lan, wan, got 'fast'"),
         (("peer", "--delay-seed", "x"), "Invalid value for '--delay-seed': 'x' is not a valid integer"),
-        (("status", "--peer", "nowhere"), "--peer: 'nowhere' is not HOST:PORT, such as 127.0.0.1:4883"),
+        (("status", "--peer", "nowhere"), "--peer must be HOST:PORT, such as 127.0.0.1:4883, got 'nowhere'"),
         (("ring", "--peers", "0"), "Invalid value for '--peers': 0 is not in the range"),
-        (("ring", "--delay", "fast"), "--delay: 'fast' is not a range such as 1-10ms"),
+        (
+            ("ring", "--delay", "fast"),
+            "--delay must be a rising range such as 1-10ms, at most 10s, got 'fast'",
+        ),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(run: Run, arguments: tuple[str, ...], says: str) -> None:

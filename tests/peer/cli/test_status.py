@@ -176,7 +176,7 @@ def test_a_topic_that_nobody_subscribes_to() -> None:
     [
         ("a/#", "--topic: topic name 'a/#' has a wildcard"),
         ("", "--topic: topic name '' is empty"),
-        ("é" * 2048, "--topic: 4096 bytes are more than the 4095 that can be asked"),
+        ("é" * 2048, "--topic must be at most 4095 bytes, got 4096"),
     ],
 )
 def test_what_is_no_topic_is_one_line(ringmq: Callable[..., Any], closed_port: int, topic: str, says: str) -> None:

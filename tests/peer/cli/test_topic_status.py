@@ -45,7 +45,7 @@ async def test_each_place_is_followed_to_its_coordinator(monkeypatch: pytest.Mon
 
 async def test_peers_that_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_status, "ask_status", Ring({1: 2, 2: 1}).ask)
-    with pytest.raises(OverlayError, match=r"^the peers do not agree who is to coordinate 'a': try again$"):
+    with pytest.raises(OverlayError, match=r"^the peers do not agree on the coordinator of 'a': try again$"):
         await trace(("here", 1), "a")
 
 
@@ -65,5 +65,5 @@ async def test_one_that_knows_nothing_of_topics(monkeypatch: pytest.MonkeyPatch,
         return answer
 
     monkeypatch.setattr(topic_status, "ask_status", ask)
-    with pytest.raises(OverlayError, match=r"^\[::1\]:7 says nothing about topics$"):
+    with pytest.raises(OverlayError, match=r"^\[::1\]:7 does not answer questions about topics$"):
         await trace(("::1", 7), "a")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.messaging.body import PLAIN_HEAD, aged, decode_body, encode_body, payload_bytes, remaining_of
+from ringmq.peer.messaging.body import NO_PROPERTIES, aged, decode_body, encode_body, payload_bytes, remaining_of
 
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
@@ -25,7 +25,7 @@ def test_a_message_survives_and_its_time_goes_on(
 
 
 def test_the_head_of_plain_messages() -> None:
-    assert encode_body(Message("t", b"x"), 0.0) == PLAIN_HEAD + b"x"
+    assert encode_body(Message("t", b"x"), 0.0) == NO_PROPERTIES + b"x"
 
 
 @pytest.mark.parametrize("body", [b"", b"\0" * 9, b"\3" + b"\0" * 9, b"\0\0\0\0\0\0\0\0\0\5"])
@@ -42,12 +42,12 @@ def test_a_body_ages(payload: bytes, properties: bytes, expiry_s: int, remaining
     assert older == encode_body(Message("t", payload, 1, True, properties, 100.0 + remaining_s), 100.0)
 
 
-@pytest.mark.parametrize("body", [b"", b"\0\1\0", PLAIN_HEAD])
+@pytest.mark.parametrize("body", [b"", b"\0\1\0", NO_PROPERTIES])
 def test_what_has_no_time_to_live_lives_for_ever(body: bytes) -> None:
     assert remaining_of(body) is None
 
 
-@pytest.mark.parametrize(("body", "size"), [(PLAIN_HEAD + b"abc", 3), (b"", 0), (b"abc", 0), (b"\xff" * 12, 0)])
+@pytest.mark.parametrize(("body", "size"), [(NO_PROPERTIES + b"abc", 3), (b"", 0), (b"abc", 0), (b"\xff" * 12, 0)])
 def test_how_long_a_payload_is(body: bytes, size: int) -> None:
     assert payload_bytes(body) == size
 

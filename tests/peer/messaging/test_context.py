@@ -18,10 +18,16 @@ def test_what_a_peer_tells_itself_needs_no_network(state: MessagingContext) -> N
     assert len(state.local) == 2
 
 
-def test_the_clock_of_retained_messages_never_goes_back(state: MessagingContext) -> None:
-    assert [state.tick_clock(at) for at in (5, 5, 3, 100)] == [5, 6, 7, 100]
-    state.hybrid_clock = 1000
-    assert state.tick_clock(200) == 1001
+def test_stamps_of_retained_messages_never_go_back(state: MessagingContext) -> None:
+    def stamp(wall_us: int) -> int:
+        state.clock_us = lambda: wall_us
+        return state.stamp()
+
+    assert [stamp(at) for at in (5, 5, 3, 100)] == [5, 6, 7, 100]
+    state.observe(1000)
+    assert stamp(200) == 1001
+    state.observe(500)
+    assert state.hybrid_clock == 1001
 
 
 def test_what_is_due(state: MessagingContext) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.peer.messaging.pending import Countdown, PendingPublication, addressed
-from ringmq.peer.messaging.publication import Publication
+from ringmq.peer.messaging.pending import Countdown, PendingPublication
+from ringmq.peer.messaging.publication import Publication, addressed
 
 ONE = Publication(1, 2, 1, "a", b"x", True, 7)
 
@@ -31,9 +31,9 @@ def test_nobody_need_be_told() -> None:
 
 def test_a_copy_says_whom_it_is_for() -> None:
     copy = addressed(ONE, False, ("$share/g/a",))
-    assert (copy.plain, copy.shared) == (False, ("$share/g/a",))
+    assert (copy.unshared, copy.shared) == (False, ("$share/g/a",))
     assert (copy.seq, copy.body, copy.retain, copy.stamp) == (ONE.seq, ONE.body, ONE.retain, ONE.stamp)
-    assert ONE.plain
+    assert ONE.unshared
 
 
 def test_a_countdown_calls_once() -> None:

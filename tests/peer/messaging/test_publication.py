@@ -7,7 +7,6 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
@@ -20,10 +19,8 @@ from ringmq.peer.messaging.publication import (
     Relay,
     Trace,
     decode,
-    decode_plain,
     encode,
     encode_control,
-    encode_plain,
     head_of,
     tail_of,
 )
@@ -48,13 +45,13 @@ def test_publications_survive(
     topic: str,
     body: bytes,
     retain: bool,
-    plain: bool,
+    unshared: bool,
     shared: tuple[str, ...],
     relay: Relay | None,
     number: int,
     clears: bool,
 ) -> None:
-    one = Publication(3, number, qos, topic, body, retain, number if retain else 0, plain=plain, shared=shared)
+    one = Publication(3, number, qos, topic, body, retain, number if retain else 0, unshared=unshared, shared=shared)
     one.relay, one.clears = relay, clears
     one.number = one.base = number if qos else 0
     one.trace = Trace(number, number % 256) if number % 2 else None
@@ -88,23 +85,6 @@ def test_what_ends_early_is_refused() -> None:
             decode(whole[:end])
 
 
-@given(st.text(max_size=9), st.binary(max_size=9), count, count)
-def test_the_quick_form_is_the_plain_one(topic: str, body: bytes, boot: int, seq: int) -> None:
-    payload = encode_plain(seq, boot, topic.encode(), body)
-    assert payload == encode(Publication(boot, seq, 0, topic, body))
-    assert decode_plain(payload) == (boot, seq, topic.encode(), body)
-
-
-def test_only_the_plain_form_is_quick() -> None:
-    plain = Publication(1, 2, 0, "topic", b"x")
-    for name, value in (("qos", 1), ("retain", True), ("plain", False), ("shared", ("$share/g/a",)), ("clears", True)):
-        assert decode_plain(encode(replace(plain, **{name: value}))) is None
-    assert decode_plain(encode(plain)[:24]) is None, "it ends in its topic"
-    assert decode_plain(encode(plain)[:9]) is None
-    assert decode_plain(encode_control(Held(7, 3, ()))) is None
-    assert decode_plain(b"") is None
-
-
 def test_a_trace_counts_links_and_no_further_than_it_can() -> None:
     one = Publication(1, 2, 0, "t", b"x", trace=Trace(5, 254, sends=3))
     assert one.onward().trace == Trace(5, 255)
@@ -112,13 +92,6 @@ def test_a_trace_counts_links_and_no_further_than_it_can() -> None:
     assert one.trace == Trace(5, 254, sends=3)
     plain = Publication(1, 2, 0, "t", b"x")
     assert plain.onward() is plain
-
-
-def test_a_recorded_message_is_not_for_the_quick_way() -> None:
-    one = Publication(1, 2, 0, "t", b"x")
-    assert decode_plain(encode(one)) is not None
-    one.trace = Trace(1)
-    assert decode_plain(encode(one)) is None
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
@@ -25,10 +26,16 @@ def numbered(number: int, base: int = 1, boot: int = 1) -> Publication:
 
 
 class Box:
-    def __init__(self, state: MessagingContext) -> None:
+    def __init__(self, state: MessagingContext, serves: Callable[[str], bool] = lambda group: True) -> None:
         self.got: list[int] = []
+        self.repeated: list[int] = []
         self.state = state
-        self.receive_windows = ReceiveWindows(state, lambda origin, one: self.got.append(int(one.body)))
+        self.receive_windows = ReceiveWindows(
+            state,
+            lambda origin, publication: self.got.append(int(publication.body)),
+            lambda origin, publication: self.repeated.append(int(publication.body)),
+            serves,
+        )
 
     def answer(self) -> Held:
         self.receive_windows.acknowledge()
@@ -43,6 +50,7 @@ def test_in_order_and_once(state: MessagingContext) -> None:
     for number in (1, 3, 3, 4, 2, 2, 1, 5):
         box.receive_windows.take(ORIGIN, numbered(number))
     assert box.got == [1, 2, 3, 4, 5]
+    assert box.repeated == [3, 2, 1]
     assert state.counters.duplicates == 3
     assert box.answer() == Held(1, 5, ())
     assert not box.receive_windows.owes
@@ -115,8 +123,7 @@ def test_the_topic_published_to_last_is_forgotten_last(state: MessagingContext) 
 
 
 def test_groups_without_a_client_are_told_until_the_publisher_knows(state: MessagingContext) -> None:
-    box = Box(state)
-    box.receive_windows.serves = lambda group: group == "here"
+    box = Box(state, lambda group: group == "here")
     box.receive_windows.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
     box.receive_windows.take(ORIGIN, structs.replace(numbered(2), shared=("here",)))
     told = Held(1, 2, (), (Unserved(1, ("gone", "away")),))
@@ -128,8 +135,7 @@ def test_groups_without_a_client_are_told_until_the_publisher_knows(state: Messa
 
 
 def test_groups_of_what_comes_out_of_order_are_looked_for_when_it_is_given_out(state: MessagingContext) -> None:
-    box = Box(state)
-    box.receive_windows.serves = lambda group: False
+    box = Box(state, lambda group: False)
     box.receive_windows.take(ORIGIN, structs.replace(numbered(2), shared=("gone",)))
     assert box.answer() == Held(1, 0, (2,))
     box.receive_windows.take(ORIGIN, numbered(1))

@@ -65,4 +65,4 @@ def test_what_nobody_wants_is_forgotten(state: MessagingContext) -> None:
 
 def test_the_clock_follows_what_is_seen(state: MessagingContext) -> None:
     RetainedCache(state).fetched(record(500))
-    assert state.tick_clock(3) == 501
+    assert state.stamp() == 501

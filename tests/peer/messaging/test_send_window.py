@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +12,7 @@ from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication, decode, tail_of
-from ringmq.peer.messaging.send_window import Item, SendWindows
+from ringmq.peer.messaging.send_window import Item, SendWindows, nobody_else
 
 TO = Peer(Id(9), "h", 1, 1)
 
@@ -19,9 +20,9 @@ TO = Peer(Id(9), "h", 1, 1)
 class Way:
     """An outlet, and what it sent."""
 
-    def __init__(self, state: MessagingContext) -> None:
+    def __init__(self, state: MessagingContext, pass_on: Callable[[Peer, Item], bool] = nobody_else) -> None:
         self.state = state
-        self.send_windows = SendWindows(state)
+        self.send_windows = SendWindows(state, pass_on)
         self.held: list[int] = []
 
     def push(self, *bodies: int) -> None:
@@ -118,14 +119,13 @@ def test_others_may_send_it(state: MessagingContext) -> None:
 
 
 def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> None:
-    way = Way(state)
     asked: list[tuple[Peer, Item]] = []
 
     def passed_on(peer: Peer, item: Item) -> bool:
         asked.append((peer, item))
         return item.publication.body == b"1"
 
-    way.send_windows.passed_on = passed_on
+    way = Way(state, passed_on)
     for body in (b"1", b"2"):
         one = Publication(1, 1, 1, "t", body, shared=("$share/g/t",))
         way.send_windows.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
@@ -150,7 +150,6 @@ def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: Mes
 
 
 def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: MessagingContext) -> None:
-    way = Way(state)
     asked: list[tuple[str, ...]] = []
     others = True
 
@@ -158,7 +157,7 @@ def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: Messagin
         asked.append(item.publication.shared)
         return others
 
-    way.send_windows.passed_on = passed_on
+    way = Way(state, passed_on)
     for number in (10, 11, 12):
         way.send_windows.push(
             TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.held.append, number)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.dispatching.algorithms import Choice
-from ringmq.peer.messaging.body import PLAIN_HEAD
 from ringmq.peer.messaging.config import DIRECT, PubSubConfig
+from ringmq.peer.messaging.fast_path import FAST_HEAD
 from ringmq.peer.messaging.publication import Publication, Trace, encode
 from tests.peer.conftest import Member, Net
 
@@ -81,7 +81,7 @@ def traced(choice: Choice = DIRECT, count: int = 4) -> tuple[Net, list[Member], 
 
 
 def publish(member: Member, qos: int, payload: bytes = b"abc") -> int:
-    return member.core.publish("t", PLAIN_HEAD + payload, qos, trace=Trace(7, clients=2))
+    return member.core.publish("t", FAST_HEAD + payload, qos, trace=Trace(7, clients=2))
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -124,7 +124,7 @@ def test_a_tree_is_recorded_link_by_link(qos: int) -> None:
 
 def test_what_comes_twice_is_a_duplicate() -> None:
     _, members, seen = traced(count=2)
-    members[1].core.receive(members[0].me, payload := encode(Publication(1, 99, 0, "t", PLAIN_HEAD, trace=Trace(7, 1))))
+    members[1].core.receive(members[0].me, payload := encode(Publication(1, 99, 0, "t", FAST_HEAD, trace=Trace(7, 1))))
     members[1].core.receive(members[0].me, payload)
     assert [(one.clients, one.duplicate) for one in seen] == [(1, False), (0, True)]
 
@@ -132,7 +132,7 @@ def test_what_comes_twice_is_a_duplicate() -> None:
 def test_what_nobody_wants_is_recorded_too() -> None:
     _, members, seen = traced(count=2)
     members[1].core.receive(
-        members[0].me, encode(Publication(1, 9, 1, "x", PLAIN_HEAD, number=1, base=1, trace=Trace(7, 1)))
+        members[0].me, encode(Publication(1, 9, 1, "x", FAST_HEAD, number=1, base=1, trace=Trace(7, 1)))
     )
     assert [(one.at, one.clients, one.duplicate) for one in seen] == [(1, 0, False)]
 
@@ -177,16 +177,16 @@ def test_recorded_or_not_all_stays_in_order(seed: int, choice: Choice) -> None:
     chosen = 0
     for number in range(40):
         members[0].core.clock.now = net.now
-        body = PLAIN_HEAD + b"%d" % number
+        body = FAST_HEAD + b"%d" % number
         if chance.random() < 0.5:
             chosen += 1
             members[0].core.publish("t", body, 0, trace=Trace(1))
-        elif not members[0].core.publish_plain("t", body):
+        elif not members[0].core.publish_fast("t", body):
             members[0].core.publish("t", body, 0)
         if chance.random() < 0.2:
             net.run(chance.choice((0.0, 0.01, 10.0)))
     net.run(2.0)
     for member in members[1:]:
-        assert member.got == [("t", PLAIN_HEAD + b"%d" % number) for number in range(40)]
+        assert member.got == [("t", FAST_HEAD + b"%d" % number) for number in range(40)]
     assert Counter(one.at for one in seen) == dict.fromkeys(range(4), chosen)
     assert not any(one.duplicate for one in seen)

@@ -9,16 +9,20 @@ from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import key_of
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Kind, Record
-from ringmq.peer.messaging.body import PLAIN_HEAD, encode_body
+from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.fast_path import FAST_HEAD
 from ringmq.peer.replication.replica import NOTHING, Replica
 from ringmq.peer.replication.replicas import REVIEW_S, REVIEWED_AT_ONCE, SPARE, ReplicaTable
 from tests.peer.conftest import Net
 
 
+def _ignore(replica: Replica) -> None: ...
+
+
 def test_places_of_one_key_share_its_watch(state: MessagingContext) -> None:
-    replicas, key = ReplicaTable(state), key_of("a")
+    replicas, key = ReplicaTable(state, _ignore, _ignore), key_of("a")
     topic, below = replicas.open("a"), replicas.open("a/#")
     assert replicas.open("a") is topic
     assert (len(replicas), set(replicas)) == (2, {topic, below})
@@ -31,9 +35,8 @@ def test_places_of_one_key_share_its_watch(state: MessagingContext) -> None:
 
 
 def test_who_is_to_do_what(state: MessagingContext) -> None:
-    replicas = ReplicaTable(state)
     reviewed: list[Replica] = []
-    replicas.review = reviewed.append
+    replicas = ReplicaTable(state, reviewed.append, _ignore)
     replica = replicas.open("a")
     others = tuple(Peer(type(state.me.id)(point), "h", 1, 0) for point in (1, 2, 3))
     assert replicas.first(replica)
@@ -48,9 +51,8 @@ def test_who_is_to_do_what(state: MessagingContext) -> None:
 
 
 def test_one_look_ahead_at_a_time(state: MessagingContext) -> None:
-    replicas = ReplicaTable(state)
     looks: list[Replica] = []
-    replicas.look = looks.append
+    replicas = ReplicaTable(state, _ignore, looks.append)
     replica = replicas.open("a")
     replicas.look_soon(replica, 0.1)
     state.timers.run(10.0)
@@ -63,9 +65,8 @@ def test_one_look_ahead_at_a_time(state: MessagingContext) -> None:
 
 
 def test_the_sooner_look_counts(state: MessagingContext) -> None:
-    replicas = ReplicaTable(state)
     looks: list[float] = []
-    replicas.look = lambda replica: looks.append(state.clock.now)
+    replicas = ReplicaTable(state, _ignore, lambda replica: looks.append(state.clock.now))
     replica = replicas.open("a")
     state.timers.run(state.config.look_s)
     looks.clear()
@@ -78,14 +79,13 @@ def test_the_sooner_look_counts(state: MessagingContext) -> None:
 
 
 def kept(topic: str, kind: Kind = Kind.RETAINED) -> Record:
-    return Record(kind, topic, None, (9, 0), False, body=PLAIN_HEAD)
+    return Record(kind, topic, None, (9, 0), False, body=FAST_HEAD)
 
 
 def test_what_was_kept_comes_back_in_its_turn(state: MessagingContext) -> None:
     state.config = replace(LAN, restored_at_once=2)
-    replicas = ReplicaTable(state)
     reviewed: list[str] = []
-    replicas.review = lambda replica: reviewed.append(replica.place)
+    replicas = ReplicaTable(state, lambda replica: reviewed.append(replica.place), _ignore)
     replicas.restore({name: [kept(name)] for name in "abcde"})
     assert (len(replicas), replicas.resting, state.hybrid_clock) == (0, 5, 9)
     assert replicas.rests("a")
@@ -121,7 +121,7 @@ class Listening:
 
 def test_the_disk_keeps_what_is_held_and_no_more(state: MessagingContext) -> None:
     disk = state.disk = Listening()
-    replicas = ReplicaTable(state)
+    replicas = ReplicaTable(state, _ignore, _ignore)
     replicas.rest(kept("a"))
     assert disk.kept == [kept("a")]
     replicas.restore({"a": [kept("a")], "b/#": [kept("b/c", Kind.NOTE)]})
@@ -131,9 +131,8 @@ def test_the_disk_keeps_what_is_held_and_no_more(state: MessagingContext) -> Non
 
 
 def test_many_are_reviewed_one_after_the_other(state: MessagingContext) -> None:
-    replicas = ReplicaTable(state)
     reviewed: list[Replica] = []
-    replicas.review = reviewed.append
+    replicas = ReplicaTable(state, reviewed.append, _ignore)
     many = [replicas.open(str(number)) for number in range(3 * REVIEWED_AT_ONCE)]
     for replica in many:
         replicas.owners_changed(replica.key, (state.me,))
@@ -156,7 +155,7 @@ def test_many_are_reviewed_one_after_the_other(state: MessagingContext) -> None:
 
 
 def test_time_goes_on_for_what_rests(state: MessagingContext) -> None:
-    replicas = ReplicaTable(state)
+    replicas = ReplicaTable(state, _ignore, _ignore)
     state.clock.now = 10.0
     body = encode_body(Message("a", b"x", expires_at=100), 0.0)
     replicas.restore({"a": [Record(Kind.RETAINED, "a", None, (9, 0), False, body=body)]})
@@ -165,9 +164,8 @@ def test_time_goes_on_for_what_rests(state: MessagingContext) -> None:
 
 
 def test_looks_do_not_pile_up(state: MessagingContext) -> None:
-    replicas = ReplicaTable(state)
     looked: list[float] = []
-    replicas.look = lambda replica: looked.append(state.clock.now)
+    replicas = ReplicaTable(state, _ignore, lambda replica: looked.append(state.clock.now))
     replica = replicas.open("a")
     for _ in range(100):
         replicas.look_soon(replica, 30.0)
@@ -195,8 +193,8 @@ def test_what_is_at_rest_is_not_looked_at(net: Net) -> None:
         assert replica is not None
         assert (replica.look_at, replica.looks, len(replica.book)) == (inf, (), 1)
         assert replica.publishers is replica.gone_at is replica.waiters is NOTHING
-        look = holder.core.replicas.look
-        holder.core.replicas.look = lambda replica, look=look: (looked.append(replica.place), look(replica))  # type: ignore[misc]
+        look = holder.core.replicas._look_at
+        holder.core.replicas._look_at = lambda replica, look=look: (looked.append(replica.place), look(replica))  # type: ignore[misc]
     net.run(100.0)
     assert "a/b" not in looked
     net.crash(net.holders("a/b")[0])

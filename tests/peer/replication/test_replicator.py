@@ -154,8 +154,9 @@ def test_a_copy_is_taken_when_it_is_on_the_disk(lasting: Net) -> None:
 
 
 def test_what_was_cleared_is_the_news_of_who_brings_it(state: MessagingContext) -> None:
-    replicas, cleared = ReplicaTable(state), Tombstones(state)
-    replication = Replication(state, replicas, cleared)
+    cleared = Tombstones(state)
+    replicas = ReplicaTable(state, lambda replica: None, lambda replica: None)
+    replication = Replication(state, replicas, cleared, lambda replica: None, lambda replica, record: None)
     gone = Record(Kind.RETAINED, "a", None, (5, 5), True)
     cleared.heard(gone)
     replica = replicas.open("a")

@@ -17,7 +17,6 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.overlay.config import Address, show
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.load import (
-    FANOUT,
     LIMITS,
     MAX_DELAY_S,
     MAX_RULES,
@@ -25,12 +24,11 @@ from ringmq.peer.settings.load import (
     RULE,
     SETTINGS,
     TABLES,
-    PeerConfig,
-    Rule,
     Setting,
     load,
     parse_delay,
 )
+from ringmq.peer.settings.model import FANOUT, PeerConfig, Rule
 from ringmq.peer.settings.reference import EXAMPLES, RECORD_EXAMPLES, UNSET, WIDTH, as_toml, documented, reference
 
 COMMITTED = Path(__file__).parents[3] / "docs" / "ringmq.toml"
@@ -96,8 +94,8 @@ def test_all_settings_at_once_but_for_those_that_exclude_each_other(tmp_path: Pa
     with pytest.raises(ConfigError) as caught:
         load(changed(tmp_path), {})
     assert caught.value.lines == (
-        "amqtt_settings: /etc/ringmq/amqtt.yaml is of no use unless front is amqtt",
-        "fanout: 10 is of no use with dispatch direct, which has no tree",
+        "amqtt_settings: /etc/ringmq/amqtt.yaml has no effect unless front is amqtt",
+        "fanout: 10 has no effect with dispatch direct, which has no tree",
     )
     other = ('front = "own"', 'front = "amqtt"'), ('dispatch = "direct"', 'dispatch = "guided"')
     config = load(changed(tmp_path, *other), {})

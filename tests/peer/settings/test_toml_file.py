@@ -60,9 +60,9 @@ def test_a_file_without_an_end() -> None:
     [
         ("rign", "peer.toml: unknown setting rign: did you mean ring?"),
         ("log-level", "peer.toml: unknown setting log-level: did you mean log_level?"),
-        ("websocket", "peer.toml: unknown setting websocket: there are ring, log_level"),
-        ("a\nb", "peer.toml: unknown setting 'a\\nb': there are ring, log_level"),
-        ("x" * 9999, f"peer.toml: unknown setting '{'x' * 199}…: there are ring, log_level"),
+        ("websocket", "peer.toml: unknown setting websocket: expected one of ring, log_level"),
+        ("a\nb", "peer.toml: unknown setting 'a\\nb': expected one of ring, log_level"),
+        ("x" * 9999, f"peer.toml: unknown setting '{'x' * 199}…: expected one of ring, log_level"),
     ],
 )
 def test_an_unknown_name(name: str, says: str) -> None:
@@ -76,11 +76,11 @@ def test_every_unknown_name_has_a_line() -> None:
         check_names(("rign", "ring", "websocket"), ("ring", "log_level"), "peer.toml: unknown setting")
     assert caught.value.lines == (
         "peer.toml: unknown setting rign: did you mean ring?",
-        "peer.toml: unknown setting websocket: there are ring, log_level",
+        "peer.toml: unknown setting websocket: expected one of ring, log_level",
     )
 
 
-@pytest.mark.parametrize(("more", "last"), [(0, "there are ring"), (1, "1 more"), (9, "9 more")])
+@pytest.mark.parametrize(("more", "last"), [(0, "expected one of ring"), (1, "1 more"), (9, "9 more")])
 def test_not_more_lines_than_somebody_reads(more: int, last: str) -> None:
     names = [f"strange {number}" for number in range(MAX_UNKNOWN + more)]
     with pytest.raises(ConfigError) as caught:

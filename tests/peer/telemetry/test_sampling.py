@@ -10,10 +10,10 @@ from ringmq.logger.records import LinkTraffic, decode, encode
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
-from ringmq.peer.settings.load import PeerConfig
+from ringmq.peer.settings.model import PeerConfig
 from ringmq.peer.telemetry import sampling
 from ringmq.peer.telemetry.sampling import MAX_LINKS, Sampling, links_of, memory_bytes
 

@@ -1,4 +1,4 @@
-"""Box plots, against the definitions."""
+"""Box plots, compared with their definitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def table(spark: SparkSession, *peers: Peer) -> dict[tuple[str, str, str], dict[
     return {(row.measure, row.run, row.dispatching): row.asDict() for row in found.collect()}
 
 
-def test_a_box_with_outliers(spark: SparkSession) -> None:
+def test_box_with_outliers(spark: SparkSession) -> None:
     values = [100.0, 4.0, 5.0, 6.0, 7.0, 8.0, -50.0, 5.5, 6.5]
     (box,) = table(spark, *[("r", "direct", value, None, None) for value in values]).values()
     q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive")
@@ -32,13 +32,13 @@ def test_a_box_with_outliers(spark: SparkSession) -> None:
     assert box["deviation"] == pytest.approx(statistics.pstdev(values))
 
 
-def test_a_value_at_the_fence_is_no_outlier(spark: SparkSession) -> None:
+def test_value_at_the_fence_is_no_outlier(spark: SparkSession) -> None:
     values = [0.0, 1.0, 2.0, 3.0, 4.0, 7.0]  # quartiles 1.25 and 3.75: the fence is at 7.5
     (box,) = table(spark, *[("r", "direct", value, None, None) for value in [*values[:-1], 7.5]]).values()
     assert (box["high_whisker"], box["outliers"]) == (7.5, [])
 
 
-def test_one_peer(spark: SparkSession) -> None:
+def test_box_of_one_peer(spark: SparkSession) -> None:
     (box,) = table(spark, ("r", "direct", 3.0, None, None)).values()
     numbers = [name for name in BOXES.names if name not in ("run", "dispatching", "measure", "unit", "peers")]
     assert {name: box[name] for name in numbers} == {
@@ -48,14 +48,14 @@ def test_one_peer(spark: SparkSession) -> None:
     }
 
 
-def test_bandwidth_is_in_bits_both_ways(spark: SparkSession) -> None:
+def test_bandwidth_is_the_bits_of_both_directions(spark: SparkSession) -> None:
     found = table(spark, ("r", "direct", None, 10.0, 2.0), ("r", "direct", None, 20.0, None))
     assert found.keys() == {("bandwidth", "r", "direct")}
     box = found["bandwidth", "r", "direct"]
     assert (box["median"], box["peers"], box["unit"]) == (96, 1, "bit/s")
 
 
-def test_levels(spark: SparkSession) -> None:
+def test_each_run_and_dispatching_has_a_box(spark: SparkSession) -> None:
     found = table(
         spark,
         ("r", "direct", 1.0, 1.0, 1.0),
@@ -69,5 +69,5 @@ def test_levels(spark: SparkSession) -> None:
     }
 
 
-def test_no_peers(spark: SparkSession) -> None:
+def test_no_peers_give_no_boxes(spark: SparkSession) -> None:
     assert table(spark) == {}

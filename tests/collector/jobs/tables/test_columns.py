@@ -12,15 +12,15 @@ DOCUMENTATION = Path(__file__).resolve().parents[4] / "docs" / "collector_tables
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=lambda head: head.name)
-def test_columns_are_named_once_and_sort_the_rows(head: Head) -> None:
+def test_columns_have_unique_names_and_define_the_order(head: Head) -> None:
     assert len(set(head.names)) == len(head.names)
     assert set(head.order) <= set(head.names)
     assert any(column.shown for column in head.columns)
 
 
 @pytest.mark.parametrize("head", HEADS.values(), ids=lambda head: head.name)
-def test_each_column_is_documented(head: Head) -> None:
-    """With a row of its own below the title of its table."""
+def test_document_lists_each_column(head: Head) -> None:
+    """Each column has a row below the title of its table."""
     text = DOCUMENTATION.read_text(encoding="utf-8")
     section = text.partition(f"\n## `{head.name}`")[2].partition("\n## ")[0]
     documented = {

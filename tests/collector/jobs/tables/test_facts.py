@@ -1,4 +1,4 @@
-"""What the jobs read of a data folder."""
+"""The facts read from a data folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ RECORDS: list[Record] = [
 
 
 @pytest.mark.parametrize("made", ["not", "empty"])
-def test_a_folder_with_nothing(spark: SparkSession, tmp_path: Path, made: str) -> None:
+def test_folder_without_records_raises(spark: SparkSession, tmp_path: Path, made: str) -> None:
     if made == "empty":
         spark.createDataFrame([], STORED).write.parquet(f"{tmp_path}/parquet")
     with pytest.raises(CollectorError, match=r"there are no records in .*: run ringmq collect stream first"):
         facts.read(spark, str(tmp_path))
 
 
-def test_kinds_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
+def test_kinds_of_records_are_separated(spark: SparkSession, tmp_path: Path) -> None:
     stored(spark, RECORDS).write.partitionBy("kind", "run", "hour").parquet(f"{tmp_path}/parquet")
     found = facts.read(spark, str(tmp_path))
     counted = [
@@ -45,7 +45,7 @@ def test_kinds_are_told_apart(spark: SparkSession, tmp_path: Path) -> None:
     assert found.stored.schema == STORED
 
 
-def test_letters_of_an_ingest_are_read(spark: SparkSession, tmp_path: Path) -> None:
+def test_dead_letters_of_an_ingest_are_read(spark: SparkSession, tmp_path: Path) -> None:
     stored(spark, RECORDS).write.parquet(f"{tmp_path}/parquet")
     (tmp_path / "dead").mkdir()
     (tmp_path / "dead" / "1.jsonl").write_text('{"reason":"so","topic":"t","at":1.0,"line":"x"}\n')
@@ -53,13 +53,13 @@ def test_letters_of_an_ingest_are_read(spark: SparkSession, tmp_path: Path) -> N
     assert rows(facts.read(spark, str(tmp_path)).letters) == [{"reason": "so"}]
 
 
-def test_latencies_and_who_was_reached(spark: SparkSession) -> None:
-    told = (
+def test_latency_and_reached_clients_of_deliveries(spark: SparkSession) -> None:
+    deliveries = (
         stored(spark, RECORDS)
         .where("kind = 'delivery'")
         .select("number", facts.latency_s().alias("latency"), facts.reached_clients().alias("reached"))
     )
-    assert [(row.latency, row.reached) for row in sorted(told.collect())] == [
+    assert [(row.latency, row.reached) for row in sorted(deliveries.collect())] == [
         (-5e-7, True),
         (0.0, False),
         (0.0, False),

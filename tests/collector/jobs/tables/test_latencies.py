@@ -1,4 +1,4 @@
-"""The table of latencies: known ones, and random ones against plain Python."""
+"""The table of latencies: known latencies, and random latencies compared with plain Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def table(spark: SparkSession, records: list[Record]) -> dict[Key, dict[str, Any
     return {(row["run"], row["dispatching"], row["by"], row.get("topic"), row.get("hops")): row for row in rows(found)}
 
 
-def test_views(spark: SparkSession) -> None:
+def test_views_group_by_all_hops_and_topic(spark: SparkSession) -> None:
     ms = 1_000_000
     records: list[Record] = [
         delivery(latency_ns=1 * ms, topic="a", hops=0),
@@ -48,30 +48,30 @@ def test_views(spark: SparkSession) -> None:
     assert (row["minimum"], row["maximum"]) == (-0.004, 0.002)
 
 
-def test_one_latency_is_exact(spark: SparkSession) -> None:
-    """Buckets are as wide as a tenth, but the ends are known."""
+def test_single_latency_is_exact(spark: SparkSession) -> None:
+    """Buckets grow by a tenth, but the extremes are known exactly."""
     row = table(spark, [delivery(latency_ns=1_234_567)])["r", "direct", "all", None, None]
     assert {row[name] for name in (*PERCENTILES, "minimum", "maximum", "mean")} == {0.001234567}
 
 
-def test_a_histogram_without_buckets(spark: SparkSession) -> None:
+def test_histogram_without_buckets_has_no_percentiles(spark: SparkSession) -> None:
     found = table(spark, [latencies(count=3, sum_s=6.0, min_s=1.0, max_s=3.0)])
     row = found["r", "direct", "all", None, None]
     assert (row["count"], row["mean"]) == (3, 2)
     assert not set(PERCENTILES) & set(row)
 
 
-def test_nothing(spark: SparkSession) -> None:
+def test_no_records_give_no_rows(spark: SparkSession) -> None:
     assert table(spark, []) == {}
 
 
-def folded(records: list[Delivery]) -> list[Latencies]:
-    """As a peer does that is told to."""
+def as_histograms(records: list[Delivery]) -> list[Latencies]:
+    """The histograms that a peer would record instead of these deliveries."""
     series: dict[tuple[str, str, int], list[float]] = {}
-    for one in records:
-        if one.clients and not one.duplicate:
-            seconds = (one.received_ns - one.sent_ns) / 1e9
-            series.setdefault((one.topic, one.dispatching, one.hops), []).append(seconds)
+    for record in records:
+        if record.clients and not record.duplicate:
+            seconds = (record.received_ns - record.sent_ns) / 1e9
+            series.setdefault((record.topic, record.dispatching, record.hops), []).append(seconds)
     return [
         latencies(
             topic=topic,
@@ -88,7 +88,7 @@ def folded(records: list[Delivery]) -> list[Latencies]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_ones_against_plain_python(spark: SparkSession, seed: int) -> None:
+def test_random_latencies_agree_with_plain_python(spark: SparkSession, seed: int) -> None:
     chance = Random(seed)
     deliveries = [
         delivery(
@@ -102,14 +102,14 @@ def test_random_ones_against_plain_python(spark: SparkSession, seed: int) -> Non
         for _ in range(1500)
     ]
     half = len(deliveries) // 2
-    # Some peers tell each delivery, others only how long they took.
-    found = table(spark, [*deliveries[:half], *folded(deliveries[half:])])
+    # Some peers record each delivery, others only histograms.
+    found = table(spark, [*deliveries[:half], *as_histograms(deliveries[half:])])
     groups: dict[Key, list[float]] = {}
-    for one in deliveries:
-        if one.clients and not one.duplicate:
-            seconds = (one.received_ns - one.sent_ns) / 1e9
-            for view in (("all", None, None), ("topic", one.topic, None), ("hops", None, one.hops)):
-                groups.setdefault(("r", one.dispatching, *view), []).append(seconds)
+    for record in deliveries:
+        if record.clients and not record.duplicate:
+            seconds = (record.received_ns - record.sent_ns) / 1e9
+            for view in (("all", None, None), ("topic", record.topic, None), ("hops", None, record.hops)):
+                groups.setdefault(("r", record.dispatching, *view), []).append(seconds)
     assert found.keys() == groups.keys()
     for key, latencies_s in groups.items():
         row = found[key]

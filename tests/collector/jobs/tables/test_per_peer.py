@@ -20,12 +20,12 @@ def table(spark: SparkSession, *records: Record) -> list[dict[str, Any]]:
     return sorted(rows(found), key=lambda row: (row["run"], order.index(row["row"]), row.get("number", 0)))
 
 
-def test_peers_then_the_total_and_the_average(spark: SparkSession) -> None:
-    def told(peer: int, out: int, up: float) -> Record:
+def test_total_and_average_follow_the_peers(spark: SparkSession) -> None:
+    def sample_of(peer: int, out: int, up: float) -> Record:
         traffic = Traffic(bytes_in=out, messages_out=out)
         return sample(peer=peer, uptime_s=up, mqtt=traffic, memory_bytes=out, subscriptions=peer)
 
-    peers = table(spark, told(1, 10, 1.0), told(1, 40, 11.0), told(2, 5, 2.0), told(2, 15, 12.0))
+    peers = table(spark, sample_of(1, 10, 1.0), sample_of(1, 40, 11.0), sample_of(2, 5, 2.0), sample_of(2, 15, 12.0))
     assert [row["row"] for row in peers] == ["peer", "peer", "total", "average"]
     assert [row.get("peer") for row in peers] == [PEERS[1], PEERS[2], None, None]
     assert [row.get("number") for row in peers] == [1, 2, None, None]
@@ -37,8 +37,8 @@ def test_peers_then_the_total_and_the_average(spark: SparkSession) -> None:
     assert [row["run_time"] for row in peers] == [11, 12, 12, 11.5]
 
 
-def test_the_total_is_exact(spark: SparkSession) -> None:
-    """To the last message, also where floating point numbers have no bit to spare."""
+def test_total_is_exact_for_large_counters(spark: SparkSession) -> None:
+    """Even where floating point numbers have no spare bit."""
     counted = [(1 << 52) + 1, (1 << 51) + 3, 5]
     records = [sample(peer=peer, mqtt=Traffic(messages_out=out)) for peer, out in enumerate(counted)]
     total = next(row for row in table(spark, *records) if row["row"] == "total")
@@ -54,14 +54,14 @@ def test_the_total_is_exact(spark: SparkSession) -> None:
         ("odd", {"mqtt": "odd"}, "odd", ""),
     ],
 )
-def test_where_a_peer_is(
+def test_ip_and_port_of_a_peer(
     spark: SparkSession, address: str, listeners: dict[str, str], ip: str, port: str | None
 ) -> None:
     row = table(spark, sample(address=address, listeners=listeners))[0]
     assert (row["ip"], row.get("port"), row["pid"]) == (ip, port, "100")
 
 
-def test_latencies_of_what_reached_clients(spark: SparkSession) -> None:
+def test_latencies_count_only_deliveries_to_clients(spark: SparkSession) -> None:
     ms = 1_000_000
     peers = table(
         spark,
@@ -85,23 +85,23 @@ def test_latencies_of_what_reached_clients(spark: SparkSession) -> None:
     assert second["avg_latency"] == pytest.approx(0.013 / 7)
     assert second["avg_ring_latency"] == pytest.approx(0.013 / 5)
     assert "avg_latency" not in none
-    # The total is over all messages, the average over the peers that have one.
+    # The total is the mean over all messages, the average the mean over the peers with a value.
     assert total["avg_latency"] == pytest.approx((0.013 - 0.006) / 10)
     assert average["avg_latency"] == pytest.approx((-0.002 + 0.013 / 7) / 2)
 
 
-def test_a_peer_without_samples_has_its_latencies(spark: SparkSession) -> None:
+def test_peer_without_samples_has_its_latencies(spark: SparkSession) -> None:
     row = table(spark, delivery(3, latency_ns=1_000_000))[0]
     assert (row["peer"], row["measured"], row["avg_latency"]) == (PEERS[3], 1, 0.001)
     assert not {"dispatching", "tot_msg", "ip"} & set(row)
 
 
-def test_a_peer_that_only_passes_on_is_in_the_table(spark: SparkSession) -> None:
+def test_peer_that_only_passes_on_is_in_the_table(spark: SparkSession) -> None:
     (peer, *_) = table(spark, delivery(peer=2, clients=0, sends=3))
     assert (peer["row"], peer["peer"], peer["measured"], peer.get("avg_latency")) == ("peer", PEERS[2], 0, None)
 
 
-def test_runs_are_told_apart(spark: SparkSession) -> None:
+def test_runs_have_separate_rows(spark: SparkSession) -> None:
     peers = table(spark, sample(run="a"), sample(1, run="a"), sample(run="b"), delivery(run="b"))
     assert [(row["run"], row["row"]) for row in peers] == [
         ("a", "peer"), ("a", "peer"), ("a", "total"), ("a", "average"),

@@ -18,7 +18,7 @@ def table(spark: SparkSession, records: list[Record], landed: dict[int, float] |
     return {row["run"]: row for row in rows(found)}
 
 
-def test_what_was_recorded_and_what_is_missing(spark: SparkSession) -> None:
+def test_recorded_and_missing_records_are_counted(spark: SparkSession) -> None:
     records: list[Record] = [
         sample(number=5, unrecorded=1),
         delivery(number=6),
@@ -29,7 +29,7 @@ def test_what_was_recorded_and_what_is_missing(spark: SparkSession) -> None:
         delivery(peer=1, number=7),
         delivery(peer=1, number=7, run="s"),
     ]
-    landed = {place: 100.0 + place for place in range(len(records))}
+    landed = {index: 100.0 + index for index in range(len(records))}
     assert table(spark, records, landed) == {
         "r": {
             "run": "r", "peers": 2, "starts": 3, "began": 100.0, "lasted": 6.0,
@@ -42,10 +42,10 @@ def test_what_was_recorded_and_what_is_missing(spark: SparkSession) -> None:
     }  # fmt: skip
 
 
-def test_the_largest_numbers(spark: SparkSession) -> None:
+def test_largest_numbers_do_not_overflow(spark: SparkSession) -> None:
     found = table(spark, [delivery(number=0), delivery(number=(1 << 63) - 1)])
     assert found["r"]["missing"] == 2.0**63 - 2
 
 
-def test_nothing(spark: SparkSession) -> None:
+def test_no_records_give_no_rows(spark: SparkSession) -> None:
     assert table(spark, []) == {}

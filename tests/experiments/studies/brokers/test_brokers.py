@@ -1,4 +1,4 @@
-"""The patterns are measured in turn, and what cannot be is left out."""
+"""The patterns are measured in turn; sides and patterns that cannot be measured are left out."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.experiments.studies.brokers import brokers
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Request
-from tests.experiments.studies.making import Heard
+from tests.experiments.studies.making import ProgressLog
 
 FIGURES = Figures(100.0, 100.0, 1000.0, 10, 0.0, (0.001, 0.002), 0.5, 0.4, 0.0, 0.0, 0.0)
 SIDES = ["ringmq", "bridged", "mosquitto"]
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def progress() -> ProgressLog:
+    return ProgressLog()
 
 
 @pytest.fixture
-def request_(tmp_path: Path, heard: Heard) -> Request:
-    return Request(tmp_path, True, 1, heard)
+def request_(tmp_path: Path, progress: ProgressLog) -> Request:
+    return Request(tmp_path, True, 1, progress)
 
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """Servers and loads that are none. `compared` has what was compared, `fails` what does not start, `then` what else
-    happens."""
+    """Fake servers and loads. `compared` has the arguments of all comparisons, `fails` the sides that do not start with
+    their errors, and `then` is called by each comparison."""
     state = SimpleNamespace(compared=[], fails={}, then=lambda: None)
 
     @contextmanager
@@ -50,10 +50,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     def loaded(servers: list[Any], pattern: Any) -> Iterator[int]:
         yield len(servers)
 
-    def compare(pattern: Any, loads: Mapping[str, int], method: Method, reference: str, told: Any) -> dict[str, Result]:
+    def compare(
+        pattern: Any, loads: Mapping[str, int], method: Method, reference: str, report: Any
+    ) -> dict[str, Result]:
         state.then()
         state.compared.append((pattern.name, dict(loads), reference))
-        told(reference, FIGURES)
+        report(reference, FIGURES)
         return {side: Result([FIGURES], at_half=[FIGURES]) for side in loads}
 
     monkeypatch.setattr(brokers.sides, "joined", joined)
@@ -65,7 +67,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     return state
 
 
-def test_each_pattern_with_each_side(machine: SimpleNamespace, request_: Request, heard: Heard) -> None:
+def test_each_pattern_is_measured_with_each_side(
+    machine: SimpleNamespace, request_: Request, progress: ProgressLog
+) -> None:
     outcome = brokers.run(request_)
     five = dict.fromkeys(SIDES, 5)
     assert machine.compared == [
@@ -74,19 +78,19 @@ def test_each_pattern_with_each_side(machine: SimpleNamespace, request_: Request
         ("five-C", five, "bridged"),
         ("five-D", five, "bridged"),
     ]
-    assert len(heard.done) == heard.steps == 4
+    assert len(progress.done) == progress.steps == 4
     assert [(row["pattern"], row["side"]) for row in outcome.tables["brokers"]] == [
         (pattern, side) for pattern in "ABCD" for side in SIDES if (pattern, side) != ("A", "bridged")
     ]
     assert outcome.plots == [request_.folder / "brokers.png"]
     assert outcome.plots[0].is_file()
     assert outcome.quantities
-    assert outcome.left_out == ["nodelay: it is not measured with --quick"]
+    assert outcome.left_out == ["nodelay: not measured with --quick"]
     assert not outcome.interrupted
 
 
-def test_a_full_run_has_all_sides(machine: SimpleNamespace, tmp_path: Path, heard: Heard) -> None:
-    outcome = brokers.run(Request(tmp_path, False, 1, heard))
+def test_full_run_has_all_sides(machine: SimpleNamespace, tmp_path: Path, progress: ProgressLog) -> None:
+    outcome = brokers.run(Request(tmp_path, False, 1, progress))
     assert machine.compared[1][1] == {"ringmq": 5, "bridged": 5, "nodelay": 5, "mosquitto": 5}
     assert outcome.settings["sides"] == ["ringmq", "bridged", "nodelay", "mosquitto"]
 
@@ -103,15 +107,17 @@ def test_without_mosquitto_the_ring_is_measured_alone(
     assert f"bridged: {why}" in outcome.left_out
 
 
-def test_a_side_that_does_not_start_is_left_out(machine: SimpleNamespace, request_: Request, heard: Heard) -> None:
+def test_side_that_does_not_start_is_left_out(
+    machine: SimpleNamespace, request_: Request, progress: ProgressLog
+) -> None:
     machine.fails = {("bridged", 5): "no message came through"}
     outcome = brokers.run(request_)
     assert machine.compared[1] == ("five-B", {"ringmq": 5, "mosquitto": 5}, "mosquitto")
     assert "pattern B, bridged: no message came through" in outcome.left_out
-    assert "pattern B, bridged: no message came through" in heard.said
+    assert "pattern B, bridged: no message came through" in progress.said
 
 
-def test_a_pattern_that_fails_is_left_out(machine: SimpleNamespace, request_: Request) -> None:
+def test_failed_pattern_is_left_out(machine: SimpleNamespace, request_: Request) -> None:
     turns = iter([False, True, False, False])
 
     def fail() -> None:
@@ -124,7 +130,7 @@ def test_a_pattern_that_fails_is_left_out(machine: SimpleNamespace, request_: Re
     assert "pattern B: the server failed under load: reset" in outcome.left_out
 
 
-def test_what_there_is_is_kept_when_it_is_interrupted(machine: SimpleNamespace, request_: Request) -> None:
+def test_interrupted_run_keeps_its_results(machine: SimpleNamespace, request_: Request) -> None:
     turns = iter([False, True])
 
     def interrupt() -> None:
@@ -138,7 +144,7 @@ def test_what_there_is_is_kept_when_it_is_interrupted(machine: SimpleNamespace, 
     assert outcome.plots
 
 
-def test_nothing_at_all_is_an_error(
+def test_run_without_any_result_is_an_error(
     machine: SimpleNamespace, request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def one_core() -> tuple[int, int]:
@@ -149,23 +155,23 @@ def test_nothing_at_all_is_an_error(
         brokers.run(request_)
 
 
-def test_a_busy_machine_is_told(machine: SimpleNamespace, request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_machine_is_reported(machine: SimpleNamespace, request_: Request, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = replace(FIGURES, server_waited=0.4)
     monkeypatch.setattr(brokers, "compare", lambda *_: {"ringmq": Result([busy]), "mosquitto": Result()})
-    told = "pattern C: in the tables, but other processes had 40% of the cores"
-    assert told in brokers.run(request_).left_out
+    remark = "pattern C: in the tables, but other processes had 40% of the cores"
+    assert remark in brokers.run(request_).left_out
 
 
-def test_a_loss_at_the_limit_is_told(
-    machine: SimpleNamespace, request_: Request, heard: Heard, monkeypatch: pytest.MonkeyPatch
+def test_loss_at_the_limit_is_reported(
+    machine: SimpleNamespace, request_: Request, progress: ProgressLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lossy = replace(FIGURES, loss=0.005)
 
-    def compare(pattern: Any, loads: Any, method: Any, reference: str, told: Any) -> dict[str, Result]:
-        told("ringmq", lossy)
+    def compare(pattern: Any, loads: Any, method: Any, reference: str, report: Any) -> dict[str, Result]:
+        report("ringmq", lossy)
         return {"ringmq": Result([lossy])}
 
     monkeypatch.setattr(brokers, "compare", compare)
     outcome = brokers.run(request_)
-    assert "pattern B, ringmq: 0.50% of what it kept up with was lost" in heard.said
+    assert "pattern B, ringmq: 0.50% of the messages were lost although it kept up" in progress.said
     assert {row["loss_percent"] for row in outcome.tables["brokers"]} == {0.5}

@@ -1,4 +1,4 @@
-"""The plot has all sides and patterns, and says what its axes are."""
+"""The plot has all sides and patterns, and labelled axes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ringmq.experiments.studies.brokers.plots import NAMES, draw, write
 
 
 def result(egress_hz: float, *, late: bool = True, lower_bound: bool = False) -> Result:
-    one = Figures(1.0, 1.0, egress_hz, 10, 0.0, (0.001, 0.002, 0.009), 0.5, 0.4, 0.0, 0.0, 0.0)
-    return Result([one], lower_bound, [one] if late else [])
+    figures = Figures(1.0, 1.0, egress_hz, 10, 0.0, (0.001, 0.002, 0.009), 0.5, 0.4, 0.0, 0.0, 0.0)
+    return Result([figures], lower_bound, [figures] if late else [])
 
 
 FOUND = {
@@ -44,5 +44,5 @@ def test_bars_of_a_pattern_stand_side_by_side() -> None:
         assert x + width <= after + 1e-9
 
 
-def test_it_is_a_png(tmp_path: Path) -> None:
+def test_plot_is_written_as_png(tmp_path: Path) -> None:
     assert write(FOUND, tmp_path).read_bytes().startswith(b"\x89PNG")

@@ -1,4 +1,4 @@
-"""The experiment `failure` without its rings: who dies, who is where, and what is compared."""
+"""The experiment `failure` without its rings: victims, positions of clients, and compared quantities."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BAD = replace(GOOD, lowest=0.2, recovered_s=2.0, lost_live=90, lost_after=80, de
 
 
 @pytest.mark.parametrize("size", [FULL, QUICK])
-def test_all_coordinators_die_and_every_peer_has_a_subscriber(size: failure.Size) -> None:
+def test_all_coordinators_die_and_every_peer_has_a_subscriber(size: failure.FailureSize) -> None:
     plan = plan_of(size, DIRECT, 1)
     assert plan.kill is not None
     assert plan.kill.victims == coordinators(ids(1, size.peers), plan.topics)
@@ -38,8 +38,8 @@ def test_all_coordinators_die_and_every_peer_has_a_subscriber(size: failure.Size
 
 
 def test_the_same_seed_gives_the_same_victims_for_all_approaches() -> None:
-    one, other = plan_of(FULL, DIRECT, 3), plan_of(FULL, SCRIBE, 3)
-    assert replace(one, approach=SCRIBE, run=other.run) == other
+    direct, scribe = plan_of(FULL, DIRECT, 3), plan_of(FULL, SCRIBE, 3)
+    assert replace(direct, approach=SCRIBE, run=scribe.run) == scribe
 
 
 @pytest.mark.parametrize(("victims", "count", "dying"), [((1, 2), 4, 1), (tuple(range(25)), 14, 7), ((3,), 5, 1)])
@@ -50,7 +50,7 @@ def test_victims_have_their_share_of_the_publishers(victims: tuple[int, ...], co
     assert found == publishers(1, 50, victims, count)
 
 
-def test_what_is_compared() -> None:
+def test_quantities_compare_with_scribe_and_with_our_goals() -> None:
     found = quantities({SCRIBE: BAD, DIRECT: replace(GOOD, recovered_s=0.5), WITHOUT_BOUND: GOOD})
     faster, more, direct_faster, direct_more, lost, lowest = found
     assert (faster.theirs, faster.ours, faster.holds) == (94.0, pytest.approx(95.0), True)
@@ -60,12 +60,12 @@ def test_what_is_compared() -> None:
     assert direct_more.ours == pytest.approx(50.0)
     assert (lost.ours, lost.holds, lost.note) == (0, True, "of 900")
     assert (lowest.ours, lowest.holds) == (pytest.approx(99.0), True)
-    assert lowest.note == "the killed peers' own clients had 30 % of all"
+    assert lowest.note == "the killed peers' own clients had 30 % of all deliveries"
     disturbed = quantities({DIRECT: replace(GOOD, lowest_before=0.5)})[-1]
-    assert disturbed.note.endswith("; this machine is disturbed: before the kill it was 50 % at worst")
+    assert disturbed.note.endswith("; this machine is disturbed: at worst it was 50 % before the kill")
 
 
-def test_losses_and_falls_with_direct_are_told() -> None:
+def test_losses_and_falls_with_direct_miss_our_goals() -> None:
     lost, lowest = quantities({DIRECT: BAD})[-2:]
     assert (lost.ours, lost.holds) == (90, False)
     assert (lowest.ours, lowest.holds) == (pytest.approx(20.0), False)
@@ -79,40 +79,42 @@ def test_losses_and_falls_with_direct_are_told() -> None:
         (0.1, None, "0.1 s against never"),
     ],
 )
-def test_times_that_cannot_be_compared_are_told(ours: float | None, scribe: float | None, note: str) -> None:
+def test_recovery_times_that_cannot_be_compared_are_in_the_note(
+    ours: float | None, scribe: float | None, note: str
+) -> None:
     found = {WITHOUT_BOUND: replace(GOOD, recovered_s=ours), SCRIBE: replace(BAD, recovered_s=scribe)}
     assert (quantities(found)[0].ours, quantities(found)[0].note) == (None, note)
 
 
-def test_a_strong_baseline_is_the_reason() -> None:
+def test_note_gives_the_strong_baseline_as_the_reason() -> None:
     more = quantities({SCRIBE: replace(BAD, delivered=1400), WITHOUT_BOUND: GOOD})[1]
     assert more.holds is False
     assert failure.STRONG in more.note
 
 
-def test_nothing_to_compare() -> None:
-    assert [one.ours for one in quantities({})] == [None] * 6
-    assert all(one.ours is None for one in quantities({WITHOUT_BOUND: GOOD})[:2])
+def test_quantities_without_trials_have_no_figures() -> None:
+    assert [quantity.ours for quantity in quantities({})] == [None] * 6
+    assert all(quantity.ours is None for quantity in quantities({WITHOUT_BOUND: GOOD})[:2])
 
 
 @pytest.mark.parametrize("latency_s", [0.01, 1.0])
-def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency_s: float) -> None:
-    """On a machine that is slower than a delivery may be, that is said."""
-
+def test_run_has_all_tables_and_remarks_on_a_slow_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency_s: float
+) -> None:
     def play(plans: Mapping[str, Plan], request: Request, outcome: Outcome) -> Series:
-        found = Series()
-        for what, plan in plans.items():
-            told = steady(plan.messages, 1 / plan.published_hz, plan.publishers, plan.subscribers, latency_s)
-            found.trials[what] = trial(plan, told, 8.0)
-            rows = [{"run": plan.run, "row": "peer", "peer": point.hex()} for point in ids(plan.seed, 12)]
-            found.tables["per_peer"] = [*found.tables.get("per_peer", []), *[row | {"tot_msg": 2.0} for row in rows]]
+        series = Series()
+        for label, plan in plans.items():
+            observed = steady(plan.messages, 1 / plan.published_hz, plan.publishers, plan.subscribers, latency_s)
+            series.trials[label] = trial(plan, observed, 8.0)
+            rows = [{"run": plan.run, "row": "peer", "peer": peer_id.hex()} for peer_id in ids(plan.seed, 12)]
+            series.tables["per_peer"] = [*series.tables.get("per_peer", []), *[row | {"tot_msg": 2.0} for row in rows]]
         outcome.tables["rates"] = [{"run": "r"}]
-        return found
+        return series
 
     monkeypatch.setattr(failure, "play", play)
-    asked, heard = request(tmp_path)
+    asked, progress = request(tmp_path)
     outcome = run(asked)
-    assert len(outcome.left_out) == len(heard.said) == (3 if latency_s > ON_TIME_S else 0)
+    assert len(outcome.left_out) == len(progress.said) == (3 if latency_s > ON_TIME_S else 0)
     rows = outcome.tables["recovery"]
     assert [row["approach"] for row in rows] == ["Scribe", "Direct", "Guided F=∞"]
     assert list(outcome.tables) == ["recovery", "over_time", "rates"]
@@ -124,7 +126,7 @@ def test_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, latency_s: float
     assert outcome.plots[0].read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_run_that_was_interrupted_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_interrupted_in_the_first_trial_has_no_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure, "play", lambda plans, request, outcome: Series())
     outcome = run(request(tmp_path)[0])
     assert (outcome.plots, outcome.tables["recovery"]) == ([], [])

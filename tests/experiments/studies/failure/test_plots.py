@@ -1,4 +1,4 @@
-"""The plot of `failure`: what its panels say."""
+"""The plot of `failure`: its panels and labels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD = Recovery(
 )
 
 
-def test_panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plot_has_labelled_panels_and_a_legend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figures: list[Figure] = []
     save = Figure.savefig
 
@@ -29,9 +29,9 @@ def test_panels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         save(figure, *arguments, **more)
 
     monkeypatch.setattr(plots.Figure, "savefig", remember)
-    found = {SCRIBE: replace(GOOD, recovered_s=1.5), DIRECT: GOOD, WITHOUT_BOUND: replace(GOOD, recovered_s=None)}
-    one = trial(plan(measured_s=4.0), steady(80, 0.05, [0], [1, 2]), 2.0)
-    draw(dict.fromkeys(found, one), found, tmp_path / "failure.png")
+    recoveries = {SCRIBE: replace(GOOD, recovered_s=1.5), DIRECT: GOOD, WITHOUT_BOUND: replace(GOOD, recovered_s=None)}
+    played = trial(plan(measured_s=4.0), steady(80, 0.05, [0], [1, 2]), 2.0)
+    draw(dict.fromkeys(recoveries, played), recoveries, tmp_path / "failure.png")
     assert (tmp_path / "failure.png").read_bytes().startswith(b"\x89PNG")
     whole, near, recovered, delivered = figures[0].axes
     assert [len(panel.lines) for panel in (whole, near)] == [4, 4]

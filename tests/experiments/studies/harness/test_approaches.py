@@ -1,4 +1,4 @@
-"""The approaches: their names, and that peers understand their options."""
+"""The approaches: their names, and options that peers accept."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from ringmq.logger.config import is_run
 from ringmq.peer.settings.load import load
 
 
-def test_names() -> None:
-    assert [one.label for one in ALL] == ["Scribe", "Direct", "Guided F=5", "Guided F=10", "Guided F=25", "Guided F=∞"]
-    assert [one.key for one in ALL] == ["scribe", "direct", "guided-5", "guided-10", "guided-25", "guided-inf"]
-    assert all(is_run(one.key) for one in ALL)
+def test_approaches_have_labels_and_keys_that_are_valid_in_run_names() -> None:
+    labels = ["Scribe", "Direct", "Guided F=5", "Guided F=10", "Guided F=25", "Guided F=∞"]
+    assert [approach.label for approach in ALL] == labels
+    keys = ["scribe", "direct", "guided-5", "guided-10", "guided-25", "guided-inf"]
+    assert [approach.key for approach in ALL] == keys
+    assert all(is_run(approach.key) for approach in ALL)
 
 
 @pytest.mark.parametrize("approach", ALL)
-def test_peers_understand_them(approach: Approach) -> None:
+def test_peers_accept_the_options_of_an_approach(approach: Approach) -> None:
     options = [name.removeprefix("--") for name in approach.options]
     config = load(None, dict(zip(options[::2], options[1::2], strict=True)) | fanout_of(approach))
     assert config.dispatch == approach.dispatch
@@ -24,11 +26,11 @@ def test_peers_understand_them(approach: Approach) -> None:
 
 
 def fanout_of(approach: Approach) -> dict[str, object]:
-    """As click makes it of the text."""
+    """The fan-out as an integer, as click converts it."""
     return {} if approach.fanout is None else {"fanout": int(approach.options[-1])}
 
 
-def test_options() -> None:
+def test_options_have_the_fanout_of_guided_only() -> None:
     assert SCRIBE.options == ("--dispatch", "scribe")
     assert DIRECT.options == ("--dispatch", "direct")
     assert guided(5).options == ("--dispatch", "guided", "--fanout", "5")

@@ -1,4 +1,4 @@
-"""When a quantity is as good as that of the paper."""
+"""Comparison of a quantity with the paper's."""
 
 from __future__ import annotations
 
@@ -18,5 +18,7 @@ from ringmq.experiments.studies.harness.outcome import Quantity
         (14.0, None, True, None),
     ],
 )
-def test_what_holds(theirs: float | None, ours: float | None, at_least: bool, holds: bool | None) -> None:
+def test_quantity_holds_if_it_is_as_good_as_the_papers(
+    theirs: float | None, ours: float | None, at_least: bool, holds: bool | None
+) -> None:
     assert Quantity("latency", "§1", theirs, ours, "%", at_least=at_least).holds is holds

@@ -1,4 +1,4 @@
-"""What was found, as text."""
+"""Outcomes as text."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def test_each_quantity_has_a_line() -> None:
         "  lost                 our goal  0 messages  3 messages  less",
         "  else                 §3                 –           –",
         "  left out: a level: too small",
-        "  interrupted: this is what was measured until then",
+        "  interrupted: these are the results so far",
     ]
 
 
-def test_nothing_found() -> None:
+def test_empty_outcome_is_its_title() -> None:
     assert list(lines("nodes", Outcome())) == ["nodes"]
 
 
 @pytest.mark.parametrize(
-    ("value", "unit", "told"),
+    ("value", "unit", "text"),
     [
         (None, "%", "–"),
         (1234567.0, "1/s", "1,234,567 1/s"),
@@ -45,5 +45,5 @@ def test_nothing_found() -> None:
         (7.0, "", "7"),
     ],
 )
-def test_numbers(value: float | None, unit: str, told: str) -> None:
-    assert number(value, unit) == told
+def test_number_has_its_unit_and_three_digits(value: float | None, unit: str, text: str) -> None:
+    assert number(value, unit) == text

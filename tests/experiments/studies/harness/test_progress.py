@@ -1,4 +1,4 @@
-"""Progress: a line a step, or one line rewritten, with the time left."""
+"""Progress: a line for each step, or one line that is rewritten, with the time left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from ringmq.experiments.studies.harness.progress import CLEAR, Teller, duration
+from ringmq.experiments.studies.harness.progress import CLEAR, ProgressLine, duration
 
 
 class Terminal(io.StringIO):
@@ -22,15 +22,15 @@ class Clock:
         return self.now
 
 
-def test_elsewhere_each_step_has_a_line() -> None:
+def test_each_step_has_a_line_if_the_output_is_no_terminal() -> None:
     out, clock = io.StringIO(), Clock()
-    teller = Teller("nodes", out, clock)
-    teller.begin(3)
-    for what in ("a", "b", "c"):
+    progress = ProgressLine("nodes", out, clock)
+    progress.begin(3)
+    for step in ("a", "b", "c"):
         clock.now += 60
-        teller.step(what)
-    teller.say("too small")
-    teller.close()
+        progress.step(step)
+    progress.say("too small")
+    progress.close()
     assert out.getvalue().splitlines() == [
         "nodes: 0/3",
         "nodes: 1/3, 2 min left (a)",
@@ -40,27 +40,27 @@ def test_elsewhere_each_step_has_a_line() -> None:
     ]
 
 
-def test_on_a_terminal_the_line_is_rewritten_and_left_to_others() -> None:
+def test_line_is_rewritten_on_a_terminal_and_cleared_at_the_end() -> None:
     out = Terminal()
-    teller = Teller("nodes", out, Clock())
-    teller.begin(2)
-    teller.say("too small")
-    teller.step("a")
-    teller.close()
+    progress = ProgressLine("nodes", out, Clock())
+    progress.begin(2)
+    progress.say("too small")
+    progress.step("a")
+    progress.close()
     assert out.getvalue() == (f"{CLEAR}nodes: 0/2{CLEAR}nodes: too small\n{CLEAR}nodes: 1/2, 5 s left (a){CLEAR}")
 
 
-def test_steps_beyond_those_that_were_said() -> None:
+def test_more_steps_than_announced_are_shown() -> None:
     out = io.StringIO()
-    teller = Teller("nodes", out, Clock())
-    teller.begin(1)
-    teller.step("a")
-    teller.step("b")
+    progress = ProgressLine("nodes", out, Clock())
+    progress.begin(1)
+    progress.step("a")
+    progress.step("b")
     assert out.getvalue().splitlines()[-1] == "nodes: 2/1 (b)"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(0, "5 s"), (12, "10 s"), (58, "60 s"), (61, "1 min"), (150, "2 min"), (3600, "60 min")]
+    ("seconds", "text"), [(0, "5 s"), (12, "10 s"), (58, "60 s"), (61, "1 min"), (150, "2 min"), (3600, "60 min")]
 )
-def test_durations(seconds: float, told: str) -> None:
-    assert duration(seconds) == told
+def test_duration_is_rounded(seconds: float, text: str) -> None:
+    assert duration(seconds) == text

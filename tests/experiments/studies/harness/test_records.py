@@ -1,4 +1,4 @@
-"""Taking what peers wrote: only of the time that is measured, and only whole lines."""
+"""Landing the records of peers: only complete lines from the measured time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def line(at: float, number: int, **members: object) -> str:
     return json.dumps({"kind": "sample", "at": at, "number": number, **members}) + "\n"
 
 
-def test_only_what_is_within(tmp_path: Path) -> None:
+def test_only_complete_records_of_the_measured_time_land(tmp_path: Path) -> None:
     file, data = tmp_path / "records", tmp_path / "data"
     sent = [int(at * 1e9) for at in (9.5, 10.5)]
     file.write_text(
@@ -27,10 +27,10 @@ def test_only_what_is_within(tmp_path: Path) -> None:
     assert land([file], data, "run", 10.0, 20.0) == 3
     (landed,) = (data / "landing").iterdir()
     assert landed.name == "run-0.jsonl"
-    assert [json.loads(one)["number"] for one in landed.read_text().splitlines()] == [1, 3, 4]
+    assert [json.loads(record)["number"] for record in landed.read_text().splitlines()] == [1, 3, 4]
 
 
-def test_each_peer_has_its_file_and_one_may_have_none(tmp_path: Path) -> None:
+def test_each_peer_has_a_landed_file_even_without_records(tmp_path: Path) -> None:
     files = [tmp_path / "a", tmp_path / "b", tmp_path / "c"]
     for file in (files[0], files[2]):
         file.write_text(line(1.0, 0))

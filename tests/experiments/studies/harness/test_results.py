@@ -1,4 +1,4 @@
-"""The folder of results: whole or not there, and what is in it."""
+"""The folder of results: complete or absent, and its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome, Quantity
-from ringmq.experiments.studies.harness.results import SUMMARISED_ROWS, fresh_folder, held, keep
+from ringmq.experiments.studies.harness.results import SUMMARISED_ROWS, fresh_folder, keep, locked
 
 
 def outcome(plot: Path | None = None, rows: int = 2) -> Outcome:
@@ -23,8 +23,8 @@ def outcome(plot: Path | None = None, rows: int = 2) -> Outcome:
     )
 
 
-def test_what_is_kept(tmp_path: Path) -> None:
-    with held(tmp_path / "out"), fresh_folder(tmp_path / "out", "nodes") as folder:
+def test_kept_folder_has_the_summary_the_tables_and_the_plots(tmp_path: Path) -> None:
+    with locked(tmp_path / "out"), fresh_folder(tmp_path / "out", "nodes") as folder:
         plot = folder / "boxes.png"
         plot.write_bytes(b"png")
         kept = keep(folder, tmp_path / "out", "nodes", True, 7, outcome(plot))
@@ -41,14 +41,14 @@ def test_what_is_kept(tmp_path: Path) -> None:
         assert next(csv.DictReader(file)) == {"level": "0", "value": "1.5", "missing": "", "all": "1 2"}
 
 
-def test_long_tables_are_in_their_files_alone(tmp_path: Path) -> None:
+def test_long_tables_are_not_in_the_summary(tmp_path: Path) -> None:
     with fresh_folder(tmp_path, "nodes") as folder:
         kept = keep(folder, tmp_path, "nodes", True, 7, outcome(rows=SUMMARISED_ROWS + 1))
     assert json.loads((kept / "summary.json").read_text())["tables"] == {}
     assert len((kept / "levels.csv").read_text().splitlines()) == SUMMARISED_ROWS + 2
 
 
-def test_a_later_run_replaces_and_a_failed_one_does_not(tmp_path: Path) -> None:
+def test_completed_run_replaces_earlier_results_and_failed_run_does_not(tmp_path: Path) -> None:
     with fresh_folder(tmp_path, "nodes") as folder:
         (folder / "old.png").write_bytes(b"")
         keep(folder, tmp_path, "nodes", True, 7, outcome())
@@ -62,7 +62,7 @@ def test_a_later_run_replaces_and_a_failed_one_does_not(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["nodes"]
 
 
-def test_what_a_killed_run_has_left_is_removed(tmp_path: Path) -> None:
+def test_remains_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     left = tmp_path / ".nodes.new"
     left.mkdir()
     (left / "half").write_bytes(b"")
@@ -71,16 +71,16 @@ def test_what_a_killed_run_has_left_is_removed(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_one_at_a_time(tmp_path: Path) -> None:
-    with held(tmp_path), pytest.raises(ExperimentError, match="another experiment writes to"), held(tmp_path):
+def test_second_experiment_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(ExperimentError, match="another experiment writes to"), locked(tmp_path):
         pass
-    with held(tmp_path):
+    with locked(tmp_path):
         pass
 
 
-def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ExperimentError, match="cannot write to"), held(tmp_path / "file"):
+    with pytest.raises(ExperimentError, match="cannot write to"), locked(tmp_path / "file"):
         pass
     with pytest.raises(ExperimentError, match="cannot write to"), fresh_folder(tmp_path / "file", "nodes"):
         pass

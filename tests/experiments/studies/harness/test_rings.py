@@ -1,4 +1,4 @@
-"""Rings that record: what their peers are told, and what a machine must have. A real one is in the tests of `trial`."""
+"""Recording rings: settings of the peers, and requirements on the machine. Tests of `trial` run a real ring."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ringmq.peer.identity.data_folder import DataFolder
 from ringmq.peer.settings.load import load
 
 
-def test_peers_understand_their_settings(tmp_path: Path) -> None:
+def test_settings_file_of_a_recording_peer_is_valid(tmp_path: Path) -> None:
     folder = tmp_path / "peer"
     peer = RecordingPeer(1, ("127.0.0.1", 1), ("127.0.0.1", 2), folder, Id(77), "nodes-1-direct")
     config = load(folder / "peer.toml", {"mqtt": "127.0.0.1:2"})
@@ -30,17 +30,17 @@ def test_peers_understand_their_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("free_mb", "wanted"), [(100, "50 peers need 4548 MB of memory, and 100 are free"), (99_999, None)]
 )
-def test_a_machine_that_is_too_small(tmp_path: Path, free_mb: int, wanted: str | None) -> None:
+def test_ring_needs_enough_memory(tmp_path: Path, free_mb: int, wanted: str | None) -> None:
     memory = tmp_path / "meminfo"
     memory.write_text(f"MemTotal: 1 kB\nMemAvailable:   {free_mb * 1024} kB\n")
     assert why_not(50, memory) == wanted
 
 
-def test_a_system_that_does_not_say_is_believed_in(tmp_path: Path) -> None:
+def test_unknown_memory_is_assumed_to_be_enough(tmp_path: Path) -> None:
     assert why_not(50, tmp_path / "nowhere") is None
 
 
-def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ring_needs_space_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Usage:
         free = SPARE_BYTES - 1
 

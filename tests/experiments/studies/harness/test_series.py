@@ -1,4 +1,4 @@
-"""Trials one after the other: those that fail are left out, and Ctrl-C keeps what was measured."""
+"""Series of trials: failed trials are left out, and Ctrl-C keeps the results so far."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ringmq.experiments.studies.harness.series import play
 from ringmq.experiments.studies.harness.trial import Trial
 from tests.experiments.studies.making import plan, request, steady, trial
 
-PLANS = {what: plan(run=what) for what in ("a", "b", "c")}
+PLANS = {label: plan(run=label) for label in ("a", "b", "c")}
 
 
-class Played:
-    """Stands in for real trials, and for Spark."""
+class FakeTrials:
+    """Replaces real trials, and Spark."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, fails: dict[str, BaseException] | None = None) -> None:
         self.runs: list[str] = []
@@ -38,8 +38,8 @@ class Played:
         self.runs.append(of.run)
         if of.run in self._fails:
             raise self._fails[of.run]
-        told = steady(of.messages, 1 / of.published_hz, of.publishers, of.subscribers, 1.0) if self.slow else None
-        return trial(of, told, 1.0 if of.kill else None)
+        observed = steady(of.messages, 1 / of.published_hz, of.publishers, of.subscribers, 1.0) if self.slow else None
+        return trial(of, observed, 1.0 if of.kill else None)
 
     def tables(self, data: Path) -> Tables:
         self.reduced += 1
@@ -49,13 +49,13 @@ class Played:
         return {"per_peer": rows, "boxes": [], "dead": [{"reason": "bad"}]}
 
 
-def test_all_are_played_and_reduced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played, outcome = Played(monkeypatch), Outcome()
-    asked, heard = request(tmp_path, seed=9)
+def test_all_trials_are_played_and_reduced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played, outcome = FakeTrials(monkeypatch), Outcome()
+    asked, progress = request(tmp_path, seed=9)
     found = play(PLANS, asked, outcome)
     assert played.runs == list(found.trials) == ["a", "b", "c"]
     assert played.reduced == 1
-    assert heard.steps == len(heard.done) == 4
+    assert progress.steps == len(progress.done) == 4
     assert found.total(found.trials["b"]) == {"run": "b", "row": "total", "tot_msg": 40}
     assert list(outcome.tables) == ["per_peer"]
     assert outcome.settings["seed"] == 9
@@ -64,39 +64,39 @@ def test_all_are_played_and_reduced_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert [file.name for file in tmp_path.iterdir()] == ["parquet"]
 
 
-def test_one_that_fails_is_left_out_and_the_next_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Played(monkeypatch, {"b": ExperimentError("no ring")})
-    asked, heard = request(tmp_path)
+def test_failed_trial_is_left_out_and_the_next_one_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeTrials(monkeypatch, {"b": ExperimentError("no ring")})
+    asked, progress = request(tmp_path)
     outcome = Outcome()
     found = play(PLANS | {"large": plan(run="large", peers=4)}, asked, outcome)
     assert list(found.trials) == ["a", "c"]
     assert outcome.left_out == ["b: no ring", "large: too small"]
-    assert heard.said == ["left out: b: no ring", "left out: large: too small"]
-    assert heard.steps == len(heard.done) == 5
+    assert progress.said == ["left out: b: no ring", "left out: large: too small"]
+    assert progress.steps == len(progress.done) == 5
 
 
-def test_a_machine_that_is_too_slow_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Played(monkeypatch).slow = True
-    asked, heard = request(tmp_path)
+def test_trial_on_a_slow_machine_is_kept_with_a_remark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeTrials(monkeypatch).slow = True
+    asked, progress = request(tmp_path)
     outcome = Outcome()
     killed = plan(run="killed", kill=Kill(at_s=0.5, victims=(1,)))
     found = play({"a": PLANS["a"], "killed": killed}, asked, outcome)
     assert list(found.trials) == ["a", "killed"]
     (left,) = outcome.left_out
     assert left.startswith("a: in the tables, but this machine is too small for 40 deliveries/s")
-    assert heard.said == [left]
+    assert progress.said == [left]
 
 
-def test_if_none_can_be_played_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch, {what: ExperimentError(f"no {what}") for what in PLANS})
+def test_series_without_any_trial_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = FakeTrials(monkeypatch, {label: ExperimentError(f"no {label}") for label in PLANS})
     with pytest.raises(ExperimentError, match="nothing could be measured: a: no a"):
         play(PLANS, request(tmp_path)[0], Outcome())
     assert played.reduced == 0
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch, {"b": KeyboardInterrupt()})
+def test_ctrl_c_keeps_the_trials_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = FakeTrials(monkeypatch, {"b": KeyboardInterrupt()})
     outcome = Outcome()
     found = play(PLANS, request(tmp_path)[0], outcome)
     assert played.runs == ["a", "b"]
@@ -106,16 +106,16 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path, monkeypatch: pytest.Monk
     assert [file.name for file in tmp_path.iterdir()] == ["parquet"]
 
 
-def test_ctrl_c_before_anything_was_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch, {"a": KeyboardInterrupt()})
+def test_ctrl_c_in_the_first_trial_gives_an_empty_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = FakeTrials(monkeypatch, {"a": KeyboardInterrupt()})
     outcome = Outcome()
     assert play(PLANS, request(tmp_path)[0], outcome).trials == {}
     assert outcome.interrupted
     assert played.reduced == 0
 
 
-def test_ctrl_c_again_does_without_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Played(monkeypatch, {"b": KeyboardInterrupt(), "tables": KeyboardInterrupt()})
+def test_second_ctrl_c_skips_the_tables_and_keeps_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FakeTrials(monkeypatch, {"b": KeyboardInterrupt(), "tables": KeyboardInterrupt()})
     outcome = Outcome()
     found = play(PLANS, request(tmp_path)[0], outcome)
     assert (list(found.trials), found.tables, outcome.interrupted) == (["a"], {}, True)
@@ -124,8 +124,8 @@ def test_ctrl_c_again_does_without_the_tables(tmp_path: Path, monkeypatch: pytes
     assert [file.name for file in tmp_path.iterdir()] == ["landing"]
 
 
-def test_if_spark_fails_the_rest_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch, {"tables": ExperimentError("no Spark")})
+def test_failed_spark_leaves_the_trials_and_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = FakeTrials(monkeypatch, {"tables": ExperimentError("no Spark")})
     outcome = Outcome()
     found = play(PLANS, request(tmp_path)[0], outcome)
     assert (list(found.trials), found.tables, outcome.interrupted) == (["a", "b", "c"], {}, False)
@@ -134,8 +134,8 @@ def test_if_spark_fails_the_rest_is_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert [file.name for file in tmp_path.iterdir()] == ["landing"]
 
 
-def test_java_is_looked_for_before_anybody_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch)
+def test_missing_java_is_reported_before_any_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    played = FakeTrials(monkeypatch)
 
     def none() -> None:
         raise CollectorError("no Java")

@@ -1,4 +1,4 @@
-"""The process of Spark: what it does in what order. That it works, the tests of `reducing` show."""
+"""The process of Spark: the order of its steps. The tests of `spark_reduce` run it with a real Spark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from ringmq.experiments.studies.harness import spark_job
 
 
-def test_it_streams_what_there_is_and_then_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_streams_landed_records_and_then_reduces(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[object, ...]] = []
 
     @contextmanager
@@ -20,7 +20,7 @@ def test_it_streams_what_there_is_and_then_reduces(monkeypatch: pytest.MonkeyPat
         done.append(("ended",))
 
     monkeypatch.setattr(spark_job, "session", session)
-    monkeypatch.setattr(spark_job, "run", lambda spark, data, how, tell: done.append((spark, data, how.once)))
-    monkeypatch.setattr(spark_job.reducing, "reduce", lambda spark, data, tell: done.append((spark, data)))
+    monkeypatch.setattr(spark_job, "run", lambda spark, data, how, report: done.append((spark, data, how.once)))
+    monkeypatch.setattr(spark_job.reducing, "reduce", lambda spark, data, report: done.append((spark, data)))
     spark_job.main("there")
     assert done == [("began", "local[2]"), ("spark", "there", True), ("spark", "there"), ("ended",)]

@@ -1,4 +1,4 @@
-"""From landed records to tables, by a real Spark in a process of its own."""
+"""Tables from landed records, by a real Spark in its own process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ringmq.collector.errors import CollectorError
 from ringmq.collector.jobs.tables.columns import HEADS
-from ringmq.experiments.benchmarks.synthetic_records import batches
+from ringmq.experiments.load.synthetic_records import batches
 from ringmq.experiments.studies.harness import spark_reduce
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome
@@ -23,7 +23,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
 
 
-def test_all_tables_with_all_columns(tmp_path: Path) -> None:
+def test_tables_have_all_columns_and_the_parquet_is_kept(tmp_path: Path) -> None:
     data, folder = tmp_path / "data", tmp_path / "folder"
     landing = data / "landing"
     landing.mkdir(parents=True)
@@ -43,9 +43,7 @@ def test_all_tables_with_all_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("breakdowns", [1, 2])
-def test_spark_that_breaks_down_is_asked_once_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakdowns: int
-) -> None:
+def test_failed_spark_is_tried_once_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakdowns: int) -> None:
     data, folder = tmp_path / "data", tmp_path / "folder"
     for kind in ("landing", "parquet"):
         (data / kind).mkdir(parents=True)
@@ -58,28 +56,28 @@ def test_spark_that_breaks_down_is_asked_once_more(
         return {"runs": [{"run": "a"}]}
 
     monkeypatch.setattr(spark_reduce, "tables", broken)
-    asked, heard = request(folder)
+    asked, progress = request(folder)
     outcome = Outcome()
     found = reduce(data, asked, outcome)
-    assert heard.said[0] == "once more: its JVM has ended"
+    assert progress.said[0] == "trying again: its JVM has ended"
     if breakdowns == 1:
         assert (found, outcome.left_out, outcome.broken) == ({"runs": [{"run": "a"}]}, [], False)
-        assert [one.name for one in folder.iterdir()] == ["parquet"]
+        assert [kept.name for kept in folder.iterdir()] == ["parquet"]
     else:
         assert (found, outcome.broken) == ({}, True)
-        assert outcome.left_out == heard.said[1:]
+        assert outcome.left_out == progress.said[1:]
         assert outcome.left_out == ["tables of the collector: its JVM has ended; the records are in landing/"]
-        assert [one.name for one in folder.iterdir()] == ["landing"]
+        assert [kept.name for kept in folder.iterdir()] == ["landing"]
 
 
-def test_what_goes_wrong_is_one_line(tmp_path: Path) -> None:
+def test_reduce_without_records_fails_with_one_line(tmp_path: Path) -> None:
     with pytest.raises(
-        ExperimentError, match=r"^data: nothing has landed in .*/none: run ringmq collect ingest first$"
+        ExperimentError, match=r"^data: there are no landed records in .*/none: run ringmq collect ingest first$"
     ):
         tables(tmp_path / "none")
 
 
-def test_without_java_it_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     with pytest.raises(CollectorError, match="Spark needs Java"):
         tables(tmp_path)

@@ -1,4 +1,4 @@
-"""One small trial with real peers, which a kill is a part of: all counts agree, and nothing is left."""
+"""One small trial with real peers and a kill: all counts agree, and no process or file is left."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.experiments.studies.making import trial as made_up
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who runs tests may run several at a time."""
+    """Wait longer for the peers, since other tests may run at the same time."""
     monkeypatch.setattr("ringmq.experiments.processes.servers.READY_S", 60.0)
 
 
-def test_a_small_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_of_a_small_trial_agree_with_the_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rings, "INTERVAL_S", 0.2)
     pids: list[int] = []
     play = trial._play
@@ -43,36 +43,36 @@ def test_a_small_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.counts.published == made.messages == 40
     assert found.killed_s is not None
     assert found.killed_s >= 0.5
-    by_place = {one.place: len(set(one.numbers)) for one in found.traffic.arrivals}
-    assert by_place[0] == by_place[1] == 40
-    assert by_place[2] < 40
+    received = {arrivals.position: len(set(arrivals.numbers)) for arrivals in found.traffic.arrivals}
+    assert received[0] == received[1] == 40
+    assert received[2] < 40
     records = [json.loads(line) for file in (tmp_path / "landing").iterdir() for line in file.read_text().splitlines()]
     assert len(records) == found.records
     assert {record["run"] for record in records} == {"small"}
-    live = [point.hex() for point in ids(made.seed, 2)]
-    told = {record["peer"]: record["mqtt"]["messages_out"] for record in records if record["kind"] == "sample"}
-    assert [told[peer] for peer in live] == [40, 40]
+    live = [peer_id.hex() for peer_id in ids(made.seed, 2)]
+    sent = {record["peer"]: record["mqtt"]["messages_out"] for record in records if record["kind"] == "sample"}
+    assert [sent[peer] for peer in live] == [40, 40]
     reached = [record for record in records if record["kind"] == "delivery" and record["clients"]]
     assert len({(record["peer"], record["sequence"]) for record in reached}) >= 80
     assert len(pids) == 3
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_a_ring_that_does_not_come_about_is_told(tmp_path: Path) -> None:
+def test_ring_that_cannot_be_formed_is_an_error(tmp_path: Path) -> None:
     made = plan(run="none", delay="no delay")
     with pytest.raises(ExperimentError, match=r"none: peer 1 .* does not accept connections .*: ringmq: --delay"):
         run(made, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_said_of_a_machine_that_is_too_small() -> None:
-    one = made_up(told=steady(20, 0.05, [0], [1, 2], 0.4))
-    assert not one.counts.keeps_up
-    assert too_slow(one) == "this machine is too small for 40 deliveries/s: one in a hundred took 400 ms or more"
+def test_remark_about_a_slow_machine_has_its_rate_and_latency() -> None:
+    slow = made_up(observed=steady(20, 0.05, [0], [1, 2], 0.4))
+    assert not slow.counts.keeps_up
+    assert too_slow(slow) == "this machine is too small for 40 deliveries/s: one in a hundred took 400 ms or more"
 
 
-def test_latencies_are_without_those_of_the_warming_up() -> None:
-    told = steady(20, 0.1, [0], [1], 0.01)
-    told.arrivals[0].times[0] = 5.0
-    assert made_up(plan(warm_s=1.0), told).counts.p99_s == pytest.approx(0.01)
-    assert made_up(plan(warm_s=0.0), told).counts.p99_s == pytest.approx(5.0)
+def test_latencies_of_the_warm_up_do_not_count() -> None:
+    observed = steady(20, 0.1, [0], [1], 0.01)
+    observed.arrivals[0].times[0] = 5.0
+    assert made_up(plan(warm_s=1.0), observed).counts.p99_s == pytest.approx(0.01)
+    assert made_up(plan(warm_s=0.0), observed).counts.p99_s == pytest.approx(5.0)

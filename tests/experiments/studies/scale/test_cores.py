@@ -1,4 +1,4 @@
-"""The simulation says of each node what whole cores do."""
+"""The simulation agrees with whole cores at each node."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from ringmq.dispatching.algorithms import Choice
 from ringmq.dispatching.plan import UNBOUNDED
 from ringmq.experiments.simulator.filled import FilledRing
 from ringmq.experiments.studies.scale.cores import PEER, by_cores
-from ringmq.experiments.studies.scale.multicast import GAP_S, Load, Network, Spreading
+from ringmq.experiments.studies.scale.multicast import GAP_S, LinkModel, MulticastLoad, MulticastRun
 from ringmq.peer.engines.scribe.config import SCRIBE
 
 NODES = 70
-LINKS = Network(PEER, (0.001, 0.010), 5, recorded=False)
+LINKS = LinkModel(PEER, (0.001, 0.010), 5, recorded=False)
 CHOICES = [Choice("direct"), Choice("guided", 3), Choice("guided", 25), Choice("guided", UNBOUNDED), Choice(SCRIBE)]
 
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 @pytest.mark.parametrize("subscribers", [tuple(range(NODES)), tuple(range(3, NODES, 4))], ids=["all", "some"])
-def test_each_node_sends_and_gets_what_its_core_does(choice: Choice, subscribers: tuple[int, ...]) -> None:
-    load = Load(subscribers, ("topic-1", "topic-2"), ((3, 0), (40, 1), (41, 0)), 1000)
-    simulated = Spreading(FilledRing(NODES, 2), load, LINKS, choice).publish_all()
+def test_simulated_nodes_send_and_receive_like_their_cores(choice: Choice, subscribers: tuple[int, ...]) -> None:
+    load = MulticastLoad(subscribers, ("topic-1", "topic-2"), ((3, 0), (40, 1), (41, 0)), 1000)
+    simulated = MulticastRun(FilledRing(NODES, 2), load, LINKS, choice).publish_all()
     cores = by_cores(NODES, 2, load, LINKS, choice)
     assert simulated.copies == cores.copies
     assert simulated.given == cores.given

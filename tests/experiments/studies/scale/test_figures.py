@@ -1,4 +1,4 @@
-"""Figures of nodes, and how far simulated ones are from others."""
+"""Figures of nodes, and the differences between simulated and other rings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ringmq.experiments.studies.scale.figures import (
     CORES,
     REAL,
     SIMULATED,
-    Found,
+    RingFigures,
     below_scribe,
     differences,
     of_nodes,
@@ -18,45 +18,48 @@ from ringmq.experiments.studies.scale.figures import (
     rows,
     summary,
 )
-from ringmq.experiments.studies.scale.multicast import Tally
+from ringmq.experiments.studies.scale.multicast import NodeTally
 
 
-def found(source: str, *messages: float, approach: Approach = DIRECT, nodes: int = 2, late_ms: float = 5.0) -> Found:
-    return of_nodes(nodes, approach, source, messages, [1000 * one + 100 for one in messages], [late_ms, 2 * late_ms])
+def ring_of(
+    source: str, *messages: float, approach: Approach = DIRECT, nodes: int = 2, late_ms: float = 5.0
+) -> RingFigures:
+    sizes_bytes = [1000 * count + 100 for count in messages]
+    return of_nodes(nodes, approach, source, messages, sizes_bytes, [late_ms, 2 * late_ms])
 
 
-def test_a_summary() -> None:
-    one = summary([1.0, 2.0, 6.0])
-    assert (one.mean, one.maximum) == (3.0, 6.0)
-    assert one.deviation == pytest.approx((14 / 3) ** 0.5)
+def test_summary_has_the_deviation_of_the_population() -> None:
+    found = summary([1.0, 2.0, 6.0])
+    assert (found.mean, found.maximum) == (3.0, 6.0)
+    assert found.deviation == pytest.approx((14 / 3) ** 0.5)
 
 
-def test_a_tally_counts_for_each_message() -> None:
-    tally = Tally(3)
+def test_figures_of_a_tally_are_per_published_message() -> None:
+    tally = NodeTally(3)
     tally.copies, tally.bytes = [4, 2, 0], [400, 200, 0]
     for at in (0.002, 0.004):
         tally.give(1, at)
-    one = of_tally(3, SCRIBE, SIMULATED, tally, 2)
-    assert one.measures["messages"].maximum == 2.0
-    assert one.measures["bytes"].mean == 100.0
-    assert one.measures["latency_ms"].mean == pytest.approx(3.0), "of those that were given anything"
+    figures = of_tally(3, SCRIBE, SIMULATED, tally, 2)
+    assert figures.measures["messages"].maximum == 2.0
+    assert figures.measures["bytes"].mean == 100.0
+    assert figures.measures["latency_ms"].mean == pytest.approx(3.0), "only of nodes with deliveries"
 
 
 def test_rows_have_all_statistics() -> None:
-    (row,) = rows([found(REAL, 1.0, 3.0)])
+    (row,) = rows([ring_of(REAL, 1.0, 3.0)])
     assert (row["nodes"], row["approach"], row["source"]) == (2, "Direct", REAL)
     assert (row["messages_mean"], row["messages_maximum"], row["messages_deviation"]) == (2.0, 3.0, 1.0)
     assert (row["bytes_maximum"], row["latency_ms_mean"]) == (3100.0, 7.5)
 
 
-def test_only_the_same_ring_is_compared() -> None:
-    all_found = [
-        found(SIMULATED, 1.0, 3.0),
-        found(REAL, 1.0, 4.0),
-        found(REAL, 1.0, 4.0, approach=SCRIBE),
-        found(REAL, 1.0, 4.0, nodes=7),
+def test_only_rings_of_equal_size_and_approach_are_compared() -> None:
+    rings = [
+        ring_of(SIMULATED, 1.0, 3.0),
+        ring_of(REAL, 1.0, 4.0),
+        ring_of(REAL, 1.0, 4.0, approach=SCRIBE),
+        ring_of(REAL, 1.0, 4.0, nodes=7),
     ]
-    compared = differences(all_found)
+    compared = differences(rings)
     assert {(row["nodes"], row["approach"], row["against"]) for row in compared} == {(2, "Direct", REAL)}
     assert len(compared) == 9
     by_name = {(row["measure"], row["statistic"]): row for row in compared}
@@ -65,50 +68,51 @@ def test_only_the_same_ring_is_compared() -> None:
     assert by_name["latency_ms", "mean"]["difference_percent"] == 0.0
 
 
-def test_nothing_is_no_share_of_something() -> None:
-    compared = differences([found(SIMULATED, 1.0, 1.0), found(REAL, 0.0, 0.0)])
+def test_difference_from_zero_has_no_percentage() -> None:
+    compared = differences([ring_of(SIMULATED, 1.0, 1.0), ring_of(REAL, 0.0, 0.0)])
     by_name = {(row["measure"], row["statistic"]): row["difference_percent"] for row in compared}
     assert by_name["messages", "mean"] is None
     assert by_name["messages", "deviation"] == 0.0
 
 
-def test_the_largest_difference_is_told_with_its_place() -> None:
+def test_largest_difference_is_listed_with_its_ring() -> None:
     compared = differences(
         [
-            found(SIMULATED, 1.0, 3.0, late_ms=5.0),
-            found(SIMULATED, 1.0, 3.0, approach=SCRIBE),
-            found(REAL, 1.0, 3.3, late_ms=50.0),
-            found(REAL, 1.0, 3.0, approach=SCRIBE),
-            found(CORES, 1.0, 4.0),
+            ring_of(SIMULATED, 1.0, 3.0, late_ms=5.0),
+            ring_of(SIMULATED, 1.0, 3.0, approach=SCRIBE),
+            ring_of(REAL, 1.0, 3.3, late_ms=50.0),
+            ring_of(REAL, 1.0, 3.0, approach=SCRIBE),
+            ring_of(CORES, 1.0, 4.0),
         ]
     )
-    told = quantities(compared)
-    real, cores = told[:2]
+    listed = quantities(compared)
+    real, cores = listed[:2]
     assert real.ours == pytest.approx(100 * 0.3 / 3.3)
     assert (real.theirs, real.holds) == (15.0, True)
     assert real.note == "Direct, 2 nodes, messages maximum"
     assert cores.ours == pytest.approx(25.0)
     assert cores.holds is False
-    latencies = [one for one in told if "latency_ms mean" in one.what]
-    assert [one.ours for one in latencies] == [pytest.approx(90.0)]
-    assert all(one.theirs is None and one.holds is None for one in told[2:])
+    latencies = [quantity for quantity in listed if "latency_ms mean" in quantity.what]
+    assert [quantity.ours for quantity in latencies] == [pytest.approx(90.0)]
+    assert all(quantity.theirs is None and quantity.holds is None for quantity in listed[2:])
 
 
-def test_nothing_to_compare_with_is_told() -> None:
-    assert all(one.ours is None and one.note for one in quantities(differences([found(SIMULATED, 1.0, 2.0)])))
+def test_quantities_without_another_ring_have_a_note() -> None:
+    listed = quantities(differences([ring_of(SIMULATED, 1.0, 2.0)]))
+    assert all(quantity.ours is None and quantity.note for quantity in listed)
 
 
-def test_the_largest_ring_is_compared_with_scribe() -> None:
-    told = below_scribe(
+def test_largest_simulated_ring_is_compared_with_scribe() -> None:
+    listed = below_scribe(
         [
-            found(SIMULATED, 1.0, 9.0, approach=SCRIBE),
-            found(SIMULATED, 1.0, 4.0, approach=SCRIBE, nodes=50),
-            found(SIMULATED, 1.0, 3.0, nodes=50, late_ms=10.0),
-            found(SIMULATED, 1.0, 3.0, approach=WITHOUT_BOUND, nodes=50),
-            found(REAL, 1.0, 3.0, nodes=500),
+            ring_of(SIMULATED, 1.0, 9.0, approach=SCRIBE),
+            ring_of(SIMULATED, 1.0, 4.0, approach=SCRIBE, nodes=50),
+            ring_of(SIMULATED, 1.0, 3.0, nodes=50, late_ms=10.0),
+            ring_of(SIMULATED, 1.0, 3.0, approach=WITHOUT_BOUND, nodes=50),
+            ring_of(REAL, 1.0, 3.0, nodes=500),
         ]
     )
-    assert [one.what.partition(": ")[0] for one in told] == ["50 simulated nodes"] * 2
-    assert [one.ours for one in told] == [pytest.approx(100 * 1000 / 4100), -100.0]
-    assert [one.note for one in told] == ["3,100 against 4,100 B", "20 against 10 ms"]
-    assert below_scribe([found(SIMULATED, 1.0, 3.0)]) == below_scribe([]) == []
+    assert [quantity.what.partition(": ")[0] for quantity in listed] == ["50 simulated nodes"] * 2
+    assert [quantity.ours for quantity in listed] == [pytest.approx(100 * 1000 / 4100), -100.0]
+    assert [quantity.note for quantity in listed] == ["3,100 against 4,100 B", "20 against 10 ms"]
+    assert below_scribe([ring_of(SIMULATED, 1.0, 3.0)]) == below_scribe([]) == []

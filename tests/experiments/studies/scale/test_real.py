@@ -1,4 +1,4 @@
-"""Figures of a real ring are those of what its peers recorded."""
+"""Figures of a real ring, from the records of its peers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ringmq.experiments.studies.harness.plan import Plan
 from ringmq.experiments.studies.harness.traffic import Traffic
 from ringmq.experiments.studies.harness.trial import Trial
 from ringmq.experiments.studies.scale.figures import REAL
-from ringmq.experiments.studies.scale.real import bytes_per_copy, found_of, latencies_s
+from ringmq.experiments.studies.scale.real import bytes_per_copy, figures_of, latencies_s
 from ringmq.logger.records import Delivery, Record, Sample, encode
 from ringmq.logger.records import Traffic as Crossed
 
@@ -45,21 +45,21 @@ def delivery(late_ms: int, clients: int = 1, duplicate: bool = False) -> Deliver
     )  # fmt: skip
 
 
-def test_what_a_ring_sends_anyway_is_not_counted() -> None:
-    """100 bytes in half a second, and 1000 a copy."""
+def test_bytes_of_an_idle_ring_are_subtracted() -> None:
+    """An idle ring sends 100 bytes in half a second; a copy has 1000 bytes."""
     samples = [sample(0, 2, 5000), sample(1, 5, 8100), sample(2, 8, 11200), sample(3, 8, 11300), sample(4, 8, 11400)]
     assert bytes_per_copy(samples) == pytest.approx(1000)
 
 
-def test_without_time_after_the_last_copy_all_is_counted() -> None:
+def test_all_bytes_count_without_a_sample_after_the_last_copy() -> None:
     assert bytes_per_copy([sample(0, 0, 0), sample(1, 4, 4400)]) == pytest.approx(1100)
 
 
-def test_without_copies_there_are_no_bytes() -> None:
+def test_bytes_per_copy_without_copies_are_0() -> None:
     assert bytes_per_copy([sample(0, 3, 10), sample(1, 3, 500)]) == 0.0
 
 
-def test_latencies_are_of_what_reached_clients() -> None:
+def test_latencies_are_of_deliveries_that_reached_clients_once() -> None:
     late = [delivery(3), delivery(9, clients=0), delivery(50, duplicate=True), delivery(5)]
     assert latencies_s(late) == [0.003, 0.005]
 
@@ -68,9 +68,9 @@ def test_latencies_are_of_what_reached_clients() -> None:
 def landed(tmp_path: Path) -> Callable[[int, list[Record]], None]:
     (tmp_path / LANDING).mkdir()
 
-    def land(place: int, records: list[Record]) -> None:
-        lines = b"".join([encode(one) + b"\n" for one in records])
-        (tmp_path / LANDING / f"r-{place}.jsonl").write_bytes(lines)
+    def land(position: int, records: list[Record]) -> None:
+        lines = b"".join([encode(record) + b"\n" for record in records])
+        (tmp_path / LANDING / f"r-{position}.jsonl").write_bytes(lines)
 
     return land
 
@@ -79,20 +79,22 @@ def trial(published: int) -> Trial:
     return Trial(PLAN, Traffic(published_at=array("d", [0.0] * published)), 1.0, None, 0)
 
 
-def test_a_trial(landed: Callable[[int, list[Record]], None], tmp_path: Path) -> None:
+def test_figures_of_a_trial_come_from_samples_and_deliveries(
+    landed: Callable[[int, list[Record]], None], tmp_path: Path
+) -> None:
     landed(0, [sample(3, 20, 25_000), delivery(2), sample(1, 10, 15_000), delivery(4)])
     landed(1, [sample(1, 0, 900), sample(2, 0, 950)])
-    found = found_of(trial(10), tmp_path)
+    found = figures_of(trial(10), tmp_path)
     assert (found.nodes, found.approach, found.source) == (2, DIRECT, REAL)
     assert (found.measures["messages"].mean, found.measures["messages"].maximum) == (1.0, 2.0)
     assert found.measures["bytes"].maximum == pytest.approx(2000)
     assert found.measures["latency_ms"].mean == pytest.approx(3)
 
 
-def test_missing_records_are_told(landed: Callable[[int, list[Record]], None], tmp_path: Path) -> None:
+def test_missing_records_are_an_error(landed: Callable[[int, list[Record]], None], tmp_path: Path) -> None:
     landed(0, [sample(1, 1, 1), sample(2, 2, 2), delivery(1)])
     with pytest.raises(ExperimentError, match=r"cannot read r-1\.jsonl"):
-        found_of(trial(1), tmp_path)
+        figures_of(trial(1), tmp_path)
     landed(1, [sample(1, 1, 1)])
     with pytest.raises(ExperimentError, match="r: peer 2 left no samples"):
-        found_of(trial(1), tmp_path)
+        figures_of(trial(1), tmp_path)

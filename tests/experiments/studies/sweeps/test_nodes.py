@@ -1,4 +1,4 @@
-"""The sweep `nodes`: its levels, and what the thesis says of it."""
+"""The sweep `nodes`: its levels and claims."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from tests.experiments.studies.making import request
 SWEEP = nodes.SWEEP
 
 
-def test_levels() -> None:
-    """The clients stay where they are."""
-    assert [(one.name, one.size.peers) for one in SWEEP.full] == [("20", 20), ("30", 30), ("40", 40), ("50", 50)]
-    clients = {(one.size.publishers, one.size.subscribers, one.size.homes) for one in SWEEP.full}
+def test_levels_add_nodes_and_keep_the_clients() -> None:
+    levels = [(level.name, level.size.peers) for level in SWEEP.full]
+    assert levels == [("20", 20), ("30", 30), ("40", 40), ("50", 50)]
+    clients = {(level.size.publishers, level.size.subscribers, level.size.homes) for level in SWEEP.full}
     assert clients == {(FULL.publishers, 20, 20)}
-    assert [one.size.peers for one in SWEEP.quick] == [8, 16]
-    assert {(one.size.publishers, one.size.subscribers) for one in SWEEP.quick} == {(SMALL.publishers, 8)}
+    assert [level.size.peers for level in SWEEP.quick] == [8, 16]
+    assert {(level.size.publishers, level.size.subscribers) for level in SWEEP.quick} == {(SMALL.publishers, 8)}
 
 
-def test_what_the_thesis_says() -> None:
-    assert [(one.approach.label, one.measure, one.of, one.percent) for one in SWEEP.claims] == [
+def test_claims_are_those_of_the_thesis() -> None:
+    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
         ("Direct", "latency", "maximum", 17),
         ("Direct", "latency", "deviation", 16),
         ("Direct", "bandwidth", "maximum", 44),
         ("Direct", "bandwidth", "deviation", 28),
     ]
-    assert {one.source for one in SWEEP.claims} == {"§4.2.4"}
+    assert {claim.source for claim in SWEEP.claims} == {"§4.2.4"}
 
 
-def test_it_is_conducted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_conducts_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, _ = request(tmp_path)
     outcome = Outcome()
     monkeypatch.setattr(

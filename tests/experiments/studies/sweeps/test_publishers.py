@@ -1,4 +1,4 @@
-"""The sweep `publishers`: its levels, and what the thesis says of it."""
+"""The sweep `publishers`: its levels and claims."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from tests.experiments.studies.making import request
 SWEEP = publishers.SWEEP
 
 
-def test_levels() -> None:
-    assert [(one.name, one.size.publishers) for one in SWEEP.full] == [
+def test_levels_add_publishers() -> None:
+    assert [(level.name, level.size.publishers) for level in SWEEP.full] == [
         ("2 %", 1),
         ("10 %", 5),
         ("20 %", 10),
         ("28 %", 14),
     ]
     assert SWEEP.full[-1].size == FULL
-    assert [one.size.publishers for one in SWEEP.quick] == [1, 4]
+    assert [level.size.publishers for level in SWEEP.quick] == [1, 4]
     assert SWEEP.quick[-1].size == SMALL
 
 
-def test_what_the_thesis_says() -> None:
-    assert [(one.approach.label, one.measure, one.of, one.percent) for one in SWEEP.claims] == [
+def test_claims_are_those_of_the_thesis() -> None:
+    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
         ("Guided F=5", "bandwidth", "maximum", 45),
         ("Guided F=5", "bandwidth", "deviation", 64),
     ]
-    assert {one.source for one in SWEEP.claims} == {"§4.2.2"}
+    assert {claim.source for claim in SWEEP.claims} == {"§4.2.2"}
 
 
-def test_it_is_conducted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_conducts_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, _ = request(tmp_path)
     outcome = Outcome()
     monkeypatch.setattr(

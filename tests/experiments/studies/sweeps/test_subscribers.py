@@ -1,4 +1,4 @@
-"""The sweep `subscribers`: its levels, and what the thesis says of it."""
+"""The sweep `subscribers`: its levels and claims."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from tests.experiments.studies.making import request
 SWEEP = subscribers.SWEEP
 
 
-def test_levels() -> None:
-    assert [(one.name, one.size.subscribers) for one in SWEEP.full] == [
+def test_levels_add_subscribers() -> None:
+    assert [(level.name, level.size.subscribers) for level in SWEEP.full] == [
         ("25 %", 12),
         ("50 %", 25),
         ("75 %", 38),
         ("100 %", 50),
     ]
     assert SWEEP.full[-1].size == FULL
-    assert [(one.name, one.size.subscribers) for one in SWEEP.quick] == [("50 %", 6), ("100 %", 12)]
+    assert [(level.name, level.size.subscribers) for level in SWEEP.quick] == [("50 %", 6), ("100 %", 12)]
     assert SWEEP.quick[-1].size == SMALL
 
 
-def test_what_the_thesis_says() -> None:
-    assert [(one.approach.label, one.measure, one.of, one.percent) for one in SWEEP.claims] == [
+def test_claims_are_those_of_the_thesis() -> None:
+    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
         ("Direct", "latency", "maximum", 14),
         ("Direct", "latency", "deviation", 11),
         ("Guided F=5", "bandwidth", "maximum", 40),
         ("Guided F=5", "bandwidth", "deviation", 31),
     ]
-    assert {one.source for one in SWEEP.claims} == {"§4.2.1"}
+    assert {claim.source for claim in SWEEP.claims} == {"§4.2.1"}
 
 
-def test_it_is_conducted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_conducts_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, _ = request(tmp_path)
     outcome = Outcome()
     monkeypatch.setattr(

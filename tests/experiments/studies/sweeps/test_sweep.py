@@ -1,4 +1,4 @@
-"""A sweep without its rings: which trials it has, and what becomes of them."""
+"""A sweep without its rings: its plans, tables, quantities and plots."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ TWO = Sweep(
 )
 
 
-def played(monkeypatch: pytest.MonkeyPatch, without: str = "") -> dict[str, Plan]:
-    """Stand in for all trials; each node of the n-th approach has n times as much of everything as of the first."""
+def replace_trials(monkeypatch: pytest.MonkeyPatch, without: str = "") -> dict[str, Plan]:
+    """Replace all trials by made-up ones, in which the other approaches have half of Scribe's figures."""
     asked: dict[str, Plan] = {}
 
     def play(plans: Mapping[str, Plan], request: Request, outcome: Outcome) -> Series:
         asked.update(plans)
-        there = {what: trial(plan) for what, plan in plans.items() if what != without}
+        trials = {label: trial(plan) for label, plan in plans.items() if label != without}
         boxes, totals = [], []
-        for place, one in enumerate(there.values()):
-            share = 0.5 if one.plan.approach in QUICK[1:] else 1.0
+        for number, made in enumerate(trials.values()):
+            share = 0.5 if made.plan.approach in QUICK[1:] else 1.0
             boxes += [
-                box(one.plan.run, "latency", 0.02 * share, 0.01),
-                box(one.plan.run, "bandwidth", 4e6 * share, 1e6),
+                box(made.plan.run, "latency", 0.02 * share, 0.01),
+                box(made.plan.run, "bandwidth", 4e6 * share, 1e6),
             ]
-            totals.append({"run": one.plan.run, "row": "total", "published": 1, "tot_msg": place})
+            totals.append({"run": made.plan.run, "row": "total", "published": 1, "tot_msg": number})
         outcome.tables["boxes"] = boxes
-        return Series(there, {"boxes": boxes, "per_peer": totals})
+        return Series(trials, {"boxes": boxes, "per_peer": totals})
 
     monkeypatch.setattr(sweep, "play", play)
     return asked
 
 
-def test_a_quick_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = played(monkeypatch)
+def test_quick_run_has_all_tables_quantities_and_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = replace_trials(monkeypatch)
     outcome = conduct(TWO, request(tmp_path)[0])
-    assert list(asked) == [f"{level}, {one.label}" for level in ("1", "2") for one in QUICK]
-    assert [plan.run for plan in asked.values()] == [f"two-{n}-{one.key}" for n in (1, 2) for one in QUICK]
+    assert list(asked) == [f"{level}, {approach.label}" for level in ("1", "2") for approach in QUICK]
+    assert [plan.run for plan in asked.values()] == [f"two-{n}-{approach.key}" for n in (1, 2) for approach in QUICK]
     assert list(outcome.tables) == ["levels", "boxes"]
     first = outcome.tables["levels"][0]
     assert (first["level"], first["approach"], first["topics"], first["received_recorded"]) == ("1", "Scribe", 1, 0)
@@ -71,51 +71,51 @@ def test_a_quick_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(plot.read_bytes().startswith(b"\x89PNG") for plot in outcome.plots)
 
 
-def test_a_full_run_has_all_approaches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = played(monkeypatch)
+def test_full_run_has_all_approaches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = replace_trials(monkeypatch)
     outcome = conduct(TWO, request(tmp_path, quick=False)[0])
     assert len(asked) == 2 * len(ALL)
     assert {plan.peers for plan in asked.values()} == {50}
     assert "Guided F=5" in outcome.quantities[1].what
 
 
-def test_a_trial_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch, without="1, Direct")
+def test_missing_trial_has_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_trials(monkeypatch, without="1, Direct")
     outcome = conduct(TWO, request(tmp_path)[0])
     assert len(outcome.tables["levels"]) == 5
     assert outcome.quantities[0].ours == pytest.approx(50.0)
 
 
-def test_without_tables_there_is_what_clients_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch)
+def test_sweep_without_tables_has_the_counts_of_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_trials(monkeypatch)
     monkeypatch.setattr(sweep, "play", lambda plans, request, outcome: Series({w: trial(p) for w, p in plans.items()}))
     outcome = conduct(TWO, request(tmp_path)[0])
     assert len(outcome.tables["levels"]) == 6
     assert outcome.tables["levels"][0]["latency_maximum_ms"] is None
     assert outcome.tables["levels"][0]["received_recorded"] is None
-    assert [one.ours for one in outcome.quantities] == [None, None]
+    assert [quantity.ours for quantity in outcome.quantities] == [None, None]
     assert outcome.plots == []
 
 
-def test_a_plan_is_that_of_its_seed_whatever_the_approach(monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch)
-    one, other = (plan_of("run", FULL, approach, 1) for approach in (DIRECT, guided(5)))
-    assert replace(one, approach=other.approach) == other
-    assert plan_of("run", FULL, DIRECT, 2).publishers != one.publishers
-    assert (len(one.publishers), len(one.subscribers), len(one.topics)) == (14, 50, 7)
+def test_plan_follows_from_the_seed_and_not_from_the_approach(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_trials(monkeypatch)
+    direct, tree = (plan_of("run", FULL, approach, 1) for approach in (DIRECT, guided(5)))
+    assert replace(direct, approach=tree.approach) == tree
+    assert plan_of("run", FULL, DIRECT, 2).publishers != direct.publishers
+    assert (len(direct.publishers), len(direct.subscribers), len(direct.topics)) == (14, 50, 7)
     fewer = plan_of("run", replace(FULL, subscribers=13), DIRECT, 1)
-    assert fewer.subscribers == one.subscribers[:13]
+    assert fewer.subscribers == direct.subscribers[:13]
 
 
-def test_clients_stay_where_they_are_when_nodes_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    played(monkeypatch)
+def test_clients_keep_their_positions_when_nodes_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    replace_trials(monkeypatch)
     some = replace(FULL, subscribers=20, homes=20)
     few, many = (plan_of("run", replace(some, peers=peers), DIRECT, 1) for peers in (20, 50))
     assert (few.publishers, few.subscribers) == (many.publishers, many.subscribers)
     assert sorted(many.subscribers) == list(range(20))
 
 
-def test_what_stands_for_an_approach() -> None:
+def test_quick_run_replaces_every_guided_approach() -> None:
     assert stand_in(guided(5), quick=False) == guided(5)
     assert stand_in(guided(5), quick=True) == guided(3)
     assert stand_in(DIRECT, quick=True) == DIRECT

@@ -1,4 +1,4 @@
-"""The sweep `topics`: its levels, and what the thesis says of it."""
+"""The sweep `topics`: its levels and claims."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.experiments.studies.making import request
 SWEEP = topics.SWEEP
 
 
-def test_levels() -> None:
-    assert [(one.name, one.size.topics) for one in SWEEP.full] == [("1", 1), ("3", 3), ("5", 5), ("7", 7)]
+def test_levels_add_topics() -> None:
+    assert [(level.name, level.size.topics) for level in SWEEP.full] == [("1", 1), ("3", 3), ("5", 5), ("7", 7)]
     assert SWEEP.full[-1].size == FULL
-    assert [one.size.topics for one in SWEEP.quick] == [1, 2]
-    assert {one.size.peers for one in SWEEP.quick} == {SMALL.peers}
+    assert [level.size.topics for level in SWEEP.quick] == [1, 2]
+    assert {level.size.peers for level in SWEEP.quick} == {SMALL.peers}
 
 
-def test_what_the_thesis_says() -> None:
-    assert [(one.approach.label, one.measure, one.of, one.percent) for one in SWEEP.claims] == [
+def test_claims_are_those_of_the_thesis() -> None:
+    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
         ("Direct", "latency", "maximum", 7),
         ("Direct", "latency", "deviation", 26),
         ("Guided F=5", "bandwidth", "maximum", 75),
         ("Guided F=5", "bandwidth", "deviation", 89),
     ]
-    assert {one.source for one in SWEEP.claims} == {"§4.2.3"}
+    assert {claim.source for claim in SWEEP.claims} == {"§4.2.3"}
 
 
-def test_it_is_conducted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_conducts_the_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, _ = request(tmp_path)
     outcome = Outcome()
     monkeypatch.setattr(

@@ -235,7 +235,7 @@ def test_what_was_cleared_is_not_noted(net: Net) -> None:
 def test_a_new_coordinator_knows_how_late_it_is(net: Net) -> None:
     """The clock of the first publisher is far ahead of that of the second, who hears of it from the coordinator."""
     first, second, reader = net.others("a", "a/#", "#")[:3]
-    first.core.publisher.clock_us = lambda: 10**15
+    first.core._state.clock_us = lambda: 10**15
     first.publish("a", b"first", retain=True)
     net.run(1.0)
     net.crash(net.holders("a")[0])

@@ -120,17 +120,17 @@ def test_the_quick_way_goes_where_the_long_one_goes(net: Net) -> None:
     members[3].subscribe("$share/g/b")
     net.run()
     core = members[0].core
-    assert not core.publish_plain("a/b", b"0"), "no list is here"
+    assert not core.publish_fast("a/b", b"0"), "no list is here"
     members[0].publish("a/b", b"1", 0)
     members[0].publish("b", b"1", 0)
     net.run()
     for one in members:
         one.quick = True
-    assert core.publish_plain("a/b", b"2")
-    assert not core.publish_plain("b", b"2"), "a group is not for the quick way"
+    assert core.publish_fast("a/b", b"2")
+    assert not core.publish_fast("b", b"2"), "a group is not for the quick way"
     net.run()
     members[2].quick = False
-    assert core.publish_plain("a/b", b"3")
+    assert core.publish_fast("a/b", b"3")
     net.run()
     members[0].publish("a/b", b"4", 0)
     net.run()
@@ -146,14 +146,14 @@ def test_the_quick_way_ends_with_the_lease_and_with_the_plan(net: Net) -> None:
     net.run()
     first.publish("a", b"1", 0)
     net.run()
-    assert first.core.publish_plain("a", b"2")
+    assert first.core.publish_fast("a", b"2")
     third.subscribe("a")
     net.run()
-    assert not first.core.publish_plain("a", b"3"), "there is a new list"
+    assert not first.core.publish_fast("a", b"3"), "there is a new list"
     first.publish("a", b"3", 0)
     net.run()
     first.core.clock.now += LAN.lease_s
-    assert not first.core.publish_plain("a", b"4"), "it cannot be trusted any more"
+    assert not first.core.publish_fast("a", b"4"), "it cannot be trusted any more"
     assert second.got == [("a", b"1"), ("a", b"2"), ("a", b"3")]
     assert third.got == [("a", b"3")]
 
@@ -165,17 +165,17 @@ def test_the_quick_way_counts(net: Net) -> None:
     first.publish("a", b"1", 0)
     net.run()
     second.quick = True
-    first.core.publish_plain("a", b"2")
+    first.core.publish_fast("a", b"2")
     payload = net.queue[-1][2]
     net.run()
     second.core.receive(first.me, payload)
     assert second.core.counters.duplicates == 1
     second.quick_wanted = False
-    first.core.publish_plain("a", b"3")
+    first.core.publish_fast("a", b"3")
     net.run()
     assert (second.core.counters.received, second.core.counters.unwanted) == (2, 1)
     first.full = True
-    assert first.core.publish_plain("a", b"4")
+    assert first.core.publish_fast("a", b"4")
     assert first.core.counters.dropped == 1
 
 
@@ -368,7 +368,7 @@ def test_a_retained_message_that_was_fetched_before_still_goes_to_a_group(net: N
     member.core._retained_cache.fetched(Record(Kind.RETAINED, "a", None, stamp_of(5, other.me.id), False, body=b"x"))
     one = Publication(1, 1, 1, "a", b"x", True, 5, number=1, base=1, shared=shared)
     member.core.receive(other.me, encode(one))
-    assert [(given.plain, given.shared) for given in member.publications] == ([(False, shared)] if shared else [])
+    assert [(given.unshared, given.shared) for given in member.publications] == ([(False, shared)] if shared else [])
     assert member.core.counters.duplicates == 1
 
 

@@ -83,8 +83,8 @@ def test_one_member_of_a_group_gets_each_message(net: Net) -> None:
     assert sorted(one.body for one in shared) == sorted(str(number).encode() for number in range(8))
     assert all(one.shared == ("$share/g/a",) for one in shared)
     assert {len([one for one in member.publications if one.shared]) for member in (*members, publisher)} == {2}
-    assert sum(one.plain for one in members[0].publications) == 8
-    assert not any(one.plain for member in (*members[1:], publisher) for one in member.publications)
+    assert sum(one.unshared for one in members[0].publications) == 8
+    assert not any(one.unshared for member in (*members[1:], publisher) for one in member.publications)
 
 
 def test_what_waits_is_bounded() -> None:
@@ -186,7 +186,7 @@ def test_another_serves_the_group_of_a_peer_that_died(net: Net) -> None:
     net.run(net.config.entry_s + 3)
     assert publisher.reasons == [Reason.SUCCESS] * 9
     assert _got(members) == _wanted(9)
-    assert not any(one.plain for member in members for one in member.publications)
+    assert not any(one.unshared for member in members for one in member.publications)
     counters = publisher.core.counters
     assert counters.passed_on > 0
     assert counters.passed_on + counters.given_up == 9

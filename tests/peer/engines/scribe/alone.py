@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypeVar
 
 from ringmq.mqtt_front.codec.reasons import Reason
@@ -27,7 +28,12 @@ def peer_at(point: int, boot: int = 0) -> Peer:
 class Lone:
     """One peer by hand: an overlay that keeps what is sent, and clients that keep theirs. `owners` are of every key."""
 
-    def __init__(self, config: PubSubConfig | None = None, trees: TreeConfig | None = None) -> None:
+    def __init__(
+        self,
+        config: PubSubConfig | None = None,
+        trees: TreeConfig | None = None,
+        clock_us: Callable[[], int] | None = None,
+    ) -> None:
         self.me = peer_at(100)
         self.active = True
         self.takes = True
@@ -39,7 +45,7 @@ class Lone:
         self.given: list[Publication] = []
         self.kept: dict[str, bytes] = {}
         self.reasons: list[Reason] = []
-        self.core = ScribeEngine(self, self, config or PubSubConfig(), trees or TreeConfig())
+        self.core = ScribeEngine(self, self, config or PubSubConfig(), trees or TreeConfig(), clock_us=clock_us)
         self.core.activity_changed(True)
 
     def send(self, peer: Peer, payload: bytes) -> bool:

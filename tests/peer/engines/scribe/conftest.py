@@ -19,8 +19,9 @@ from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.fast_path import PUBLICATION
 from ringmq.peer.messaging.partitions import key_of_place
-from ringmq.peer.messaging.publication import PUBLICATION, Publication
+from ringmq.peer.messaging.publication import Publication
 from tests.peer.engines.scribe.alone import Lone
 
 

@@ -10,9 +10,9 @@ from ringmq.peer.engines.scribe.config import LAN, PRESETS, TreeConfig
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"heartbeat_s": 1.0}, "silence_s is 1.6, right would be at least 2 * heartbeat_s"),
-        ({"child_s": 3.0}, "child_s is 3.0, right would be at least 2 * silence_s"),
-        ({"trust_s": 0.0}, "trust_s is 0.0, right would be more than 0"),
+        ({"heartbeat_s": 1.0}, "silence_s must be at least 2 * heartbeat_s, got 1.6"),
+        ({"child_s": 3.0}, "child_s must be at least 2 * silence_s, got 3.0"),
+        ({"trust_s": 0.0}, "trust_s must be more than 0, got 0.0"),
     ],
 )
 def test_wrong_values_are_named(wrong: dict[str, float], said: str) -> None:

@@ -124,7 +124,7 @@ def test_a_lost_root_is_looked_for(lone: Lone) -> None:
     publish(lone)
     here(lone, "a")
     lone.asked(Where)
-    lone.core.lost(ROOT)
+    lone.core.link_lost(ROOT)
     assert {place for where in lone.asked(Where) for place in where.places} == set(places_of("a"))
 
 

@@ -75,11 +75,11 @@ def test_what_is_on_its_way_to_another_filter_is_not_taken_before(
     assert [given.body for given in lone.given] == ([] if kept else [b"x"])
 
 
-def test_the_clock_of_the_world_is_the_shells(lone: Lone) -> None:
-    lone.core.clock_us = lambda: 77
-    assert lone.core.clock_us() == 77
-    assert lone.core.publisher.stamp() == 77
-    assert lone.core.publisher.stamp() == 78
+def test_stamps_follow_the_wall_clock_of_the_shell_and_never_repeat() -> None:
+    state = Lone(clock_us=lambda: 77).core._state
+    assert state.clock_us() == 77
+    assert state.stamp() == 77
+    assert state.stamp() == 78
 
 
 def test_who_leaves_before_is_told_too(lone: Lone) -> None:

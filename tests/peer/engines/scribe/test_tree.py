@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringmq.peer.engines.scribe.tree import Child, Tree
+from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.partitions import key_of_place
 from tests.peer.engines.scribe.alone import peer_at
 
@@ -11,12 +11,12 @@ def test_a_tree_is_needed_for_own_filters_or_for_children() -> None:
     tree = Tree("a/#", 10)
     assert tree.key == key_of_place("a/#")
     assert not tree.needed
-    tree.own = True
+    tree.enter()
     assert tree.needed
     assert not tree.forwards_only
-    tree.own = False
+    assert not tree.exit()
     child = peer_at(3)
-    tree.children[child.id] = Child(child, 1.0)
+    assert tree.adopt(child, 1.0)
     assert tree.needed
     assert tree.forwards_only
     assert tree.peers() == (child,)

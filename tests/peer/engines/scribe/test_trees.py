@@ -143,9 +143,9 @@ def test_a_parent_that_is_none_any_more_is_left_at_once(lone: Lone, word: str) -
         assert lone.asked(Join) == [], "it never was the parent"
         lone.hears(ABOVE, Gone(("a/#", "b")))
     else:
-        lone.core.lost(OTHER)
+        lone.core.link_lost(OTHER)
         assert lone.asked(Join) == []
-        lone.core.lost(ABOVE)
+        lone.core.link_lost(ABOVE)
     assert len(lone.asked(Join)) == 1
 
 

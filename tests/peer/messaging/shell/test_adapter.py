@@ -20,10 +20,10 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.node import Node
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 
 PATIENCE_S = 20.0
 
@@ -126,13 +126,17 @@ class PeerHere:
         )
         self.store = None if folder is None else RetainedStore(folder / f"retained {number}")
         iteration = Iteration()
-        self.ports = CoordinatedAdapter(ROLES, iteration, store=self.store)
+        self.faults: list[str | None] = []
+        self.ports = CoordinatedAdapter(ROLES, iteration, store=self.store, on_fault=self._failed)
         self.front = MqttServer(iteration, cluster=self.ports)
         self.node = Node(config, self.ports, iteration)
         self.ports.attach(self.node, self.front)
         if folder is not None:
             self.front.restore(Store(folder / f"clients {number}", 0.0))
         self.mqtt_port = 0
+
+    def _failed(self) -> None:
+        self.faults.append(self.ports.fault)
 
     async def start(self) -> None:
         await self.node.start()
@@ -305,15 +309,13 @@ async def test_nothing_is_acknowledged_that_the_disk_does_not_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with lasting(2, tmp_path) as peers:
-        faults: list[str | None] = []
-        for one in peers:
-            one.ports.on_fault = lambda one=one: faults.append(one.ports.fault)  # type: ignore[misc]
         assert peers[1].store is not None
         peers[1].store._database.execute("PRAGMA max_page_count = 1")
         speaker = await Client.to(peers[0].mqtt_port, "speaker")
         acknowledged = asyncio.create_task(speaker.publish("a", bytes(100_000), retain=True))
-        await until(lambda: faults)
-        assert faults == [f"cannot write to {tmp_path / 'retained 2'}: database or disk is full"]
+        await until(lambda: peers[1].faults)
+        assert peers[0].faults == []
+        assert peers[1].faults == [f"cannot write to {tmp_path / 'retained 2'}: database or disk is full"]
         heard: list[bytes] = []
         receive = peers[1].ports.core.receive
         monkeypatch.setattr(

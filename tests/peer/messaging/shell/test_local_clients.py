@@ -11,11 +11,11 @@ from ringmq.mqtt_front.iteration import StillClock
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import Listen
 from ringmq.mqtt_front.server.server import MqttServer
+from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import LOCAL
 from ringmq.peer.messaging.publication import Publication
-from ringmq.peer.messaging.shell.adapter import CoordinatedAdapter
 from ringmq.peer.messaging.shell.local_clients import AdapterClients, AmqttClients, FrontClients, NoClients, clients_of
 
 BODY = encode_body(Message("a", b"1", 1), 0.0)
@@ -98,11 +98,11 @@ async def test_plain_messages_take_the_quick_way_to_our_own_front(front: MqttSer
     clients = clients_of(front, StillClock())
     body = encode_body(Message("a", b"1"), 0.0)
     if isinstance(front, AmqttServer):
-        assert clients.deliver_plain(b"a", body) is None
+        assert clients.deliver_fast(b"a", body) is None
         return
-    assert clients.deliver_plain(b"a", body) is False, "nobody wants it"
-    assert clients.deliver_plain(b"a", BODY) is None, "it is not plain"
+    assert clients.deliver_fast(b"a", body) is False, "nobody wants it"
+    assert clients.deliver_fast(b"a", BODY) is None, "it is not plain"
     assert clients.unreadable == 0
     for wrong in (b"\xff", b"a/#", b""):
-        assert clients.deliver_plain(wrong, body) is False
+        assert clients.deliver_fast(wrong, body) is False
     assert clients.unreadable == 3

@@ -1,16 +1,16 @@
-"""Made records are such as peers send: each decodes, none has the name of another, and a seed gives the same ones."""
+"""Synthetic records are valid, have unique names, and follow from the seed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 
-from ringmq.experiments.benchmarks.synthetic_records import BATCH, PEERS, RECEIVERS, SAMPLE_EVERY, batches
+from ringmq.experiments.load.synthetic_records import BATCH, PEERS, RECEIVERS, SAMPLE_EVERY, batches
 from ringmq.logger.records import Delivery, Sample, decode
 
 MANY = SAMPLE_EVERY * PEERS * 2
 
 
-def test_each_is_a_record_of_who_publishes_it() -> None:
+def test_each_record_is_valid_and_belongs_to_its_batch() -> None:
     numbers: dict[str, list[int]] = defaultdict(list)
     for batch in batches(MANY, 1):
         lines = batch.lines.split(b"\n")
@@ -21,36 +21,36 @@ def test_each_is_a_record_of_who_publishes_it() -> None:
             numbers[record.peer].append(record.number)
     assert len(numbers) == PEERS
     assert sum(map(len, numbers.values())) == MANY
-    for found in numbers.values():
-        assert found == list(range(len(found)))
+    for of_peer in numbers.values():
+        assert of_peer == list(range(len(of_peer)))
 
 
-def test_both_kinds_are_there() -> None:
+def test_records_are_deliveries_and_some_samples() -> None:
     records = [decode(line) for batch in batches(MANY, 1) for line in batch.lines.split(b"\n")]
-    samples = [one for one in records if isinstance(one, Sample)]
-    deliveries = [one for one in records if isinstance(one, Delivery)]
+    samples = [record for record in records if isinstance(record, Sample)]
+    deliveries = [record for record in records if isinstance(record, Delivery)]
     assert len(samples) + len(deliveries) == MANY
     assert PEERS <= len(samples) <= PEERS * 4
 
 
-def test_a_message_comes_from_who_had_it_before() -> None:
+def test_each_delivery_comes_from_an_earlier_receiver() -> None:
     messages: dict[tuple[str, int], list[Delivery]] = defaultdict(list)
     for batch in batches(2_000, 1):
         for line in batch.lines.split(b"\n"):
             record = decode(line)
             if isinstance(record, Delivery):
                 messages[record.origin, record.sequence].append(record)
-    whole = [found for found in messages.values() if len(found) == RECEIVERS]
+    whole = [deliveries for deliveries in messages.values() if len(deliveries) == RECEIVERS]
     assert whole
-    for found in whole:
-        hops = {one.peer: one.hops for one in found}
+    for deliveries in whole:
+        hops = {delivery.peer: delivery.hops for delivery in deliveries}
         assert len(hops) == RECEIVERS
-        for one in found:
-            assert one.received_ns >= one.sent_ns
-            if one.peer != one.origin:
-                assert hops[one.sender] == one.hops - 1
+        for delivery in deliveries:
+            assert delivery.received_ns >= delivery.sent_ns
+            if delivery.peer != delivery.origin:
+                assert hops[delivery.sender] == delivery.hops - 1
 
 
-def test_a_seed_gives_the_same() -> None:
+def test_the_same_seed_gives_the_same_records() -> None:
     assert list(batches(5_000, 3)) == list(batches(5_000, 3))
     assert list(batches(5_000, 3)) != list(batches(5_000, 4))

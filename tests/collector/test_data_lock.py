@@ -1,4 +1,4 @@
-"""One process at a time in a folder."""
+"""The lock that gives a folder to one process at a time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.collector.data_lock import hold, lock_folder
 from ringmq.collector.errors import CollectorError
-from ringmq.collector.folder_lock import FolderLock, hold
 
 
-def test_no_two_of_a_kind_share_a_folder(tmp_path: Path) -> None:
+def test_two_processes_of_a_kind_cannot_share_a_folder(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "data"
-    with FolderLock(folder, "ingest"):
+    with lock_folder(folder, "ingest"):
         with pytest.raises(CollectorError) as caught:
-            FolderLock(folder, "ingest")
+            lock_folder(folder, "ingest")
         assert str(caught.value) == f"data: {folder} is in use by another ingest: each needs its own"
-        with FolderLock(folder, "stream"):
+        with lock_folder(folder, "stream"):
             pass
-    with FolderLock(folder, "ingest"):
+    with lock_folder(folder, "ingest"):
         pass
 
 
-def test_a_folder_elsewhere_is_not_held(tmp_path: Path) -> None:
+def test_folder_elsewhere_is_not_locked(tmp_path: Path) -> None:
     with hold("hdfs://host/data", "stream"), hold("hdfs://host/data", "stream"):
         pass
     with (
@@ -30,29 +30,29 @@ def test_a_folder_elsewhere_is_not_held(tmp_path: Path) -> None:
         pytest.raises(CollectorError, match="in use by another stream"),
         hold(f"file://{tmp_path}", "stream"),
     ):
-        pytest.fail("both have it")
+        pytest.fail("two processes hold the lock")
     with hold(str(tmp_path), "stream"):
         pass
 
 
-def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+def test_missing_folder_raises_and_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(CollectorError, match=r"there is no folder .*/none: run ringmq collect ingest first"):
         hold(f"{tmp_path}/none", "reduce").__enter__()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_lock_file_stays(tmp_path: Path) -> None:
-    lock = FolderLock(tmp_path, "ingest")
+def test_lock_file_stays_after_close(tmp_path: Path) -> None:
+    lock = lock_folder(tmp_path, "ingest")
     lock.close()
     lock.close()
     assert [file.name for file in tmp_path.iterdir()] == ["ingest.lock"]
 
 
-def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
+def test_unusable_folder_raises_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    with pytest.raises(CollectorError, match=f"^data: cannot make {file}: File exists$"):
-        FolderLock(file / "x", "ingest")
+    with pytest.raises(CollectorError, match=f"^data: cannot create {file}: File exists$"):
+        lock_folder(file / "x", "ingest")
     (tmp_path / "ingest.lock").mkdir()
     with pytest.raises(CollectorError, match=f"^data: cannot use {tmp_path}: Is a directory$"):
-        FolderLock(tmp_path, "ingest")
+        lock_folder(tmp_path, "ingest")

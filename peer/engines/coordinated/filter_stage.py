@@ -1,0 +1,70 @@
+"""The stages of a filter of the clients here, and the table of their transitions.
+
+    ASKING ── granted ──▶ FETCHING ── fetched ──▶ IN_FORCE
+    any of these ── lapsed ──▶ ASKING
+    any of these ── removed ──▶ LEAVING ── ended, replaced ──▶ GONE
+
+The table is the protocol: an event that it does not have for a stage is a defect, and raises KeyError. Knows neither
+messages nor timers; `subscriber.py` turns them into events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from types import MappingProxyType
+from typing import Final
+
+
+class FilterStage(Enum):
+    ASKING = auto()
+    """The coordinator has not granted the subscription yet."""
+    FETCHING = auto()
+    """Publications arrive; retained messages are missing."""
+    IN_FORCE = auto()
+    """The clients have their SUBACK; the lease is renewed."""
+    LEAVING = auto()
+    """No client wants the filter any more; the coordinator has not confirmed the end yet."""
+    GONE = auto()
+
+
+class FilterEvent(Enum):
+    GRANTED = auto()
+    """The coordinator has the subscription, and so have its shadows and all publishers."""
+    FETCHED = auto()
+    """All retained messages are here."""
+    LAPSED = auto()
+    """The coordinator knows an end of the subscription: it was not renewed in time, or belongs to an earlier boot."""
+    REMOVED = auto()
+    """No client here wants the filter any more."""
+    ENDED = auto()
+    """The coordinator has confirmed the end."""
+    REPLACED = auto()
+    """A client wants the filter again before the end was confirmed: a new subscription with a higher number begins."""
+
+
+FINAL: Final = frozenset({FilterStage.GONE})
+
+TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = MappingProxyType(
+    {
+        FilterStage.ASKING: {
+            FilterEvent.GRANTED: FilterStage.FETCHING,
+            FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.FETCHING: {
+            FilterEvent.FETCHED: FilterStage.IN_FORCE,
+            FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.IN_FORCE: {
+            FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.LEAVING: {
+            FilterEvent.ENDED: FilterStage.GONE,
+            FilterEvent.REPLACED: FilterStage.GONE,
+        },
+        FilterStage.GONE: {},
+    }
+)

@@ -1,0 +1,214 @@
+"""The contract between a dissemination engine and the rest of a peer: what it provides, and what it is given.
+
+An engine finds the subscribers of a topic on other peers and delivers to them. `EngineAdapter` and the simulator drive
+every engine through `Engine` alone, so a further engine needs no change there. Nothing in here has state.
+
+Calls are plain: an engine has no socket, task, clock or random number. Its owner sets the clock before each call, calls
+`tick` when `timers.next_at` has come, and calls `acknowledge` after `owing` was called and all journals have committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.iteration import Clock
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timers import TimerQueue
+from ringmq.peer.engines.coordinated.messages import Record
+from ringmq.peer.messaging.publication import Publication, Trace
+from ringmq.peer.messaging.tracing import Tracing
+
+
+class Overlay(Protocol):
+    """The ring, as an engine sees it."""
+
+    @property
+    def me(self) -> Peer: ...
+    @property
+    def active(self) -> bool: ...
+    def send(self, peer: Peer, payload: bytes) -> bool:
+        """Send once to a peer whose address is known. False: nothing was queued."""
+
+    def route(self, key: Id, payload: bytes) -> bool:
+        """Send to the owner of a key. False: try later."""
+
+    def doubts(self, peer: Peer) -> bool:
+        """Whether a peer is silent or dead as far as this peer knows. `send` may still accept payloads for it."""
+
+    def owner(self, key: Id) -> Peer | None:
+        """The owner of a key, which may be this peer. None: the leaf set leaves a doubt."""
+
+    def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
+        """The peers nearest to a key; from now on `owners_changed` is called when they change."""
+
+    def unwatch(self, key: Id) -> None: ...
+
+    def news(self, key: Id) -> tuple[Peer, ...] | None:
+        """Owners of a watched key for which `owners_changed` is due; that call is cancelled. None: nothing is due."""
+
+
+class LocalClients(Protocol):
+    """The MQTT clients of this peer: receivers of messages from other peers."""
+
+    def deliver(self, publication: Publication) -> int:
+        """Deliver to unshared subscriptions if `plain` is set, and to one member of each group in `shared`. Returns
+        the number of receivers."""
+
+    def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
+        """Deliver a message of the fast path: whether a client here wants it. None: these clients need the general
+        path, and nothing was done."""
+
+    def retained(self, topic: str, body: bytes) -> None:
+        """Set the retained message of a topic for later subscribers; an empty body removes it."""
+
+
+class Disk(Protocol):
+    """Storage for the records that this peer keeps for others. A record is safe after the next commit, which the shell
+    makes."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something to commit."""
+
+    def keep(self, place: str, record: Record) -> None:
+        """Store a retained message or a note of a place, or its removal."""
+
+    def leave(self, place: str) -> None:
+        """Remove all records of a place."""
+
+    def forget(self, age_s: float) -> None:
+        """Remove tombstones of retained messages that are at least this old."""
+
+
+class NoDisk:
+    """The storage of a peer that keeps everything in memory."""
+
+    pending = False
+
+    def keep(self, place: str, record: Record) -> None: ...
+    def leave(self, place: str) -> None: ...
+    def forget(self, age_s: float) -> None: ...
+
+
+NO_DISK: Final = NoDisk()
+
+
+class Counted(Protocol):
+    """Counters of an engine; each only grows."""
+
+    came: int
+    sent: int
+    dropped: int
+
+    def as_dict(self) -> dict[str, int]: ...
+
+
+class EngineLoad(NamedTuple):
+    """Sizes for a sample of a peer; cheap to read, whatever the number of topics."""
+
+    topics: int
+    """Topics that are published to from here, without the one that the peer itself publishes its log to."""
+    publishing: int
+    """The same with it."""
+    filters: int
+    waiting_bytes: int
+    """Bytes of messages that wait for a list, for room or for an acknowledgement."""
+    unacknowledged: int
+    """Messages with QoS 1 and 2 that another peer has not acknowledged."""
+
+
+class Engine(Protocol):
+    """One per peer."""
+
+    clients: LocalClients
+    """To be set before anything else happens."""
+
+    @property
+    def kind(self) -> str:
+        """Its name in a status, and the prefix of its counters."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def timers(self) -> TimerQueue: ...
+    @property
+    def tracing(self) -> Tracing: ...
+    @property
+    def counters(self) -> Counted: ...
+
+    # Calls of the clients
+
+    def serves(self, topic_filter: str) -> bool:
+        """Whether clients can subscribe to a filter."""
+
+    def publish(
+        self,
+        topic: str,
+        body: bytes,
+        qos: int,
+        matched: bool = False,
+        retain: bool = False,
+        clears: bool = False,
+        done: Done | None = None,
+        trace: Trace | None = None,
+    ) -> int:
+        """Send a message to all subscribers on other peers, and to one member of each shared filter anywhere.
+
+        `matched` says whether a client here has it already. `done` is called once: with QoS 1 and 2 when all receivers
+        hold the message, with QoS 0 when it is sent. With a `trace` every peer that receives the message records it.
+        Returns its sequence number.
+        """
+
+    def publish_fast(self, topic: str, body: bytes) -> bool:
+        """The same for a message of the fast path (`fast_path.py`). False: nothing was done, call `publish`."""
+
+    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """Clients here want a filter. `done` is called when it is in force."""
+
+    def unsubscribe(self, topic_filter: str) -> None: ...
+
+    # Calls of the ring
+
+    def receive(self, sender: Peer, payload: bytes) -> None:
+        """A payload of another peer, sent directly or routed."""
+
+    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+        """A routed payload passes through this peer. False: the engine has taken it off its way."""
+
+    def unsent(self, payload: bytes) -> None:
+        """A payload that `Overlay.send` had accepted could not be sent."""
+
+    def link_lost(self, peer: Peer) -> None:
+        """The link to a peer broke, or the ring suspects the peer."""
+
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
+    def activity_changed(self, active: bool) -> None: ...
+
+    # The end of an iteration, and time
+
+    @property
+    def owes(self) -> bool:
+        """Whether other peers wait for an acknowledgement, or the disk for a commit."""
+
+    def acknowledge(self) -> None:
+        """All journals have committed: send the acknowledgements."""
+
+    def tick(self) -> None:
+        """Do what is due by now. If much is due, some of it remains, and the next deadline stays in the past."""
+
+    # For people and records
+
+    def status(self, now: float, counted: Mapping[str, int]) -> dict[str, Any]:
+        """A JSON-able snapshot. `counted` has further counters, of the shell."""
+
+    def topic_status(self, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
+        """A JSON-able description of one topic. `towards` gives the next hop to a key, None if this peer is the
+        nearest. None: the topic is invalid, or the engine knows nothing about single topics."""
+
+    def load(self, own_topic: str) -> EngineLoad: ...
+
+    def partitions(self) -> tuple[int, int]:
+        """Partitions of the index that this peer coordinates, and those of which it has a copy. Visits all of them."""
