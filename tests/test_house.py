@@ -44,9 +44,6 @@ NOT_YET_NAMED: set[str] = {
     "overlay/bootstrap",
     "overlay/core",
     "peer/engines/coordinated",
-    "peer/engines/scribe",
-    "peer/messaging",
-    "peer/messaging/shell",
     "peer/replication",
     "peer/telemetry",
 }
@@ -96,7 +93,6 @@ USED_FROM_OUTSIDE = {
 
 NOT_YET_REMOVED = {
     "mqtt_front/access/access.py: from_texts",
-    "mqtt_front/sessions/retained.py: matching",
     "overlay/core/ids.py: distance",
     "peer/engines/scribe/tree.py: forwards_only",
     "peer/replication/replicas.py: resting",
