@@ -77,7 +77,7 @@ BOOKKEEPING: Final = (
             "Iteration._end", "Iteration._run", "EngineAdapter._leave", "EngineAdapter.read_done", "AmqttClients.leave",
             "MqttServer.send_soon", "MqttServer._flush", "MqttServer._commit",
             "NoJournal.commit", "EngineAdapter._commit", "CoordinatedAdapter._commit", "MessagingContext.keep_promises",
-            "Node.read", "Node.settled", "Node._drain", "Ring.take_outbox",
+            "Node.read_done", "Node.flush_outbox", "Node._drain", "Ring.take_outbox",
         ),
     ),
     Group(

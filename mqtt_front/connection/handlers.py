@@ -84,7 +84,7 @@ class Handlers:
         self.replay: Replay | None = None
         """Retained messages on their way to the client."""
         self._extra_bytes = 0
-        """What the packets since the last `take_extra_bytes` count for beside the price of any packet."""
+        """Extra price of the packets since the last `take_extra_bytes`, beside `PACKET_BYTES`."""
         self._aliases_in: dict[int, str] = {}
         self._unanswered: deque[Unanswered] = deque()
         self._unanswered_1 = 0
@@ -103,7 +103,7 @@ class Handlers:
         return session
 
     def take_extra_bytes(self) -> int:
-        """What the last packets count for beside the price of any packet. The caller counts it."""
+        """The extra price of the last packets, beside `PACKET_BYTES`. The caller charges it to the budget."""
         extra_bytes, self._extra_bytes = self._extra_bytes, 0
         return extra_bytes
 
@@ -235,7 +235,7 @@ class Handlers:
         owner.close(will=packet.reason is not Reason.SUCCESS)
 
     def go_on(self) -> None:
-        """The outbox has been emptied, or the client reads again: send what waits for it."""
+        """The outbox has been emptied, or the client reads again: send queued and retained messages."""
         self.writer.resume()
         if self.session is not None:
             self.session.pump(self._broker.clock.now)
@@ -249,15 +249,15 @@ class Handlers:
     # Retained messages, for `Subscribing`
 
     def expect_retained(self) -> int:
-        """Filters are put into force, and `bring_retained` is to follow; gives the mark for it."""
+        """Filters are put into force, and `bring_retained` follows; returns the mark for it."""
         assert self.session is not None
         if self.replay is None:
             self.replay = Replay(self._broker, self.session)
         return self.replay.expect()
 
     def bring_retained(self, filters: list[str], mark: int) -> None:
-        """Send the retained messages that match, but for those given live since the mark: some at once, if there is
-        nothing else to be done yet in this turn, the others in later turns.
+        """Send the matching retained messages, except those received live since the mark: some at once, unless other
+        work waits for the next iteration already, the others in later iterations.
         """
         if self.replay is None:  # The SUBACK was more than the client takes.
             return
@@ -266,7 +266,7 @@ class Handlers:
             self.replay.advance()
         self.writer.starve()
 
-    # Acknowledgements of what the client publishes, in the order of its packets [MQTT-4.6.0-2]
+    # Acknowledgements of the client's publications, in the order of its packets [MQTT-4.6.0-2]
 
     def expect(self, qos: int, packet_id: int) -> Unanswered:
         """Every publication is answered in its turn. Raises PacketError for one too many."""
@@ -286,7 +286,7 @@ class Handlers:
         return entry
 
     def when_done(self, session: Session, entry: Unanswered) -> Done:
-        """What is to be called when a message has got where it should, or has not."""
+        """The callback for the moment when a message has reached all receivers, or has failed to."""
         answer = partial(self._answer_publish, entry)
         if entry.qos == 1:
             return answer
@@ -314,7 +314,7 @@ class Handlers:
             waiting.append(partial(self._answer_publish, entry))
 
     def _answer_publish(self, entry: Unanswered, reason: Reason) -> None:
-        """Acknowledge a publication, once those before it are."""
+        """Acknowledge a publication, after all publications before it."""
         entry.reason = reason
         unanswered = self._unanswered
         while unanswered and unanswered[0].reason is not None:
@@ -332,7 +332,7 @@ class Handlers:
             self.writer.wake()
 
     def _acknowledge_publish(self, qos: int, packet_id: int, reason: Reason) -> None:
-        """In MQTT 3 a refused message is acknowledged as any other: there is no word for it."""
+        """Send PUBACK or PUBREC. MQTT 3 has no reason code: there a refused message is acknowledged like any other."""
         if qos == 1:
             self._unanswered_1 -= 1
         elif reason >= FAILURES:

@@ -1,4 +1,4 @@
-"""The contract between a dissemination engine and the rest of a peer: what it provides, and what it is given.
+"""The contract between a dissemination engine and the rest of a peer: its calls, and the objects it is given.
 
 An engine finds the subscribers of a topic on other peers and delivers to them. `EngineAdapter` and the simulator drive
 every engine through `Engine` alone, so a further engine needs no change there. Nothing in here has state.
@@ -110,7 +110,7 @@ class EngineLoad(NamedTuple):
     """Sizes for a sample of a peer; cheap to read, whatever the number of topics."""
 
     topics: int
-    """Topics that are published to from here, without the one that the peer itself publishes its log to."""
+    """Topics that are published to from here, without the topic of the peer's own log."""
     publishing: int
     """The same with it."""
     filters: int
@@ -124,7 +124,7 @@ class Engine(Protocol):
     """One per peer."""
 
     clients: LocalClients
-    """To be set before anything else happens."""
+    """Set it before any other call."""
 
     @property
     def kind(self) -> str:
@@ -211,4 +211,4 @@ class Engine(Protocol):
     def load(self, own_topic: str) -> EngineLoad: ...
 
     def partitions(self) -> tuple[int, int]:
-        """Partitions of the index that this peer coordinates, and those of which it has a copy. Visits all of them."""
+        """Numbers of places that this peer coordinates, and of places that it has a copy of. Visits all of them."""

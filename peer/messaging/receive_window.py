@@ -43,7 +43,7 @@ class ReceiveWindow:
             self.unserved = {number: groups for number, groups in self.unserved.items() if number >= base}
 
     def skip(self, base: int) -> list[Publication]:
-        """The publisher has given up all numbers below its base: those of them that have come, in order."""
+        """The publisher has given up all numbers below its base: returns the publications that have come, in order."""
         skipped = [self.ahead.pop(number) for number in sorted(number for number in self.ahead if number < base)]
         self.next = base
         return skipped

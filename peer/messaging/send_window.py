@@ -48,7 +48,7 @@ class Item:
         """The peer holds it, but not an earlier one."""
 
     def address_to_groups(self, groups: tuple[str, ...]) -> None:
-        """From now on it is for members of these groups alone, on whichever peer."""
+        """It is for members of these groups alone from now on, on whichever peer."""
         self.publication = addressed(self.publication, False, groups)
 
 
@@ -168,7 +168,7 @@ class SendWindows:
         self._go_on(send_window)
 
     def enlist(self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]) -> Leaf | None:
-        """As `push`, but a tree sends it, with the numbers returned. None: it waits here behind others."""
+        """Like `push`, but a tree sends it with the numbers returned. None: it waits here behind others."""
         send_window, item = self._enter(peer, publication, tail, on_held, frozenset())
         if not send_window.launch_at_once(item, self._state.config.window):
             self._go_on(send_window)

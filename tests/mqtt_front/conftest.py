@@ -60,7 +60,7 @@ class SlowPorts:
         self.messages.append((message, receivers_here))
         self.dones.append(done)
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None:
         self.published(Message(topic, payload), receivers_here, None)
 
     def take_over(self, messages: list[Message]) -> bool:

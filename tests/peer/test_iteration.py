@@ -140,7 +140,7 @@ async def _kept_session(peer: PeerHere) -> None:
     client = await Client.to(peer.mqtt_port, "kept", clean=False)
     await client.subscribe("t")
     await client.close()
-    await until(lambda: peer.front.broker.sessions["kept"].line is None)
+    await until(lambda: peer.front.broker.sessions["kept"].writer is None)
 
 
 async def _owing_ping_publication(folder: Path) -> list[bool]:

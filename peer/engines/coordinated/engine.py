@@ -70,7 +70,7 @@ MOST_AT_ONCE = 1000
 """Actions in one turn, some 30 us each. A peer with 100,000 places may have as many to look at when another dies, and
 would be taken for dead itself if nobody heard of it meanwhile."""
 FIRST_STAMP = 0
-"""Of a retained message from before any ring: lower than all others."""
+"""The stamp of a retained message from before this peer had a ring: lower than all others."""
 
 
 class CoordinatedEngine:
@@ -118,7 +118,7 @@ class CoordinatedEngine:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of all messages here that wait for a list, for room or for an acknowledgement."""
+        """Bytes of all messages here that wait for a list, for a window or for an acknowledgement."""
         return self._state.waiting_bytes
 
     @property
@@ -264,7 +264,7 @@ class CoordinatedEngine:
     # What was on the disk
 
     def restore(self, kept: dict[str, list[Record]], cleared: Iterable[tuple[str, Number, float]]) -> None:
-        """What this peer held of each place, and what was cleared how long ago. Before anything happens."""
+        """Records of each place and tombstones with their ages, from the disk. Call it before anything else."""
         self.replicas.restore(kept)
         for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
             self.cleared.restore(topic, number, self._state.clock.now - age_s)
@@ -325,7 +325,7 @@ class CoordinatedEngine:
     # The roles
 
     def _do(self, call: Callable[[], None]) -> None:
-        """Call a role, and then the roles of this peer for whom that was."""
+        """Call a role, and then handle the messages that the roles of this peer sent to each other."""
         if self._inside:
             call()
             return
@@ -373,7 +373,7 @@ class CoordinatedEngine:
             self._end(origin, publication)
 
     def _end(self, origin: Peer, publication: Publication) -> None:
-        """Nothing more is to be done here with a message that came."""
+        """This peer is done with a message that came: record it."""
         relay = publication.relay
         self._state.tracing.ends(origin, publication, DIRECT.name if relay is None else relay.name)
 

@@ -41,7 +41,7 @@ MOST_ROTATIONS: Final = 10_000
 
 
 class Publisher:
-    """One per core."""
+    """One per engine."""
 
     __slots__ = (
         "_idle",

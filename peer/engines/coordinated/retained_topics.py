@@ -1,7 +1,7 @@
-"""A coordinator of topics with retained messages tells the wildcard places above them, and tells them again in time.
+"""Notes from a coordinator of topics with retained messages to the wildcard places above them, renewed periodically.
 
-So a new wildcard filter finds at its own place the names of all topics that it must fetch. A note has the number of the
-message that it is about, its end that of what cleared the message: whichever comes late loses.
+With them a new wildcard filter finds at its own place the names of all topics that it must fetch. A note has the number
+of its message, and the end of a note the number of the removal: the higher number wins, whichever comes later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST_AT_ONCE: Final = 1000
 
 
 class Telling:
-    """A note, or its end, that some places have not confirmed yet; and who waits for that."""
+    """A note, or its end, that some places have not confirmed yet, and the calls that wait for that."""
 
     __slots__ = ("missing", "note", "refused", "wait_s", "waiting")
 
@@ -35,7 +35,7 @@ class Telling:
 
 
 class RetainedTopics:
-    """What this peer has told, and until when that is remembered there."""
+    """The notes of this peer, with the time until which the places keep them."""
 
     __slots__ = ("_known", "_state", "_telling")
 
@@ -61,7 +61,7 @@ class RetainedTopics:
         self._begin(_note_of(record))
 
     def _begin(self, note: Record) -> Telling:
-        """Tell it, instead of what was told before."""
+        """Send a note in the place of an earlier one of its topic."""
         before = self._telling.get(note.name)
         telling = self._telling[note.name] = Telling(note, self._state.config.retry_s)
         if before is not None:
@@ -93,7 +93,7 @@ class RetainedTopics:
                     self._told(telling)
 
     def _told(self, telling: Telling) -> None:
-        """All have answered. What was refused is told again with the next message, or the next renewal."""
+        """All places have answered. A refused note is sent again with the next message, or the next renewal."""
         topic = telling.note.name
         del self._telling[topic]
         if not telling.note.gone:
@@ -102,14 +102,14 @@ class RetainedTopics:
             then()
 
     def renew(self, kept: Callable[[str], Record | None]) -> None:
-        """Tell again what would be forgotten soon; forget what is not ours to tell. To be called now and then."""
+        """Renew notes that will expire soon; forget topics that this peer does not coordinate. Call it periodically."""
         soon = self._state.clock.now + self._state.config.note_s / 4
         due = [topic for topic, until in self._known.items() if until <= soon]
         above: list[tuple[str, Record]] = []
         for topic in due:
             record = kept(topic)
             if record is not None:
-                # One that gets lost is told again by the next renewal, before it is forgotten there.
+                # A note that gets lost is sent again by the next renewal, before the place forgets it.
                 self._known[topic] = self._state.clock.now + self._state.config.note_s / 2
                 above += [(place, _note_of(record)) for place in noting_places_of(topic)]
             else:

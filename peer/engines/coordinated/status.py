@@ -1,4 +1,4 @@
-"""What the roles of a peer tell about themselves: a snapshot for `ringmq status`, bounded in size.
+"""The status of the coordinated engine: a snapshot for `ringmq status`, bounded in size.
 
 Reads the core and changes nothing. How it is shown to people is not its business.
 """
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
 
 MAX_SHOWN: Final = 100
-"""Of places, topics, lists, filters and peers each; their number is always told. Less than half of what a status may
-have, which the links may need the other half of."""
+"""Entries shown for each of places, topics, lists, filters and peers; their total is always shown. They take less than
+half of the size of a status, as its links may need the other half."""
 MAX_NAME_CHARS: Final = 100
-"""Of a topic or filter, whose 65,535 bytes would fill a status."""
+"""Characters shown of a topic or filter, whose 65,535 bytes would fill a status."""
 
 
 def describe(core: CoordinatedEngine, now: float, counted: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """JSON-able. `counted` is what the shell counted beside the core."""
+    """A JSON-able snapshot. `counted` has further counters, of the shell."""
     return {
         "settings": _settings(core.config),
         "places": _places(core),

@@ -1,7 +1,6 @@
-"""The subscriber: what the clients here want, kept in force at the coordinators, and what is retained of it.
+"""The subscriber: keeps the filters of the clients here in force at their coordinators, and fetches retained messages.
 
-A filter goes through stages: asked for, until its coordinator grants it; fetching what is retained; in force, its lease
-renewed; leaving. Each change has a higher number, given here alone.
+A filter goes through the stages of `filter_stage.py`. Each change has a higher number, which only this peer gives.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ringmq.peer.messaging.partitions import inner_of, is_shared, key_of_place, 
 from ringmq.peer.messaging.retained_cache import RetainedCache
 
 RENEWALS: Final = 5
-"""In the time of a lease, so that three lost in a row do no harm."""
+"""Renewals within a lease, so that three lost ones in a row do no harm."""
 MOST_AT_ONCE: Final = 500
 """Entries in one message."""
 MOST_ASKED: Final = 128
@@ -53,7 +52,7 @@ class LocalFilter:
         self.heard_at = 0.0
         self.wait_s = 0.0
         self.asking = False
-        """Whether it is one of those that are asked for."""
+        """Whether it counts among the filters that are being asked for."""
         self.asked = 0
         """How often; and when first."""
         self.asked_at = 0.0
@@ -99,7 +98,7 @@ class LocalFilter:
 
 
 class Subscriber:
-    """One per core."""
+    """One per engine."""
 
     __slots__ = ("_asking", "_count", "_in_force_soon", "_own", "_plain", "_queue", "_retained_cache", "_state")
 
@@ -116,7 +115,7 @@ class Subscriber:
         self._count = 0
         self._asking = 0
         self._queue: dict[LocalFilter, None] = {}
-        """To be asked for when others have been answered."""
+        """Filters that will be asked for when others have been answered."""
 
     def __len__(self) -> int:
         return len(self._own)

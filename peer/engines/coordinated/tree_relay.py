@@ -22,7 +22,7 @@ from ringmq.peer.messaging.publication import Leaf, Publication, Relay, head_of,
 
 
 class TreeRelay:
-    """One per core."""
+    """One per engine."""
 
     __slots__ = ("_state",)
 

@@ -1,8 +1,8 @@
 """Messages of the trees as bytes, and publications in envelopes.
 
 An envelope is itself a `Publication`, from one hop to the next: its topic is the place of the tree, its body the
-publication as its publisher made it. So each hop numbers and acknowledges envelopes with the same outlets and inlets as
-everybody else.
+publication of the publisher. So each hop numbers and acknowledges envelopes by the same send and receive windows as
+other engines.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.scribe.messages import TreeMessage
 from ringmq.peer.messaging.publication import Publication, encode
-from ringmq.peer.messaging.publication import decode as decode_plain
+from ringmq.peer.messaging.publication import decode as decode_publication
 
 TREE: Final = b"S"
-"""The first byte of a message of the trees; those of `peer.messaging.publication` are others."""
+"""The first byte of a message of the trees; `peer.messaging.publication` uses others."""
 
 _LENGTH: Final = struct.Struct(">H")
 
 
 class Way(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What stands in an envelope before the publication: from whom it is, and whether it goes up to the root."""
+    """The head of an envelope: the publisher, and whether the envelope goes up to the root."""
 
     origin: Peer
     up: bool
@@ -45,7 +45,7 @@ def decode(payload: bytes) -> Publication | Control | TreeMessage:
     """Raises ProtocolError with one short line for anything that was not encoded here."""
     if payload[:1] == TREE:
         return _tree.decode(payload[1:])
-    return decode_plain(payload)
+    return decode_publication(payload)
 
 
 def is_tree(payload: bytes) -> bool:
@@ -59,11 +59,11 @@ def wrap(origin: Peer, up: bool, publication: Publication) -> bytes:
 
 
 def unwrap(body: bytes) -> tuple[Way, Publication]:
-    """Raises ProtocolError for what was not wrapped here."""
+    """Raises ProtocolError for bytes that were not wrapped here."""
     if len(body) < _LENGTH.size:
         raise ProtocolError("an envelope ends early")
     end = _LENGTH.size + _LENGTH.unpack_from(body)[0]
-    publication = decode_plain(body[end:])
+    publication = decode_publication(body[end:])
     if not isinstance(publication, Publication):
         raise ProtocolError("an envelope without a publication")
     return _way.decode(body[_LENGTH.size : end]), publication

@@ -3,40 +3,39 @@
 Plain calls, which `peer/messaging/engine.py` explains.
 
 **The trees.** Each place of filters (`peer.messaging.partitions`) has a tree. Its root is the owner of the place's key;
-everybody else is there because filters of its clients live at the place, or because the JOIN of another came by (Castro
-et al. 2002). A publication goes to the roots of its topic and of all its literal prefixes, as wildcard filters
-live there, unless they say that nobody is there; and from each root to all of its tree. Who is in a wildcard's tree
-gets all below the prefix, and drops what its filters do not match (`unwanted`), since a tree knows no filters.
+another peer is in it because filters of its clients live at the place, or because it accepted the JOIN of another peer
+(Castro et al. 2002). A publication goes to the roots of its topic and of all its literal prefixes, as wildcard filters
+live there, unless their trees are empty; and from each root to its whole tree. A peer in a wildcard's tree gets all
+messages below the prefix, and drops those that its filters do not match (`unwanted`), since a tree knows no filters.
 
 **What is promised**, while the tree does not change:
 
-- After `done` of `subscribe`, whatever is published anywhere arrives.
+- After `done` of `subscribe`, every message published anywhere arrives.
 - QoS 0 at most once, QoS 1 and 2 exactly once. Of one publisher, topic and kind of QoS, in order.
 - `done` of a publication with QoS 1 or 2 is called when all peers that were in its trees hold it: each reports to its
-  parent when it has given it to its clients and all its children have reported. The reason is SUCCESS if a filter
+  parent when it has delivered it to its clients and all its children have reported. The reason is SUCCESS if a filter
   matched anywhere.
-- A root that dies is followed by the next owner, which has its children table; the publisher sends it again what the
-  old one had not reported.
+- The next owner replaces a root that dies, and has its children table; the publisher sends the publications that the
+  old root had not reported to the new one.
 
 **What is not, though RingMQ's own protocol does.** These are Scribe's own limits (it promises best effort):
 
-- When a peer in a tree dies, those below it get nothing until they have found out (`silence_s`) and joined elsewhere:
-  what is published meanwhile, and what it had acknowledged and not passed on, is lost to them with any QoS. `done` is
-  called all the same, once the dead child's lease has run out. The same when a parent is wrongly taken for dead, and
-  when a peer changes its parent: what the old one still has for it comes too late, and late messages are dropped to
+- When a peer in a tree dies, the peers below it get nothing until they have noticed (`silence_s`) and joined elsewhere:
+  messages published meanwhile, and messages it had acknowledged and not passed on, are lost to them with any QoS.
+  `done` is called all the same, when the dead child's lease has expired. The same happens when a parent is wrongly
+  taken for dead, and when a peer changes its parent: messages from the old parent come too late, and are dropped to
   keep the order.
-- A peer whose filters live at several places gets a message through several trees, and gives it out once. In the moment
-  that it enters another tree, a later message may come through that one first; then the earlier is dropped.
-- A root that was followed while it believed the tree to be empty leaves publishers in that belief for at most
-  `trust_s`.
+- A peer whose filters live at several places gets a message through several trees, and delivers it once. While it
+  enters another tree, a later message may come through that tree first; then the earlier message is dropped.
+- Publishers that were told that a tree is empty believe it for at most `trust_s`, also if its root is replaced.
 - A forwarder without room (`max_waiting_bytes`) passes nothing on.
 - Retained messages are kept by the root of their topic and its copies, without waiting for the copies; new subscribers
-  to exactly that topic get them. **Wildcard filters get no retained messages** but those published while they are in
-  force. Who subscribes while a retained message is on its way to its root may miss it. Whether one that is kept is also
-  on its way to another filter of the same peer, is told by the clocks of the two peers.
+  to exactly that topic get them. **Wildcard filters get retained messages** only if they are published while the filter
+  is in force. A client that subscribes while a retained message is on its way to its root may miss it. The clocks of
+  the two peers decide whether a fetched message is also on its way to another filter of the same peer.
 - **No shared filters**: `subscribe` raises SharedFilterError; ask `serves` first. A root could pick one child for each
-  message (Scribe's anycast), but a root that takes over picks another for what is sent again, and a group would get it
-  twice.
+  message (Scribe's anycast), but a root that takes over picks another child for a repeated message, and a group would
+  get it twice.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ class ScribeEngine:
 
     @property
     def waiting_bytes(self) -> int:
-        """Of all messages here that wait for a root, for room or for an acknowledgement."""
+        """Bytes of all messages here that wait for a root, for a window or for an acknowledgement."""
         return self._state.waiting_bytes
 
     @property
@@ -160,7 +159,7 @@ class ScribeEngine:
         done: Done | None = None,
         trace: Trace | None = None,
     ) -> int:
-        """With QoS 0, `done` is called at once, or when the roots are known."""
+        """`done` of a message with QoS 0 is called at once, or when the roots are known."""
         state = self._state
         state.counters.published += 1
         state.seq += 1

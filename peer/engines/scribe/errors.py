@@ -1,4 +1,4 @@
-"""The errors of the baseline: one root, below that of all of `peer`."""
+"""The errors of Scribe: one root class, below that of `peer`."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class ScribeError(PeerError):
 
 
 class SharedFilterError(ScribeError):
-    """A shared filter was subscribed to: ask `serves` before, and tell the client so."""
+    """A shared filter was subscribed to: ask `serves` before, and refuse it."""

@@ -1,17 +1,17 @@
-"""What the peers of a tree say to each other. Publications travel in an envelope of their own (`frames`).
+"""Messages between the peers of a tree. Publications travel in envelopes (`codec.py`).
 
 ==================  =================================================================================================
 of the paper        here
 ==================  =================================================================================================
-JOIN                `Join`, taken off its way by the first peer that is in the tree or thereby enters it
+JOIN                `Join`, consumed by the first peer on its route that accepts the sender as a child
 LEAVE               `Leave`
-heartbeat           `Beat`; also the first word of a parent to a new child
-refresh             `Stay`, the explicit word of a child that it wants to remain in the table
+heartbeat           `Beat`; the first one notifies a new child of its parent
+refresh             `Stay`, with which a child renews its lease in the children table
 MULTICAST           an envelope, up to the root and down the tree
 ==================  =================================================================================================
 
-`Where` and `Here` find a root and renew its publisher's trust in it; `RootCopy` replicates a root; `Reached` adds up
-who has a message with QoS 1 or 2.
+`Where` and `Here` find a root and renew a publisher's trust in it; `RootCopy` replicates a root; `Reached` reports that
+a subtree has a message with QoS 1 or 2.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Path = Annotated[tuple[Id, ...], Meta(max_length=MAX_HOPS)]
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """Towards the root: take me as a child. `direct`: nobody but the root may."""
+    """A request to be a child, routed to the root. `direct`: only the root may accept it."""
 
     place: Name
     child: Peer
@@ -46,31 +46,31 @@ class Branch(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """To a child: I live, and am your parent in these trees."""
+    """A heartbeat to a child: the sender is its parent in these trees."""
 
     items: Annotated[tuple[Branch, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class Stay(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """To a parent: keep me as your child in these trees."""
+    """A renewal to a parent: the sender remains its child in these trees."""
 
     places: Names
 
 
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """To a parent, or to one that takes itself for it: I am not your child in these trees."""
+    """A notice to a parent, or a peer that believes it is the parent: the sender is not its child in these trees."""
 
     places: Names
 
 
 class Gone(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
-    """To a child or a publisher: I am not your parent in these trees, nor their root."""
+    """A notice to a child or a publisher: the sender is neither its parent in these trees nor their root."""
 
     places: Names
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """A publisher to a root, known or sought. `asked_at`, on its own clock, comes back with the answer."""
+    """A request of a publisher to a root. The answer repeats `asked_at`, which is on the publisher's clock."""
 
     places: Names
     asked_at: float
@@ -82,7 +82,7 @@ class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Here(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """I am the root of these, and nobody is in those that are empty."""
+    """The sender is the root of these places, and nobody is in the trees marked as empty."""
 
     items: Annotated[tuple[Found, ...], Meta(max_length=MAX_ITEMS)]
     asked_at: float
@@ -91,7 +91,7 @@ class Here(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
 
 
 class RootCopy(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """The state of a root, to those who may have to take it over. Without `children`, only what is retained."""
+    """The state of a root, for the peers that may take it over. Without `children`, only the retained message."""
 
     place: Name
     children: Annotated[tuple[Peer, ...], Meta(max_length=MAX_CHILDREN)] | None
@@ -100,19 +100,19 @@ class RootCopy(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Count
-    """Of the envelope."""
+    """The number of the envelope."""
     matched: bool
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """To who sent these envelopes in its life `boot`: all below here have them, and whether anybody wanted it."""
+    """A report to the sender of these envelopes, in its `boot`: the whole subtree has them; a filter matched or not."""
 
     boot: Count
     items: Annotated[tuple[Arrived, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class RootFetch(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """To the root of a topic: what is retained there?"""
+    """A request for the retained message, to the root of its topic."""
 
     topic: Name
 

@@ -25,7 +25,7 @@ from ringmq.peer.messaging.pending import PendingPublication
 from ringmq.peer.messaging.publication import Publication
 
 RENEWALS: Final = 3
-"""In the time of trust."""
+"""Renewals of trust within `trust_s`."""
 
 
 class Root:
@@ -65,11 +65,11 @@ class Root:
         return begins
 
     def doubt(self) -> None:
-        """It may be dead: what is known of it cannot be trusted."""
+        """It may be dead: it must confirm that it is the root."""
         self.until = -inf
 
     def forget(self) -> None:
-        """What is known of it is wrong."""
+        """Another peer is the root, which is not known yet."""
         self.peer, self.until = None, -inf
 
     def found(self, until: float, empty: bool, now: float) -> bool:
@@ -80,7 +80,7 @@ class Root:
         return True
 
     def turn_to(self, peer: Peer) -> list[PendingPublication]:
-        """Another peer is the root: the publications that the one before has not reported."""
+        """This peer is the root now: returns the publications that its predecessor has not reported."""
         self.peer = peer
         unreported = list(self.in_flight.values())
         self.in_flight = {}

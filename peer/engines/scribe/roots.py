@@ -56,7 +56,7 @@ class Seat:
         self.root = False
 
     def report_vacant(self, until: float) -> None:
-        """A publisher is told that the tree is empty."""
+        """A publisher gets the answer that the tree is empty."""
         self.vacant_until = until
 
     def keep(self, record: Record | None, now: float) -> bool:

@@ -117,7 +117,7 @@ class Carrier:
             awaited.then(False)
 
     def withdraw(self, peer_id: int, place: str) -> None:
-        """As `drop`, but without calling anybody."""
+        """Like `drop`, but without calling anybody."""
         self._of(peer_id, place)
 
     def _of(self, peer_id: int, place: str) -> list[Awaited]:

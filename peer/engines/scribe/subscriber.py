@@ -119,7 +119,7 @@ class ScribeSubscriber:
                 self._joined(own)
 
     def _joined(self, own: OwnFilter) -> None:
-        """From now on publications arrive. Fetch the retained message; filters with wildcards get none."""
+        """Publications arrive from now on. Fetch the retained message; filters with wildcards get none."""
         if is_wild(own.place):
             self._over(own)
         else:

@@ -128,7 +128,7 @@ class Tree:
         self.parent, self.attached = None, False
 
     def attach(self, parent: Peer | None, path: tuple[Id, ...], now: float) -> None:
-        """Without a parent this peer is the root."""
+        """It has this parent and path now. None: this peer is the root."""
         self.parent, self.path = parent, path
         self.attached, self.seeking = True, False
         self.heard_at = now

@@ -22,7 +22,7 @@ from ringmq.peer.engines.scribe.send_window import Carrier
 from ringmq.peer.engines.scribe.tree import Child, Tree
 
 STAYS: Final = 5
-"""In the time of a child's lease, so that three lost in a row do no harm."""
+"""Renewals within a child's lease, so that three lost ones in a row do no harm."""
 
 
 class Trees:

@@ -45,7 +45,7 @@ OK, BAD, NO = Reason.SUCCESS, Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHO
         (None, None, None, CLOSED, NO, None),
     ],
 )
-def test_who_comes_in(
+def test_admission_by_password_and_anonymity(
     passwords: str | None,
     user_name: str | None,
     password: bytes | None,
@@ -133,7 +133,7 @@ def test_a_reload_holds_for_clients_that_are_connected() -> None:
     assert [one.rights for one in renewed] == [NO_RIGHTS, ALL_RIGHTS, ALL_RIGHTS]
 
 
-def test_a_new_password_ends_what_the_old_one_opened() -> None:
+def test_new_password_disconnects_clients_with_the_old_password() -> None:
     access = Access.from_texts(PASSWORDS, None, memory_key=b"k" * 32)
     alice, bob = admitted(access, "alice", b"secret"), admitted(access, "bob", b"hidden")
     access.reload(f"{new_entry('alice', b'fresh', b'c' * 16, CHEAP).line}\n{BOB}", None)

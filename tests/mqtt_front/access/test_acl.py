@@ -122,7 +122,7 @@ def test_overlapping(one: str, other: str, overlapping: bool) -> None:
 
 
 @pytest.mark.parametrize("filter_", ["", "a#", "#/a", "a/#/b", "a/#/#", "+a", "a/b+/c", "a\0"])
-def test_what_is_no_filter(filter_: str) -> None:
+def test_invalid_filters_are_refused(filter_: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the filter is all it says
         Shape.of(filter_)
     for rights in (Rights(read=["#"], write=["#"]), NO_RIGHTS):
@@ -203,7 +203,7 @@ def test_subscriptions(filter_: str, allowed: bool, whole: bool) -> None:
 @pytest.mark.parametrize(
     "filter_", ["$share", "$share/", "$share/g", "$share/g/", "$share//news", "$share/g/$share/h/news"]
 )
-def test_shares_that_are_none(filter_: str) -> None:
+def test_invalid_shared_filters_are_refused(filter_: str) -> None:
     assert not RIGHTS.may_subscribe(filter_)
     assert not Rights(read=["#"]).may_subscribe(filter_)
 

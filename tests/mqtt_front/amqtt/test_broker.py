@@ -66,7 +66,7 @@ async def test_a_message_has_the_lower_qos(bench: Bench, published: int, subscri
     assert (bench.ears.dones[0] is None) == (published == 0)
 
 
-async def test_each_publication_is_told_once(bench: Bench) -> None:
+async def test_each_publication_is_reported_once(bench: Bench) -> None:
     await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("#", "a/#", "+/b")
@@ -77,7 +77,7 @@ async def test_each_publication_is_told_once(bench: Bench) -> None:
     assert bench.ears.receivers == [3] * 20 + [1]
 
 
-async def test_a_message_from_elsewhere_is_told_to_nobody(bench: Bench) -> None:
+async def test_message_of_the_cluster_is_not_reported_back(bench: Bench) -> None:
     front = await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("a/#", qos=1)
@@ -90,7 +90,7 @@ async def test_a_message_from_elsewhere_is_told_to_nobody(bench: Bench) -> None:
     assert bench.ears.messages == []
 
 
-async def test_what_was_acknowledged_before_a_disconnect_is_published(bench: Bench) -> None:
+async def test_message_acknowledged_before_a_disconnect_is_published(bench: Bench) -> None:
     await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("a")
@@ -109,7 +109,7 @@ async def test_more_than_can_be_worked_off_is_read_later(bench: Bench) -> None:
         assert (await subscriber.message())[1] == b"%d" % number
 
 
-async def test_who_is_too_slow_for_what_comes_from_elsewhere_gets_less(bench: Bench) -> None:
+async def test_full_queue_drops_messages_of_the_cluster(bench: Bench) -> None:
     front = await bench.start()
     _, subscriber = await pair(bench)
     await subscriber.subscribe("a")
@@ -133,7 +133,7 @@ async def test_clients_do_not_speak_for_the_server(bench: Bench, topic: str) -> 
 # Subscriptions
 
 
-async def test_filters_are_told_at_their_first_and_last_subscription(bench: Bench) -> None:
+async def test_filters_are_reported_at_their_first_and_last_subscription(bench: Bench) -> None:
     front = await bench.start()
     one, other = await pair(bench)
     await one.subscribe("a/#", "b")
@@ -208,7 +208,7 @@ async def test_retained_messages_come_with_a_subscription(bench: Bench) -> None:
     assert await subscriber.quiet()
 
 
-async def test_a_newcomer_is_not_sent_what_others_subscribe_to(bench: Bench) -> None:
+async def test_new_client_gets_no_retained_messages_of_other_filters(bench: Bench) -> None:
     await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("a")
@@ -244,7 +244,7 @@ async def test_retained_messages_have_a_bound(bench: Bench) -> None:
 # Rights
 
 
-async def test_what_may_not_be_written_goes_nowhere(bench: Bench, guarded: tuple[Client, Client]) -> None:
+async def test_unauthorized_publication_is_dropped(bench: Bench, guarded: tuple[Client, Client]) -> None:
     boss, other = guarded
     await boss.subscribe("#")
     await other.publish("closed", b"no", 1)
@@ -256,13 +256,13 @@ async def test_what_may_not_be_written_goes_nowhere(bench: Bench, guarded: tuple
     assert not bench.front.broker.retained_messages
 
 
-async def test_what_may_not_be_read_is_refused(bench: Bench, guarded: tuple[Client, Client]) -> None:
+async def test_unauthorized_subscription_is_refused(bench: Bench, guarded: tuple[Client, Client]) -> None:
     _, other = guarded
     assert await other.subscribe("open/+", "closed", "#", "drop/#", "wide/#") == (0, REFUSED, REFUSED, REFUSED, 0)
     assert bench.ears.filters == ["+open/+", "+wide/#"]
 
 
-async def test_what_is_denied_within_a_subscription_is_left_out(bench: Bench, guarded: tuple[Client, Client]) -> None:
+async def test_denied_messages_of_a_subscription_are_left_out(bench: Bench, guarded: tuple[Client, Client]) -> None:
     boss, other = guarded
     await boss.publish("wide/secret", b"kept", 1, retain=True)
     await boss.publish("wide/open", b"kept", 1, retain=True)
@@ -278,7 +278,7 @@ async def test_what_is_denied_within_a_subscription_is_left_out(bench: Bench, gu
     assert bench.ears.receivers == [0, 0, 0]
 
 
-async def test_qos_2_is_told_once(bench: Bench) -> None:
+async def test_qos_2_is_reported_once(bench: Bench) -> None:
     await bench.start()
     client = await bench.connect()
     client.send(Publish("a", b"x", 2, packet_id=3))
@@ -363,7 +363,7 @@ async def test_subscriptions_may_change_while_a_message_is_given_out(bench: Benc
     assert await other.message() == ("slow", b"x", 0, False)
 
 
-async def test_plugins_are_told_what_happens(bench: Bench) -> None:
+async def test_plugins_get_events(bench: Bench) -> None:
     await bench.start(settings=PLUGINS)
     client = await bench.connect()
     await client.subscribe("a", qos=1)
@@ -376,7 +376,7 @@ async def test_plugins_are_told_what_happens(bench: Bench) -> None:
     ]
 
 
-async def test_what_plugins_publish_is_for_all_but_what_is_the_servers(bench: Bench) -> None:
+async def test_messages_of_plugins_reach_the_cluster_except_server_topics(bench: Bench) -> None:
     await bench.start(settings=PLUGINS)
     client = await bench.connect()
     await client.subscribe("#", "$SYS/#", qos=1)
@@ -387,7 +387,7 @@ async def test_what_plugins_publish_is_for_all_but_what_is_the_servers(bench: Be
     assert bench.ears.messages == [Message("alert", b"2", 1)]
 
 
-async def test_a_session_that_a_plugin_has_brought_back(bench: Bench) -> None:
+async def test_session_restored_by_a_plugin(bench: Bench) -> None:
     front = await bench.start(access_of("topic read a\n"), PLUGINS)
     for topic_filter in ("a", "b"):
         await Witness.context.add_subscription("c", topic_filter, 1)

@@ -34,9 +34,9 @@ from ringmq.mqtt_front.connection import budget, reader
 from ringmq.mqtt_front.connection.budget import (
     ALL_BYTES,
     DELIVERY_BYTES,
+    FAST_BYTES,
     FILTER_BYTES,
     PACKET_BYTES,
-    PLAIN_BYTES,
     SLICE_BYTES,
     TURN_BYTES,
 )
@@ -171,7 +171,7 @@ def test_the_bound_is_far_above_an_ordinary_chunk(world: World) -> None:
     publisher.feed(packet * (250_000 // len(packet)))
     assert not publisher.connection.reader.behind
     assert gathered(clients) > 2_000_000
-    publisher.feed(packet * (TURN_BYTES // (PLAIN_BYTES + 10 * DELIVERY_BYTES)))
+    publisher.feed(packet * (TURN_BYTES // (FAST_BYTES + 10 * DELIVERY_BYTES)))
     assert publisher.connection.reader.behind, "it is the same turn"
 
 
@@ -302,11 +302,11 @@ def test_an_error_keeps_nothing(make_world: type[World]) -> None:
 
 
 def test_a_cut_packet_does_not_make_the_others_slow(world: World) -> None:
-    """A stream that fills the chunks of its socket is cut anywhere: its packets go the short way all the same."""
+    """A stream that fills the chunks of its socket is cut anywhere: its packets go the fast path all the same."""
     (client,) = receivers(world, 1)
     publisher = world.connect("p", V311)
     data = encode(V311, Publish("t", b"x" * 16)) * 1000
-    with patch("ringmq.mqtt_front.connection.handlers.Handlers.on_publish", side_effect=AssertionError("the long way")):
+    with patch.object(Handlers, "on_publish", side_effect=AssertionError("the general path")):
         for start in range(0, len(data), 1001):
             publisher.feed(data[start : start + 1001])
     assert len(client.messages()) == 1000

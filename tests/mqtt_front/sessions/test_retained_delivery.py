@@ -250,7 +250,7 @@ def test_it_keeps_nothing_of_who_has_gone(make_world: type[World]) -> None:
         del client
         world._inboxes.clear()
         assert [one for one in ours() if isinstance(one, Session)] == [world.session("publisher")]
-        assert [one for one in ours() if isinstance(one, Writer)] == [world.session("publisher").line]
+        assert [one for one in ours() if isinstance(one, Writer)] == [world.session("publisher").writer]
 
 
 # What comes live meanwhile

@@ -292,12 +292,14 @@ def test_nobody_there_is_one_line_and_status_1(ringmq: Callable[..., Any], close
     assert f"127.0.0.1:{closed_port}" in process.err
 
 
-def test_it_starts_quickly() -> None:
-    """In processor time and as a ratio, which a busy machine does not change much."""
-    nothing_s = min(cpu_s("-c", "pass") for _ in range(3))
+def test_status_command_starts_quickly() -> None:
+    """Compares processor times: a busy machine changes their ratio little."""
+    # A bare start of Python is no stable reference: without the hooks of the older editable install it takes half as
+    # long. The older bound was 8 bare starts of 0.0166 s or more, so 0.133 s; 2.3 of these references are 0.127 s.
+    reference_s = min(cpu_s("-c", "import asyncio, click") for _ in range(3))
     status_s = min(cpu_s("-m", "ringmq", "status", "--help") for _ in range(3))
-    print(f"\nringmq status --help: {status_s / nothing_s:.1f} times the start of Python ({nothing_s:.3f} s)")
-    assert status_s < 16 * nothing_s, "measured 11; what it imports must not grow unnoticed"
+    print(f"\nringmq status --help: {status_s / reference_s:.1f} times asyncio and click ({reference_s:.3f} s)")
+    assert status_s < 2.3 * reference_s, "measured 1.8; the imports must not grow unnoticed"
 
 
 def cpu_s(*arguments: str) -> float:

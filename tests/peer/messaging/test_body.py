@@ -12,7 +12,7 @@ from ringmq.peer.messaging.body import NO_PROPERTIES, aged, decode_body, encode_
 
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
-def test_a_message_survives_and_its_time_goes_on(
+def test_body_keeps_the_message_and_its_remaining_time(
     payload: bytes, properties: bytes, qos: int, expiry_s: int | None
 ) -> None:
     expires_at = None if expiry_s is None else 100.0 + expiry_s
@@ -24,7 +24,7 @@ def test_a_message_survives_and_its_time_goes_on(
     assert decode_body("t", encode_body(message, 0.0), 0, False, 0.0).qos == 0
 
 
-def test_the_head_of_plain_messages() -> None:
+def test_body_without_properties_begins_with_a_constant_head() -> None:
     assert encode_body(Message("t", b"x"), 0.0) == NO_PROPERTIES + b"x"
 
 
@@ -35,7 +35,9 @@ def test_garbage_is_refused(body: bytes) -> None:
 
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 32) - 1))
-def test_a_body_ages(payload: bytes, properties: bytes, expiry_s: int, remaining_s: int) -> None:
+def test_aged_body_has_the_new_remaining_time(
+    payload: bytes, properties: bytes, expiry_s: int, remaining_s: int
+) -> None:
     body = encode_body(Message("t", payload, 1, True, properties, 100.0 + expiry_s), 100.0)
     assert remaining_of(body) == expiry_s
     older = aged(body, remaining_s)
@@ -43,14 +45,14 @@ def test_a_body_ages(payload: bytes, properties: bytes, expiry_s: int, remaining
 
 
 @pytest.mark.parametrize("body", [b"", b"\0\1\0", NO_PROPERTIES])
-def test_what_has_no_time_to_live_lives_for_ever(body: bytes) -> None:
+def test_body_without_an_expiry_has_no_remaining_time(body: bytes) -> None:
     assert remaining_of(body) is None
 
 
 @pytest.mark.parametrize(("body", "size"), [(NO_PROPERTIES + b"abc", 3), (b"", 0), (b"abc", 0), (b"\xff" * 12, 0)])
-def test_how_long_a_payload_is(body: bytes, size: int) -> None:
+def test_payload_bytes_counts_the_payload_alone(body: bytes, size: int) -> None:
     assert payload_bytes(body) == size
 
 
-def test_properties_are_no_payload() -> None:
+def test_payload_bytes_leaves_properties_out() -> None:
     assert payload_bytes(encode_body(Message("a", b"12345", 1, False, b"\x01\x00"), 0.0)) == 5

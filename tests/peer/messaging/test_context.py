@@ -11,7 +11,7 @@ from ringmq.peer.messaging.context import Counters, MessagingContext
 from ringmq.peer.messaging.publication import decode, taken_apart
 
 
-def test_what_a_peer_tells_itself_needs_no_network(state: MessagingContext) -> None:
+def test_messages_of_a_peer_to_itself_are_not_sent(state: MessagingContext) -> None:
     state.send(state.me, Fetch("a"))
     assert list(state.local) == [(state.me, Fetch("a"))]
     state.ask(state.me, Id(1), Fetch("b"))
@@ -30,7 +30,7 @@ def test_stamps_of_retained_messages_never_go_back(state: MessagingContext) -> N
     assert state.hybrid_clock == 1001
 
 
-def test_what_is_due(state: MessagingContext) -> None:
+def test_calls_are_made_at_their_time_and_periodically(state: MessagingContext) -> None:
     done: list[str] = []
     state.after(2.0, lambda: done.append("later"))
     state.after(1.0, lambda: done.append("sooner"))
@@ -53,7 +53,7 @@ class Slow:
     def forget(self, age_s: float) -> None: ...
 
 
-def test_promises_wait_for_the_disk(state: MessagingContext) -> None:
+def test_promises_are_sent_after_the_commit(state: MessagingContext) -> None:
     sent = state.overlay.net.queue  # type: ignore[attr-defined]
     other = Peer(Id(9), "h", 1, 1)
     state.promise(other, HandoffAck("a"))
@@ -72,7 +72,7 @@ def test_promises_wait_for_the_disk(state: MessagingContext) -> None:
     assert (len(sent), len(state.local)) == (2, 1)
 
 
-def test_what_is_said_in_one_turn_goes_together(state: MessagingContext) -> None:
+def test_messages_of_one_iteration_share_a_payload(state: MessagingContext) -> None:
     one, two = Peer(Id(9), "h", 1, 1), Peer(Id(10), "h", 1, 1)
     sent: list[tuple[Peer, bytes]] = []
     state.overlay.send = lambda peer, payload: sent.append((peer, payload)) or True  # type: ignore[method-assign]
@@ -86,7 +86,7 @@ def test_what_is_said_in_one_turn_goes_together(state: MessagingContext) -> None
     assert told == [(one, [HandoffAck("a"), HandoffAck("c")]), (two, [HandoffAck("b")])]
 
 
-def test_a_question_goes_straight_to_who_surely_owns_the_key(state: MessagingContext) -> None:
+def test_question_goes_directly_to_a_known_owner(state: MessagingContext) -> None:
     asked: list[Peer | None] = [Peer(Id(9), "h", 1, 1), state.me, None]
     routed: list[Id] = []
     sent: list[Peer] = []
@@ -102,7 +102,7 @@ def test_a_question_goes_straight_to_who_surely_owns_the_key(state: MessagingCon
     assert routed == [2]
 
 
-def test_who_waits_for_answers_learns_how_long_they_take(state: MessagingContext) -> None:
+def test_wait_for_an_answer_follows_the_time_of_answers(state: MessagingContext) -> None:
     usual_s = state.config.ask_s
     assert state.ask_s == usual_s
     for _ in range(100):

@@ -12,7 +12,7 @@ ONE = Publication(1, 2, 1, "a", b"x", True, 7)
 
 
 @pytest.mark.parametrize(("matched", "reason"), [(True, Reason.SUCCESS), (False, Reason.NO_MATCHING_SUBSCRIBERS)])
-def test_it_is_done_when_nobody_is_missing(matched: bool, reason: Reason) -> None:
+def test_publication_is_done_when_no_receiver_is_missing(matched: bool, reason: Reason) -> None:
     told: list[Reason] = []
     outgoing = PendingPublication(ONE, matched, told.append, 0.0)
     outgoing.missing += 2
@@ -25,11 +25,11 @@ def test_it_is_done_when_nobody_is_missing(matched: bool, reason: Reason) -> Non
     assert told == [reason]
 
 
-def test_nobody_need_be_told() -> None:
+def test_publication_without_a_callback_ends_silently() -> None:
     PendingPublication(ONE, True, None, 0.0).got()
 
 
-def test_a_copy_says_whom_it_is_for() -> None:
+def test_addressed_copy_names_its_subscriptions() -> None:
     copy = addressed(ONE, False, ("$share/g/a",))
     assert (copy.unshared, copy.shared) == (False, ("$share/g/a",))
     assert (copy.seq, copy.body, copy.retain, copy.stamp) == (ONE.seq, ONE.body, ONE.retain, ONE.stamp)

@@ -40,7 +40,7 @@ relays = st.builds(
     st.integers(0, 2), st.text(min_size=1, max_size=9), st.binary(max_size=9), st.booleans(), st.booleans(),
     st.lists(st.text(max_size=5), max_size=2).map(tuple), st.none() | relays, count, st.booleans(),
 )  # fmt: skip
-def test_publications_survive(
+def test_decoded_publication_equals_the_encoded_one(
     qos: int,
     topic: str,
     body: bytes,
@@ -68,7 +68,7 @@ def test_publications_survive(
         Held(7, 3, (5, 6)),
     ],
 )
-def test_control_survives(message: Sub | Ask | Retain | Held) -> None:
+def test_decoded_control_message_equals_the_encoded_one(message: Sub | Ask | Retain | Held) -> None:
     assert decode(encode_control(message)) == message
 
 
@@ -78,7 +78,7 @@ def test_garbage_gives_only_the_protocol_error(garbage: bytes, start: bytes) -> 
         decode(start + garbage)
 
 
-def test_what_ends_early_is_refused() -> None:
+def test_truncated_publication_is_refused() -> None:
     whole = encode(Publication(1, 2, 1, "topic", b"", True, 5, shared=("$share/g/f",)))
     for end in range(len(whole)):
         with pytest.raises(ProtocolError):
@@ -102,6 +102,6 @@ def test_a_trace_counts_links_and_no_further_than_it_can() -> None:
         Publication(1, 1 << 63, 0, "t", b"x", trace=Trace(1)),
     ],
 )
-def test_a_trace_that_no_record_has_room_for(one: Publication) -> None:
+def test_trace_with_a_number_too_high_for_a_record_is_refused(one: Publication) -> None:
     with pytest.raises(ProtocolError):
         decode(encode(one))

@@ -45,7 +45,7 @@ class Box:
         return message
 
 
-def test_in_order_and_once(state: MessagingContext) -> None:
+def test_publications_are_delivered_in_order_and_once(state: MessagingContext) -> None:
     box = Box(state)
     for number in (1, 3, 3, 4, 2, 2, 1, 5):
         box.receive_windows.take(ORIGIN, numbered(number))
@@ -70,7 +70,7 @@ def test_any_order_gives_the_same(seed: int) -> None:
     assert box.got == list(range(1, 9))
 
 
-def test_what_is_ahead_is_told(state: MessagingContext) -> None:
+def test_answer_names_publications_that_came_out_of_order(state: MessagingContext) -> None:
     box = Box(state)
     for number in (1, 4, 3):
         box.receive_windows.take(ORIGIN, numbered(number))
@@ -78,14 +78,14 @@ def test_what_is_ahead_is_told(state: MessagingContext) -> None:
     assert box.answer() == Held(1, 1, (3, 4))
 
 
-def test_what_the_publisher_gave_up_is_not_waited_for(state: MessagingContext) -> None:
+def test_numbers_below_the_base_are_not_waited_for(state: MessagingContext) -> None:
     box = Box(state)
     for one in (numbered(1), numbered(3), numbered(5, base=4), numbered(4, base=4)):
         box.receive_windows.take(ORIGIN, one)
     assert box.got == [1, 3, 4, 5]
 
 
-def test_a_publisher_that_starts_again_counts_anew(state: MessagingContext) -> None:
+def test_restarted_publisher_begins_a_new_window(state: MessagingContext) -> None:
     box = Box(state)
     box.receive_windows.take(ORIGIN, numbered(7, base=7))
     box.receive_windows.take(ORIGIN, numbered(1, boot=2))
@@ -94,7 +94,7 @@ def test_a_publisher_that_starts_again_counts_anew(state: MessagingContext) -> N
     assert len(box.receive_windows) == 1
 
 
-def test_qos_0_goes_forward_only(state: MessagingContext) -> None:
+def test_overtaken_messages_with_qos_0_are_dropped(state: MessagingContext) -> None:
     box = Box(state)
     for topic, seq, boot in (("t", 1, 1), ("t", 3, 1), ("t", 2, 1), ("t", 3, 1), ("u", 2, 1), ("t", 1, 2)):
         box.receive_windows.take(ORIGIN, Publication(boot, seq, 0, topic, str(seq).encode()))
@@ -122,7 +122,7 @@ def test_the_topic_published_to_last_is_forgotten_last(state: MessagingContext) 
     assert known == [b"a", b"c", b"d"]
 
 
-def test_groups_without_a_client_are_told_until_the_publisher_knows(state: MessagingContext) -> None:
+def test_unserved_groups_are_reported_until_the_publisher_knows(state: MessagingContext) -> None:
     box = Box(state, lambda group: group == "here")
     box.receive_windows.take(ORIGIN, structs.replace(numbered(1), shared=("gone", "here", "away")))
     box.receive_windows.take(ORIGIN, structs.replace(numbered(2), shared=("here",)))
@@ -134,7 +134,7 @@ def test_groups_without_a_client_are_told_until_the_publisher_knows(state: Messa
     assert box.answer() == Held(1, 3, ())
 
 
-def test_groups_of_what_comes_out_of_order_are_looked_for_when_it_is_given_out(state: MessagingContext) -> None:
+def test_groups_are_looked_up_at_delivery_not_at_arrival(state: MessagingContext) -> None:
     box = Box(state, lambda group: False)
     box.receive_windows.take(ORIGIN, structs.replace(numbered(2), shared=("gone",)))
     assert box.answer() == Held(1, 0, (2,))

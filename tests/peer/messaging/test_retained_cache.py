@@ -24,7 +24,7 @@ def kept(state: MessagingContext) -> dict[str, bytes]:
     return found
 
 
-def test_the_last_one_is_kept_in_whatever_order_they_come(state: MessagingContext) -> None:
+def test_latest_retained_message_is_kept_in_any_order_of_arrival(state: MessagingContext) -> None:
     retained_cache = RetainedCache(state)
     retained_cache.live(ORIGIN, live(5))
     retained_cache.fetched(record(4))
@@ -36,7 +36,7 @@ def test_the_last_one_is_kept_in_whatever_order_they_come(state: MessagingContex
     assert len(retained_cache) == 1
 
 
-def test_a_copy_of_what_was_fetched_is_held_back(state: MessagingContext) -> None:
+def test_live_copy_of_a_fetched_message_is_dropped(state: MessagingContext) -> None:
     retained_cache = RetainedCache(state)
     assert not retained_cache.repeats(ORIGIN, live(5))
     retained_cache.fetched(record(5))
@@ -46,7 +46,7 @@ def test_a_copy_of_what_was_fetched_is_held_back(state: MessagingContext) -> Non
     assert not retained_cache.repeats(Id(8), live(4)), "of other publishers only time will tell"
 
 
-def test_a_copy_of_what_came_live_is_no_news(state: MessagingContext) -> None:
+def test_fetched_copy_of_a_live_message_changes_nothing(state: MessagingContext) -> None:
     retained_cache = RetainedCache(state)
     retained_cache.live(ORIGIN, live(5))
     retained_cache.fetched(record(5))
@@ -54,7 +54,7 @@ def test_a_copy_of_what_came_live_is_no_news(state: MessagingContext) -> None:
     assert kept(state) == {"a/b": b"live"}
 
 
-def test_what_nobody_wants_is_forgotten(state: MessagingContext) -> None:
+def test_retained_message_without_a_filter_is_forgotten(state: MessagingContext) -> None:
     retained_cache = RetainedCache(state)
     retained_cache.fetched(record(5))
     retained_cache.fetched(record(5, topic="a/c"))
@@ -63,6 +63,6 @@ def test_what_nobody_wants_is_forgotten(state: MessagingContext) -> None:
     assert len(retained_cache) == 1
 
 
-def test_the_clock_follows_what_is_seen(state: MessagingContext) -> None:
+def test_hybrid_clock_follows_the_stamps_it_sees(state: MessagingContext) -> None:
     RetainedCache(state).fetched(record(500))
     assert state.stamp() == 501

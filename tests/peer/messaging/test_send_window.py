@@ -42,7 +42,7 @@ class Way:
         self.state.timers.run(self.state.clock.now)
 
 
-def test_numbers_and_acknowledgements(state: MessagingContext) -> None:
+def test_acknowledgement_ends_all_lower_numbers_and_moves_the_base(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     assert way.sent() == [(1, 1), (2, 1), (3, 1)]
@@ -58,7 +58,7 @@ def test_numbers_and_acknowledgements(state: MessagingContext) -> None:
     assert way.sent() == [(5, 5)], "the numbers go on"
 
 
-def test_what_is_missing_is_sent_again_and_no_more(state: MessagingContext) -> None:
+def test_retry_sends_missing_publications_alone(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     way.sent()
@@ -72,14 +72,14 @@ def test_what_is_missing_is_sent_again_and_no_more(state: MessagingContext) -> N
     assert way.sent() == []
 
 
-def test_the_acknowledgement_of_an_earlier_life_is_none(state: MessagingContext) -> None:
+def test_acknowledgement_of_an_earlier_boot_is_ignored(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10)
     way.send_windows.held(TO, Held(0, 1, ()))
     assert way.held == []
 
 
-def test_no_more_than_the_window_is_on_its_way(state: MessagingContext) -> None:
+def test_window_bounds_the_publications_in_flight(state: MessagingContext) -> None:
     state.config = replace(LAN, window=2)
     way = Way(state)
     way.push(10, 11, 12)
@@ -88,7 +88,7 @@ def test_no_more_than_the_window_is_on_its_way(state: MessagingContext) -> None:
     assert way.sent() == [(3, 2)]
 
 
-def test_who_is_given_up_is_not_waited_for(state: MessagingContext) -> None:
+def test_publications_to_a_given_up_peer_are_done(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11)
     way.send_windows.give_up(TO.id)
@@ -103,7 +103,7 @@ def test_who_is_given_up_is_not_waited_for(state: MessagingContext) -> None:
     assert len(way.send_windows) == 0
 
 
-def test_others_may_send_it(state: MessagingContext) -> None:
+def test_enlisted_publication_is_sent_by_a_tree(state: MessagingContext) -> None:
     way = Way(state)
     one = Publication(1, 1, 1, "t", b"1")
     leaf = way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
@@ -118,7 +118,7 @@ def test_others_may_send_it(state: MessagingContext) -> None:
     assert way.held == [1, 2]
 
 
-def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> None:
+def test_groups_of_a_given_up_peer_pass_to_other_peers(state: MessagingContext) -> None:
     asked: list[tuple[Peer, Item]] = []
 
     def passed_on(peer: Peer, item: Item) -> bool:
@@ -139,7 +139,7 @@ def test_who_is_given_up_may_be_followed_by_another(state: MessagingContext) -> 
     assert (state.counters.passed_on, state.counters.given_up, state.waiting_bytes) == (1, 2, 0)
 
 
-def test_what_came_out_of_order_and_was_lost_in_a_crash_is_sent_again(state: MessagingContext) -> None:
+def test_publication_lost_in_a_crash_of_its_receiver_is_sent_again(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10, 11, 12)
     way.sent()

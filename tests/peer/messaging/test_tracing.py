@@ -85,7 +85,7 @@ def publish(member: Member, qos: int, payload: bytes = b"abc") -> int:
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-def test_each_peer_records_it_once(qos: int) -> None:
+def test_each_peer_records_a_traced_message_once(qos: int) -> None:
     net, members, seen = traced()
     number = publish(members[0], qos)
     net.run(0.5)
@@ -96,7 +96,7 @@ def test_each_peer_records_it_once(qos: int) -> None:
     ]
 
 
-def test_others_are_not_recorded() -> None:
+def test_messages_without_a_trace_are_not_recorded() -> None:
     net, members, seen = traced()
     for qos in (0, 1, 2):
         members[0].publish("t", b"x", qos)
@@ -105,7 +105,7 @@ def test_others_are_not_recorded() -> None:
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-def test_a_tree_is_recorded_link_by_link(qos: int) -> None:
+def test_trace_through_a_tree_counts_each_link(qos: int) -> None:
     net, members, seen = traced(Choice("guided", 2), 8)
     number = publish(members[0], qos)
     net.run(0.5)
@@ -122,14 +122,14 @@ def test_a_tree_is_recorded_link_by_link(qos: int) -> None:
     assert all(sent[members[one.at].me.id.hex()] == one.sends for one in seen)
 
 
-def test_what_comes_twice_is_a_duplicate() -> None:
+def test_second_copy_is_recorded_as_a_duplicate() -> None:
     _, members, seen = traced(count=2)
     members[1].core.receive(members[0].me, payload := encode(Publication(1, 99, 0, "t", FAST_HEAD, trace=Trace(7, 1))))
     members[1].core.receive(members[0].me, payload)
     assert [(one.clients, one.duplicate) for one in seen] == [(1, False), (0, True)]
 
 
-def test_what_nobody_wants_is_recorded_too() -> None:
+def test_unwanted_message_is_recorded() -> None:
     _, members, seen = traced(count=2)
     members[1].core.receive(
         members[0].me, encode(Publication(1, 9, 1, "x", FAST_HEAD, number=1, base=1, trace=Trace(7, 1)))
@@ -146,7 +146,7 @@ def test_one_member_of_a_group_counts_among_the_clients() -> None:
     assert sorted((one.at, one.clients, one.sends) for one in seen) == [(0, 3, 1), (1, 1, 0)]
 
 
-def test_retried_it_is_still_recorded() -> None:
+def test_retried_message_keeps_its_trace() -> None:
     net, members, seen = traced(Choice("guided", 1), 4)
     lost: list[object] = []
 
@@ -167,7 +167,7 @@ def test_retried_it_is_still_recorded() -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from([DIRECT, Choice("guided", 1)]))
-def test_recorded_or_not_all_stays_in_order(seed: int, choice: Choice) -> None:
+def test_recorded_and_fast_messages_stay_in_order(seed: int, choice: Choice) -> None:
     """Whether a list is known when it is published, and whichever way a message takes."""
     net, members, seen = traced(choice)
     chance = Random(seed)

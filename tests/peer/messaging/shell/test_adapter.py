@@ -245,7 +245,7 @@ async def test_one_member_of_a_group_gets_each_message(
         await member.close()
 
 
-async def test_what_the_server_says_of_itself_stays(
+async def test_topics_of_the_server_stay_on_their_peer(
     ring: Callable[[int], Coroutine[Any, Any, list[PeerHere]]],
 ) -> None:
     (peer,) = await ring(1)
@@ -260,14 +260,14 @@ async def test_what_the_server_says_of_itself_stays(
     await client.close()
 
 
-async def test_what_is_kept_is_what_was_given_out(
+async def test_retained_and_delivered_message_are_one_object(
     ring: Callable[[int], Coroutine[Any, Any, list[PeerHere]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peers = await ring(2)
     given: list[Message] = []
     for one in peers:
-        give = one.front.broker.distribute_plain
-        monkeypatch.setattr(one.front.broker, "distribute_plain", lambda m, give=give: given.append(m) or give(m))
+        give = one.front.broker.distribute_unshared
+        monkeypatch.setattr(one.front.broker, "distribute_unshared", lambda m, give=give: given.append(m) or give(m))
     clients = [await Client.to(one.mqtt_port, f"client {place}") for place, one in enumerate(peers)]
     for client in clients:
         await client.subscribe("a")
@@ -361,7 +361,7 @@ async def test_time_never_goes_back_in_a_tick_that_is_early() -> None:
     ports.stop()
 
 
-async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) -> None:
+async def test_stop_commits_the_retained_messages(tmp_path: Path) -> None:
     async with lasting(1, tmp_path) as (peer,):
         peer.ports.published(Message("late", b"x", retain=True), 0, None)
         assert peer.store is not None
@@ -372,7 +372,7 @@ async def test_what_a_peer_keeps_when_it_stops_is_on_the_disk(tmp_path: Path) ->
         store.close()
 
 
-async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do() -> None:
+async def test_overdue_timers_run_while_the_loop_is_busy() -> None:
     iteration, loop = Iteration(), asyncio.get_running_loop()
     ports = CoordinatedAdapter(ROLES, iteration)
     done: list[float] = []

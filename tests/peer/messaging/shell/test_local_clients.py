@@ -44,7 +44,7 @@ def kept(clients: AdapterClients) -> dict[str, bytes]:
     return {topic: bytes(one.data) for topic, one in messages.items() if not topic.startswith("$")}
 
 
-async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: MqttServer | AmqttServer) -> None:
+async def test_retained_message_of_another_peer_is_set_and_removed(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     clients.retained("a", BODY)
     assert kept(clients) == {"a": b"1"}
@@ -52,7 +52,7 @@ async def test_what_is_retained_elsewhere_is_kept_and_forgotten(front: MqttServe
     assert kept(clients) == {}
 
 
-async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front: MqttServer | AmqttServer) -> None:
+async def test_retained_message_of_a_client_here_waits_for_the_engine(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     message = Message("a", b"1", 0, retain=True)
     if isinstance(front, MqttServer):
@@ -62,7 +62,7 @@ async def test_what_clients_here_retain_is_not_kept_without_the_rings_word(front
     assert kept(clients) == {}
 
 
-async def test_what_cannot_be_read_is_counted(front: MqttServer | AmqttServer) -> None:
+async def test_unreadable_body_is_counted(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     for body in (b"x", b"\xff" * 20):
         clients.deliver(Publication(1, 1, 1, "a", body))
@@ -72,7 +72,7 @@ async def test_what_cannot_be_read_is_counted(front: MqttServer | AmqttServer) -
     assert kept(clients) == {}
 
 
-async def test_a_message_is_read_once(front: MqttServer | AmqttServer) -> None:
+async def test_retained_body_is_decoded_once(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     if isinstance(clients, FrontClients):
         message = Message("a", b"1", 1, retain=True)
@@ -94,7 +94,7 @@ def test_a_peer_without_clients_takes_everything() -> None:
     assert (clients.unreadable, clients.safe) == (0, True)
 
 
-async def test_plain_messages_take_the_quick_way_to_our_own_front(front: MqttServer | AmqttServer) -> None:
+async def test_fast_path_serves_the_own_front_and_refuses_others(front: MqttServer | AmqttServer) -> None:
     clients = clients_of(front, StillClock())
     body = encode_body(Message("a", b"1"), 0.0)
     if isinstance(front, AmqttServer):

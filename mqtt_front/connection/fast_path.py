@@ -1,7 +1,20 @@
-"""The short way of what clients send most: plain publications, and acknowledgements that nothing waits for.
+"""The fast path: messages whose bytes go into outboxes as they came, and acknowledgements that nothing waits for.
 
-Plain is what is not retained and has no properties. It goes as it came into the outboxes of receivers that want nothing
-special. Each way says at once if a packet is not for it: then it has done nothing, and `Handlers.handle` is the way.
+All else takes the general path, which has the same outcome: `Handlers.handle` for packets of clients here,
+`Broker.distribute_unshared` for messages from other peers. Five conditions lead to the fast path, each decided in one
+place:
+
+| of | condition | decided by |
+|---|---|---|
+| the sender | its session has all rights, so no access rule has to be checked | `Reader._run` |
+| the packet | PUBLISH with QoS 0 or 1, without DUP, RETAIN and properties, or PUBACK | `Reader._run`, `FastPath` |
+| the topic | no receiver wants anything special, and no shared subscription is served here | `Plan.fast` |
+| the receiver | takes packets of any size, uses no topic aliases, and reads | `Writer.fast` |
+| its session | with QoS 1: nothing queued, no journal, room for one more in flight | `Session.deliver_fast` |
+
+A receiver that fails its own condition gets the message on the general path, beside the others. Outboxes belong to the
+writers. With QoS 0 they are filled here, past `Writer.send`, as one more call for each receiver would be the largest
+part of a delivery.
 """
 
 from __future__ import annotations
@@ -24,8 +37,12 @@ DOLLAR: Final = ord("$")
 """Topics that begin with it are the server's."""
 
 
-class ShortWay:
-    """The ways give what they take of the turn, or a negative number. Only for clients with all rights."""
+class FastPath:
+    """The fast path of packets from one client.
+
+    Each method returns what the packet counts for in the budget of the turn. A negative number says that the packet
+    takes the general path: then nothing has been done with it.
+    """
 
     __slots__ = ("_broker", "_handlers", "_writer")
 
@@ -48,7 +65,7 @@ class ShortWay:
             plan = broker.plan(topic)
         except PacketError:
             return -1
-        if plan.slow or (plan.groups and not broker.cluster.serves_groups):
+        if not plan.fast:
             return -1
         counters = broker.counters
         counters.publish_received += 1
@@ -57,29 +74,29 @@ class ShortWay:
         other: bytes | None = None
         dirty = broker.dirty
         sent = 0
-        for session in plan.quick:
-            line = session.line
-            if line is None:
+        for session in plan.sessions:
+            writer = session.writer
+            if writer is None:
                 continue
-            if not line.plain:
+            if not writer.fast:
                 session.deliver(Message(plan.topic, bytes(data[after + v5 : end])), 0, False, ())
                 continue
-            if line.v5 == v5:
-                line.out.append(same)
+            if writer.v5 == v5:
+                writer.out.append(same)
             else:
                 if other is None:
                     version = Version.V311 if v5 else Version.V5
                     other = encode_publish(version, topic, data[after + v5 : end])
-                line.out.append(other)
+                writer.out.append(other)
             sent += 1
-            if not line.dirty:
-                line.dirty = True
-                dirty.append(line)
+            if not writer.dirty:
+                writer.dirty = True
+                dirty.append(writer)
         counters.publish_sent += sent
         counters.messages_sent += sent
         if not broker.alone:
-            broker.cluster.plain_published(plan.topic, data[after + v5 : end], len(plan.quick))
-        return len(plan.quick) * (end - at + DELIVERY_BYTES) + plan.cost
+            broker.cluster.published_fast(plan.topic, data[after + v5 : end], len(plan.sessions))
+        return len(plan.sessions) * (end - at + DELIVERY_BYTES) + plan.cost
 
     def publish_1(self, data: bytes, at: int, start: int, end: int) -> int:
         """A PUBLISH with QoS 1, to receivers that have subscribed with no less."""
@@ -96,7 +113,7 @@ class ShortWay:
             plan = broker.plan(data[start + 2 : id_at])
         except PacketError:
             return -1
-        if plan.slow or not plan.least_qos or (plan.groups and not broker.cluster.serves_groups):
+        if not plan.fast or not plan.least_qos:
             return -1
         counters = broker.counters
         counters.publish_received += 1
@@ -105,23 +122,54 @@ class ShortWay:
         done = None if broker.alone else handlers.when_done(session, handlers.expect(1, number))
         message = Message(plan.topic, data[begin:end], 1, False, b"", None, session.client_id)
         head, tail = data[at:id_at], data[id_at + 2 : end]
-        for receiver in plan.quick:
-            if not receiver.deliver_plain(message, head, tail, v5):
+        for receiver in plan.sessions:
+            if not receiver.deliver_fast(message, head, tail, v5):
                 broker.deliver(receiver, message, 1, False, ())
         if done is not None:
-            broker.cluster.published(message, len(plan.quick), done)
-        elif plan.quick or not v5:
+            broker.cluster.published(message, len(plan.sessions), done)
+        elif plan.sessions or not v5:
             writer.send(PUBACK_HEAD + packet_id)
         else:
             writer.send(encode_ack(Kind.PUBACK, writer.version, number, Reason.NO_MATCHING_SUBSCRIBERS))
-        return len(plan.quick) * (end - at + DELIVERY_BYTES) + PACKET_BYTES + plan.cost
+        return len(plan.sessions) * (end - at + DELIVERY_BYTES) + PACKET_BYTES + plan.cost
 
     def puback(self, data: bytes, start: int) -> int:
-        """A PUBACK. Whoever sends it, it needs no rights."""
+        """A PUBACK, which needs no rights."""
         session = self._handlers.session
         if session is None or self._handlers.replay is not None:
             return -1
-        if not session.acknowledged_plain(data[start] << 8 | data[start + 1]):
+        if not session.acknowledged_fast(data[start] << 8 | data[start + 1]):
             return -1
         self._broker.counters.messages_received += 1
         return PACKET_BYTES
+
+
+def distribute_fast(broker: Broker, topic: bytes, payload: bytes) -> int:
+    """Deliver a message from another peer to the subscribers here, without shared subscriptions; returns their number.
+
+    The message has QoS 0, no properties, and is not retained. Raises PacketError if `topic` is no topic name.
+    """
+    plan = broker.plan(topic)
+    if plan.special:
+        return broker.distribute_unshared(Message(plan.topic, payload))
+    packets: dict[bool, bytes] = {}
+    sent = 0
+    for session in plan.sessions:
+        writer = session.writer
+        if writer is None:
+            continue
+        if not writer.fast:
+            session.deliver(Message(plan.topic, payload), 0, False, ())
+            continue
+        packet = packets.get(writer.v5)
+        if packet is None:
+            version = Version.V5 if writer.v5 else Version.V311
+            packet = packets[writer.v5] = encode_publish(version, topic, payload)
+        writer.out.append(packet)
+        sent += 1
+        if not writer.dirty:
+            writer.dirty = True
+            broker.dirty.append(writer)
+    broker.counters.publish_sent += sent
+    broker.counters.messages_sent += sent
+    return len(plan.sessions)
