@@ -35,17 +35,8 @@ VAGUE = frozenset({"one", "point", "it", "thing"})
 """Names that a variable must not have, since they do not say what it holds."""
 
 NOT_YET_NAMED: set[str] = {
-    "experiments/benchmarks",
-    "experiments/cli",
-    "experiments/load",
-    "mqtt_front",
-    "mqtt_front/amqtt",
-    "mqtt_front/sessions",
-    "overlay/bootstrap",
-    "overlay/core",
     "peer/engines/coordinated",
     "peer/replication",
-    "peer/telemetry",
 }
 """Packages that still have variables with a vague name. Remove a package as soon as it has none."""
 
