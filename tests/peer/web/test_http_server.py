@@ -257,7 +257,7 @@ async def test_client_that_does_not_read_is_ended() -> None:
     await server.close()
 
 
-async def test_a_page_that_cannot_be_made_ends_one_connection(server: MetricsServer) -> None:
+async def test_failing_page_ends_one_connection(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     told: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
@@ -268,7 +268,7 @@ async def test_a_page_that_cannot_be_made_ends_one_connection(server: MetricsSer
     assert parsed(await exchanged(address, GOOD)).body == b"again\n"
 
 
-async def test_closing_ends_all(server: MetricsServer) -> None:
+async def test_close_ends_all_connections(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     reader, writer = await asyncio.open_connection(*address)
     assert parsed(await exchanged(address, GOOD)).status == 200
