@@ -50,6 +50,7 @@ class MqttService:
         self._cluster = cluster
         self._iteration = iteration
         self._on_fault = on_fault
+        # The key is random: hashes of verified passwords, which speed up reconnecting, must be useless elsewhere.
         self._access = Access(
             password_file=str(config.passwords), acl_file=str(config.acl), memory_key=secrets.token_bytes(32)
         )
@@ -79,6 +80,7 @@ class MqttService:
         """
         if self._config.data is not None and isinstance(self._front, MqttServer):
             try:
+                # Expiry times in the file outlive this process, so they are times of day, not times of the event loop.
                 self._front.restore(Store(self._config.data / STORE, time.time() - self._iteration.begin()))
             except FrontError as error:
                 raise ClientsError(str(error)) from error

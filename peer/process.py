@@ -175,9 +175,12 @@ class PeerProcess:
         config, folder = self.config, self.folder
         host, port = config.overlay
         now_ms = time.time_ns() // 1_000_000
+        # The handshake refuses peers with other timing or another engine: if one peer trusts a lease for longer than
+        # another waits, messages are lost.
         roles = f"{SCRIBE}, " if config.dispatch == SCRIBE else ""
         return OverlayConfig(
             id=folder.id if folder else passing_id(config.advertise or host, port),
+            # Without a data folder the time of day orders the runs of a peer, so it must not go back over a restart.
             boot=folder.boot if folder else now_ms,
             listen=config.overlay,
             advertise=config.advertise,

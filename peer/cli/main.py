@@ -81,6 +81,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _status(arguments: list[str] | None) -> int:
     try:
+        # Without standalone mode click raises its errors instead of printing them, so each becomes one line below.
         done: Any = ringmq.main(arguments, prog_name="ringmq", standalone_mode=False)
     except click.UsageError as error:
         where = f" (see {error.ctx.command_path} --help)" if error.ctx is not None else ""

@@ -64,6 +64,7 @@ class DataFolder:
                 stored = Stored(id=Id(secrets.randbits(ID_BITS)).hex(), boot=0)
             self._write(Stored(id=stored.id, boot=max(stored.boot + 1, now_ms), peers=stored.peers))
         except DataFolderError:
+            # The user may repair the file and try again, so the lock must not outlive the failed attempt.
             self.close()
             raise
 
@@ -155,6 +156,7 @@ def _read(file: Path) -> Stored | None:
         raise DataFolderError(f"data: cannot read {file}: {error.strerror}") from error
     try:
         stored = msgspec.json.decode(raw, type=Stored)
+        # Checked here, so that a damaged file fails the start and not a later use of `remembered`.
         for text in stored.peers:
             parse_address(text)
     except (msgspec.DecodeError, ValueError) as error:

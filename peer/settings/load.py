@@ -220,6 +220,7 @@ def load(file: Path | None, line: Mapping[str, object]) -> PeerConfig:
     Raises ConfigError with a line for each wrong value; if all values are right, with a line for each contradiction.
     """
     values = _values(file, line)
+    # Only valid values are checked against each other: a listener with a wrong address would look like no listener.
     config = PeerConfig(**values)  # type: ignore[arg-type]  # each value was read by its own setting
     faults = Faults()
     faults.lines += _contradictions(config, values)

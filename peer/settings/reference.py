@@ -79,6 +79,7 @@ def reference() -> str:
 
 def documented(kind: type) -> dict[str, str]:
     """Docstrings under the fields of a class by field name, each on one line."""
+    # Docstrings under fields do not exist at run time, so they are read from the source.
     (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
     found = {}

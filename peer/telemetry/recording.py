@@ -122,6 +122,7 @@ class Recording:
         now = self._loop.time()
         self._timer = self._loop.call_at(min(now + LOOK_S, max(now, self._interval_ends_at)), self._look)
         if now >= self._interval_ends_at:
+            # After a pause of the event loop the missed intervals are skipped, not recorded one after the other.
             self._interval_ends_at = max(self._interval_ends_at + self._interval_s, now)
             self._end_interval()
             self._send(partly=True)

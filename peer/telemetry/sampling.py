@@ -62,7 +62,7 @@ class Sampling:
             run=run,
             peer=me.id.hex(),
             boot=me.boot,
-            number=0,
+            number=0,  # the recorder numbers its records
             at=at,
             uptime_s=time.monotonic() - self._began_at,
             address=show(node.address),

@@ -32,7 +32,7 @@ def test_links_of_a_node_are_converted() -> None:
 
 def test_busiest_links_are_kept() -> None:
     shown = links_of([link(number, bytes_in=number) for number in range(MAX_LINKS + 10)])
-    assert {latest.peer for latest in shown} == {Id(number).hex() for number in range(10, MAX_LINKS + 10)}
+    assert {link.peer for link in shown} == {Id(number).hex() for number in range(10, MAX_LINKS + 10)}
 
 
 def test_counts_are_capped_to_the_record() -> None:
