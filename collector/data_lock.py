@@ -34,6 +34,7 @@ def hold(data: str, user: str) -> Iterator[None]:
     folder = local_path(data)
     with ExitStack() as stack:
         if folder is not None:
+            # `lock_folder` would create the folder, and hide a mistyped path.
             if not folder.is_dir():
                 raise CollectorError(f"data: there is no folder {folder}: run ringmq collect ingest first")
             stack.enter_context(lock_folder(folder, user))

@@ -23,6 +23,7 @@ class FolderLock:
         Raises LoggerError if another process holds the lock, or if the folder cannot be used.
         """
         try:
+            # Close-on-exec: an inherited descriptor would keep the lock while a child runs.
             self._lock = os.open(folder / file_name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise LoggerError(f"data: cannot use {folder}: {error.strerror}") from error

@@ -1,7 +1,7 @@
-"""The front's core: its sessions, and what happens between a message that comes in and the clients it goes to.
+"""The front's core: its sessions, and the way of a message from its publisher to its receivers.
 
-Knows clients by their sessions and connections, and the rest of the world by `Cluster`; no socket, no clock, no ring.
-`now` is set by the shell before each call. Connections put bytes into their outboxes and themselves on `dirty`.
+Knows clients by their sessions and writers, and the rest of the world by `Cluster`; no socket and no ring. The shell
+sets the clock before each call. Writers put bytes into their outboxes and themselves on `dirty`.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.retained import Retained
-from ringmq.mqtt_front.sessions.session import Session, SessionConnection
+from ringmq.mqtt_front.sessions.session import Session, SessionWriter
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.connection.writer import Encoded
 
 MOST_STALE: Final = 1000
-"""Entries in the list of what is due that may be left over, beside two for each session."""
+"""Stale entries that the heap of due times may hold, beside two for each session."""
 
 
 class Broker:
-    """One per front. The connections call it; it calls the sessions, the router and the ports."""
+    """One per front. The connections call it; it calls the sessions, the router and the cluster."""
 
     def __init__(
         self,
@@ -57,24 +57,24 @@ class Broker:
         self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
-        self.dirty: list[SessionConnection] = []
-        """Connections with something in their outboxes; the shell empties it at the end of a turn."""
-        self.turn = 0
-        """Counts the turns of the event loop; by the shell."""
+        self.dirty: list[SessionWriter] = []
+        """Writers with bytes in their outboxes; the shell empties the list at the end of an iteration."""
+        self.iteration = 0
+        """The number of the event loop's iteration; the shell counts it."""
         self.work = Work()
         self.encoded: Encoded | None = None
-        """Of the message that is being given out."""
+        """Encodings of the message that is being delivered."""
         self.alone = cluster is None
-        """Whether nobody is to be told of what is published."""
-        self._plans = Plans(self.router)
+        """Whether there is no cluster that hears of publications."""
+        self._plans = Plans(self.router, self.cluster.serves_groups)
         self.plan = self._plans.of
-        """Whom a plain message to a topic goes to. Raises PacketError."""
+        """The plan of the fast path for a topic. Raises PacketError."""
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
 
     def refresh(self) -> None:
-        """Begin anew with what is remembered of topics to be quick, as many may not be in use any more."""
+        """Forget the receivers of all topics, since many are not in use any more. The next use finds them again."""
         self.router.forget_answers()
         self._plans.forget_names()
 
@@ -94,11 +94,13 @@ class Broker:
     ) -> tuple[Session, bool]:
         """The session of a client that connects, and whether it was there before. A session is one user's alone."""
         session = self.sessions.get(client_id)
-        if session is not None and session.line is not None:
+        if session is not None and session.writer is not None:
             self.counters.taken_over += 1
-            session.line.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+            session.writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+            # The end of the old connection may have ended the session, too.
             session = self.sessions.get(client_id)
         if session is not None and (clean or session.user != user):
+            # Messages queued for one user must not reach another who connects with the same client id.
             self.end(session)
             session = None
         present = session is not None
@@ -116,7 +118,7 @@ class Broker:
         return session, present
 
     def _keep(self, session: Session) -> None:
-        """The journal has what outlives its connection, also of one that was to, before its client came back."""
+        """Record a session that outlives its connection; erase one whose client has come back without an expiry."""
         if session.expiry_s:
             session.journal = self.journal
             session.journal.session(session)
@@ -125,7 +127,7 @@ class Broker:
             session.journal = NO_JOURNAL
 
     def adopt(self, session: Session) -> None:
-        """A session of before this process, without its client. To be told that this is `gone`, if it was not then."""
+        """Add a session of an earlier process, without its client. If the client was there then, call `gone` next."""
         self.sessions[session.client_id] = session
         session.journal = self.journal
         for due in (session.will_at, session.expires_at):
@@ -133,7 +135,7 @@ class Broker:
                 self._wake_at(due, session)
 
     def restrict(self, session: Session, rights: Rights) -> None:
-        """A session has other rights from now on: what it may not subscribe to any more is dropped."""
+        """Change the rights of a session. Subscriptions that they do not allow any more are dropped."""
         session.rights = rights
         self._plans.forget()
         for topic_filter in list(self.router.filters(session)):
@@ -141,7 +143,7 @@ class Broker:
                 self.unsubscribe(session, topic_filter)
 
     def end(self, session: Session) -> None:
-        """The session is no more; a will that still waited is published now (5.0 §3.1.3.2.2)."""
+        """End a session; a will that is still delayed is published now (5.0 §3.1.3.2.2)."""
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
         for topic_filter in self.router.forget(session):
@@ -152,8 +154,8 @@ class Broker:
             self._publish_will(session)
 
     def gone(self, session: Session, will: bool) -> None:
-        """The client of a session is not connected any more; `will` says whether its will is to be published."""
-        session.line = session.live = None
+        """The client of a session is not connected any more; `will` says whether its will must be published."""
+        session.writer = session.live = None
         if not will:
             session.will = None
         if session.will is not None:
@@ -178,10 +180,10 @@ class Broker:
             self._forget_stale()
 
     def _forget_stale(self) -> None:
-        """Clients that come and go leave entries behind that mean nothing any more."""
-        waiting = [session for session in self.sessions.values() if session.line is None]
+        """Rebuild the heap: clients that come and go leave stale entries behind."""
+        waiting = [session for session in self.sessions.values() if session.writer is None]
         dues = [(due, session) for session in waiting for due in (session.will_at, session.expires_at)]
-        self._due = [(due, place, one.client_id) for place, (due, one) in enumerate(dues) if due is not None]
+        self._due = [(due, number, session.client_id) for number, (due, session) in enumerate(dues) if due is not None]
         self._entries = len(dues)
         heapify(self._due)
 
@@ -189,12 +191,12 @@ class Broker:
         return min(self._due[0][0] if self._due else inf, self.retained.deadline())
 
     def tick(self) -> None:
-        """Do what is due: wills that waited, sessions and retained messages that have expired."""
+        """Publish wills whose delay has passed; drop sessions and retained messages that have expired."""
         for topic in self.retained.expire(self.clock.now):
             self.journal.unretained(topic)
         while self._due and self._due[0][0] <= self.clock.now:
             session = self.sessions.get(heappop(self._due)[2])
-            if session is None or session.line is not None:
+            if session is None or session.writer is not None:
                 continue
             if session.will_at is not None and session.will_at <= self.clock.now:
                 self._publish_will(session)
@@ -215,7 +217,10 @@ class Broker:
     # Subscriptions
 
     def subscribe(self, session: Session, subscription: Subscription, identifier: int | None) -> tuple[bool, bool]:
-        """Put it into force: whether it is new to the session, and whether to its filter. Raises PacketError."""
+        """Add a subscription; returns whether it is new to the session, and whether its filter is new here.
+
+        Raises PacketError.
+        """
         added = self.router.subscribe(
             session,
             subscription.filter,
@@ -228,22 +233,22 @@ class Broker:
         return not added.replaced, added.first
 
     def announce(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """Tell the layer above of the first subscription to a filter; `done` when it is in force everywhere."""
+        """Announce the first subscription to a filter to the cluster; `done` when the filter is in force everywhere."""
         if not _concerns_others(topic_filter):
             done()
             return
         waiting = self._announced[topic_filter] = [done]
 
-        def told() -> None:
+        def in_force() -> None:
             if self._announced.get(topic_filter) is waiting:
                 del self._announced[topic_filter]
-            for one in waiting:
-                one()
+            for callback in waiting:
+                callback()
 
-        self.cluster.filter_added(topic_filter, told)
+        self.cluster.filter_added(topic_filter, in_force)
 
     def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
-        """Who waits for a filter that is not in force everywhere as yet: add to it. None if it is."""
+        """Callbacks of a filter that is not in force everywhere yet; the caller adds its own. None if it is."""
         return self._announced.get(topic_filter)
 
     def _withdraw(self, topic_filter: str) -> None:
@@ -261,10 +266,10 @@ class Broker:
     # Messages
 
     def publish(self, message: Message, done: Done | None) -> None:
-        """A client, or the server itself, publishes."""
+        """Deliver a message of a client or of the server itself, and pass it to the cluster."""
         if message.retain and not self.cluster.keeps_retained:
             self._retain(message)
-        give = self.distribute_plain if self.cluster.serves_groups else self.distribute
+        give = self.distribute_unshared if self.cluster.serves_groups else self.distribute
         self.cluster.published(message, give(message), done)
 
     def _retain(self, message: Message) -> None:
@@ -275,21 +280,21 @@ class Broker:
             self.journal.unretained(message.topic)
 
     def distribute(self, message: Message) -> int:
-        """Give a message to the clients here that want it; how many that are."""
-        count = self.distribute_plain(message)
+        """Deliver a message to its receivers here; returns their number."""
+        count = self.distribute_unshared(message)
         for group in self.router.receivers(message.topic).groups:
             count += self._give_one_of(group, message)
         return count
 
-    def distribute_plain(self, message: Message) -> int:
-        """The same without shared subscriptions."""
+    def distribute_unshared(self, message: Message) -> int:
+        """`distribute` without shared subscriptions."""
         count = 0
         for receiver in self.router.receivers(message.topic).each:
             count += self._give(receiver, message, message.retain)
         return count
 
     def distribute_shared(self, message: Message, shared_filters: Container[str]) -> int:
-        """Give a message to one member of each of these groups, named by filters such as `$share/name/a/b`."""
+        """Deliver a message to one member of each of these groups, named by filters such as `$share/name/a/b`."""
         count = 0
         for group in self.router.receivers(message.topic).groups:
             if f"$share/{group.name}/{group.filter}" in shared_filters:
@@ -297,7 +302,7 @@ class Broker:
         return count
 
     def _give(self, receiver: Receiver[Session], message: Message, noting: bool) -> int:
-        """`noting`: the message is not to be sent again among those that are retained."""
+        """`noting`: note the message, so that a replay of retained messages leaves it out."""
         session = receiver.session
         if (receiver.no_local or receiver.own) and message.origin == session.client_id:  # [MQTT-3.8.3-3]
             if receiver.own is None:
@@ -312,13 +317,13 @@ class Broker:
         return 1
 
     def deliver(self, session: Session, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
-        """Give a session a message, once what has expired makes room. False: it had to be dropped."""
+        """Deliver a message to a session, after expired messages have made room. False: it had to be dropped."""
         if session.queue.expiry <= self.clock.now:
             session.drop_expired(self.clock.now)
         return session.deliver(message, qos, retain, ids)
 
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
-        """To who takes it at once, rather than to who does not at the moment, rather than to who is away."""
+        """Prefer a member that takes the message at once, then a connected member with room in its queue, then any."""
         room = partial(_has_room, message)
         choices = (_ready, partial(_here_with_room, message), room, _anybody) if message.qos else (_reads, _anybody)
         for available in choices:
@@ -329,14 +334,14 @@ class Broker:
 
 
 def _concerns_others(topic_filter: str) -> bool:
-    """Whether messages for it may come from elsewhere: what a server tells of itself it tells its own clients alone."""
+    """Whether other peers may have messages for a filter. The server's own topics stay within its own clients."""
     shared = parse_shared(topic_filter)
     return not is_of_the_server(shared[1] if shared else topic_filter)
 
 
 def _ready(session: Session) -> bool:
-    line = session.line
-    return line is not None and not session.queue and len(session.inflight) < line.quota
+    writer = session.writer
+    return writer is not None and not session.queue and len(session.inflight) < writer.quota
 
 
 def _has_room(message: Message, session: Session) -> bool:
@@ -344,11 +349,11 @@ def _has_room(message: Message, session: Session) -> bool:
 
 
 def _reads(session: Session) -> bool:
-    return session.line is not None and session.line.reads
+    return session.writer is not None and session.writer.reads
 
 
 def _here_with_room(message: Message, session: Session) -> bool:
-    return session.line is not None and session.has_room_for(message)
+    return session.writer is not None and session.has_room_for(message)
 
 
 def _anybody(session: Session) -> bool:
@@ -356,7 +361,7 @@ def _anybody(session: Session) -> bool:
 
 
 def message_of_will(will: Will, client_id: str, now: float) -> Message:
-    """What is published for a client that has gone. The delay is not passed on (5.0 §3.1.3.2.2)."""
+    """The message of a will, published for a client that has gone. The delay is not passed on (5.0 §3.1.3.2.2)."""
     expiry_s = will.properties.message_expiry_s
     forwarded = encode_properties(replace(will.properties, will_delay_s=None, message_expiry_s=None))
     expires_at = None if expiry_s is None else now + expiry_s

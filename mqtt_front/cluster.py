@@ -1,6 +1,6 @@
-"""The door to the layer above: what a front tells of its clients, and what it waits for.
+"""The interface to the layer above: a front reports messages and filters of its clients, and waits for `done`.
 
-Plain calls. A front that is all there is has `Standalone` behind it.
+All calls are synchronous. A front without a ring uses `Standalone`.
 """
 
 from __future__ import annotations
@@ -15,41 +15,41 @@ Done = Callable[[Reason], None]
 
 
 class Cluster(Protocol):
-    """What the layer above is told. Each `done` is to be called once, now or later."""
+    """The layer above. It calls each `done` once, now or later."""
 
     @property
     def serves_groups(self) -> bool:
-        """Whether it says which shared subscriptions get a message here: then the front gives what its clients publish
-        to none by itself."""
+        """Whether the cluster chooses the members of shared subscriptions that get a message. Then the broker delivers
+        the messages of its clients to none of them. Constant."""
 
     @property
     def keeps_retained(self) -> bool:
-        """Whether it keeps what clients here retain, and puts into the front what of that is of use here."""
+        """Whether the cluster stores retained messages, and gives the front those that clients here need."""
 
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
-        """A client published this, and the clients here have it. QoS 1 and 2 are acknowledged by `done`."""
+        """A client published this message, and the clients here have it. `done` acknowledges QoS 1 and 2."""
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
-        """As `published`, of a message with QoS 0 that is not retained and has no properties: the way of most."""
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None:
+        """`published` for the fast path: the message has QoS 0 and no properties, and is not retained."""
 
     def take_over(self, messages: list[Message]) -> bool:
-        """These were retained here before anybody kept that elsewhere. Whether they are safe there now.
+        """Take over messages that were retained here alone; returns whether the cluster has stored them safely.
 
-        Called before any client is served, of who `keeps_retained`.
+        Called before any client is served, if the cluster `keeps_retained`.
         """
 
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a shared filter."""
 
     def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """The first subscription of a client here to this filter: SUBACK waits for `done`."""
+        """A client here is the first to subscribe to this filter: its SUBACK waits for `done`."""
 
     def filter_removed(self, topic_filter: str) -> None:
         """The last subscription here to this filter has gone."""
 
 
 class Standalone:
-    """The ports of a front that is all there is."""
+    """The cluster of a front without a ring."""
 
     serves_groups = False
     keeps_retained = False
@@ -58,7 +58,7 @@ class Standalone:
         if done is not None:
             done(Reason.SUCCESS if receivers_here else Reason.NO_MATCHING_SUBSCRIBERS)
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None: ...
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None: ...
 
     def take_over(self, messages: list[Message]) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Every limit and period of the front, each with its unit and what it trades."""
+"""Every limit and period of the front, each with its unit and trade-off."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "topic_alias_maximum": (0, 65535),
     "sys_interval_s": (0, _LONG_S),
 }
-"""What each may be: the wire has room for no more, or nothing would work with less."""
+"""The range of each field: the wire cannot carry more, or nothing works with less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,4 +97,4 @@ class FrontConfig:
         for name, (least, most) in RANGES.items():
             value = getattr(self, name)
             if not least <= value <= most:
-                raise ValueError(f"{name} is {value}, right would be {least} to {most}")
+                raise ValueError(f"{name} must be {least} to {most}, got {value}")

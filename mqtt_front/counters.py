@@ -1,4 +1,4 @@
-"""What a front counts. Whoever does a thing counts it; who asks gets all of it at once."""
+"""Counters of a front. Each part counts its own events; readers get all counters at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ringmq.logger.recorder import is_of_the_log
 
 @dataclass(slots=True)
 class FrontCounters:
-    """What happened since the start; each only grows."""
+    """Events since the start; no counter ever shrinks."""
 
     messages_received: int = 0
     messages_sent: int = 0
@@ -18,14 +18,15 @@ class FrontCounters:
     publish_received: int = 0
     publish_sent: int = 0
     publish_dropped: int = 0
-    """For want of room: a client that does not read, or a full queue. As those above without the topics of records."""
+    """Messages dropped because the client does not read or its queue is full. The three counters of publications leave
+    out the topics of records."""
     log_received: int = 0
     log_sent: int = 0
     log_dropped: int = 0
-    """The same of the topics of records alone."""
+    """The same three for the topics of records alone."""
     log_bytes_received: int = 0
     log_bytes_sent: int = 0
-    """Of their payloads."""
+    """Payload bytes of the messages in `log_received` and `log_sent`."""
     connections: int = 0
     refused: int = 0
     """Connections that did not become sessions."""
@@ -36,12 +37,12 @@ class FrontCounters:
     """Publications and subscriptions that the client has no right to."""
     expired_sessions: int = 0
     expired_messages: int = 0
-    """That waited too long for a client."""
+    """Messages that expired in a queue."""
     not_retained: int = 0
     """Retained messages over the bound."""
 
     def received(self, topic: str, size: int) -> None:
-        """A PUBLISH has come, whose payload has so many bytes."""
+        """Count a PUBLISH that came in; `size` is that of its payload."""
         if is_of_the_log(topic):
             self.log_received += 1
             self.log_bytes_received += size
@@ -49,7 +50,7 @@ class FrontCounters:
             self.publish_received += 1
 
     def sent(self, topic: str, size: int) -> None:
-        """One goes out."""
+        """Count a PUBLISH that goes out."""
         if is_of_the_log(topic):
             self.log_sent += 1
             self.log_bytes_sent += size

@@ -1,4 +1,4 @@
-"""The errors of the front: one root, what a client's bytes can do wrong, and what we must not ask the codec for."""
+"""The errors of the front: one root, errors of clients' bytes, and misuse of the codec by the front itself."""
 
 from __future__ import annotations
 

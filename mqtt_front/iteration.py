@@ -26,11 +26,11 @@ class IterationOwner(Clock, Protocol):
     time: Callable[[], float]
     """The clock that `now` is read from."""
     commits: list[Callable[[], object]]
-    """Called once at the end of this iteration, before anybody is told anything."""
+    """Called once at the end of this iteration, before anything is sent."""
     flushes: list[Callable[[], object]]
-    """Called once after that: what has gathered is sent."""
+    """Called once after the commits: each sends its gathered bytes."""
     continuations: list[Callable[[], object]]
-    """Called once after that: work for which this iteration had no room."""
+    """Called once after the flushes: work for which this iteration had no budget."""
 
     def begin(self) -> float:
-        """To be called first by whatever the loop calls; returns `now`."""
+        """Set `now` and return it. Every callback of the loop calls this first."""

@@ -21,5 +21,5 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return self.expires_at is not None and self.expires_at <= now
 
     def remaining_s(self, now: float) -> int | None:
-        """The message expiry interval to be sent on: what came in less the time it waited (5.0 §3.3.2.3.3)."""
+        """The message expiry interval for receivers: the received interval less the time waited (5.0 §3.3.2.3.3)."""
         return None if self.expires_at is None else max(0, round(self.expires_at - now))

@@ -1,7 +1,7 @@
-"""`$SYS`: what a front tells of itself to the clients that subscribe to it, by the names that Mosquitto gave them.
+"""`$SYS`: figures of a front, published to the clients that subscribe to them, under the names of Mosquitto.
 
-Owns the names, how often and which values are told anew. Its messages go to clients of this front alone: they are kept
-for later subscribers as retained ones are, but never reach the ports or the journal. The time is `broker.clock.now`.
+Owns the names and the interval, and publishes only values that have changed. The messages go to clients of this front
+alone: they are kept for later subscribers as retained messages are, but never reach the cluster or the journal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PREFIX: Final = "$SYS/broker/"
 
 
 class SysTopics:
-    """Call `refresh` now and then, at least as often as the interval: it does nothing before the next is due."""
+    """Call `refresh` at least once per interval: it does nothing before the interval has passed."""
 
     def __init__(self, software: str, interval_s: float, now: float) -> None:
         """`software` is what `version` says. An interval of 0 means never."""
@@ -24,24 +24,24 @@ class SysTopics:
         self._interval_s = interval_s
         self._started_at = now
         self._due = now if interval_s else inf
-        self._told: dict[str, bytes] = {}
+        self._published: dict[str, bytes] = {}
         self._kept: set[str] = set()
         self._most_clients = 0
 
     def refresh(self, broker: Broker) -> None:
-        """Tell the values that have changed, if it is time. The clients' outboxes are to be flushed after it."""
+        """Publish the values that have changed, if the interval has passed. The caller flushes the outboxes then."""
         if broker.clock.now < self._due:
             return
         self._due = broker.clock.now + self._interval_s
         for name, value in self.readings(broker).items():
             payload = str(value).encode()
-            if self._told.get(name) != payload:
-                self._tell(broker, name, payload)
+            if self._published.get(name) != payload:
+                self._publish(broker, name, payload)
 
-    def _tell(self, broker: Broker, name: str, payload: bytes) -> None:
+    def _publish(self, broker: Broker, name: str, payload: bytes) -> None:
         # QoS 0: nobody wants yesterday's numbers, so nothing waits for clients that are away.
         message = Message(PREFIX + name, payload, retain=True)
-        self._told[name] = payload
+        self._published[name] = payload
         if broker.retained.set(message):
             self._kept.add(name)
         broker.distribute(message)
@@ -51,7 +51,7 @@ class SysTopics:
         counters, routes = broker.counters, broker.router.statistics()
         connected = inflight = queued = 0
         for session in broker.sessions.values():
-            connected += session.line is not None
+            connected += session.writer is not None
             inflight += len(session.inflight)
             queued += len(session.queue)
         total = len(broker.sessions)

@@ -1,4 +1,4 @@
-"""Every knob of a peer's overlay, with its unit and what it trades."""
+"""Every setting of a peer's overlay, with its unit and its trade-off."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def show(address: Address) -> str:
 
 
 def is_wildcard(host: str) -> bool:
-    """Whether a host stands for all addresses of this machine, which nobody can dial."""
+    """Whether a host stands for all addresses of this machine. No peer can dial such a host."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -38,23 +38,23 @@ def is_wildcard(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlayConfig:
-    """A wrong value raises OverlayError with one line that names the field, the value and what would be right."""
+    """A wrong value raises OverlayError with one line that names the field, the value and the right values."""
 
     id: Id
     boot: int
-    """Grows with each start of the process, so that the old one's address and connections lose."""
+    """SWIM's incarnation number: grows with each start of the process, so that old addresses and connections lose."""
     listen: Address
-    """Port 0 lets the system choose; Node.address tells which."""
+    """Port 0 lets the system choose; Node.address has the port."""
     advertise: str | None = None
-    """The host name or address that others are told; None: the listen host (not allowed for 0.0.0.0)."""
+    """The host name or address that others dial; None: the listen host (not allowed for 0.0.0.0)."""
     ring: str = "ringmq"
     """Peers of another ring's name are refused."""
-    terms: str = ""
-    """What all peers of the ring must have agreed on besides; those with others are refused."""
+    ring_settings: str = ""
+    """Other settings that must be equal at all peers of the ring, as a line; peers with another line are refused."""
     seeds: tuple[Address, ...] = ()
-    """Whom to ask for the ring. None: found one. The peer whose own address comes first founds it when no other
+    """Peers to ask for the ring. Empty: found a ring. The peer whose own address comes first founds it when no other
     seed answers as part of a ring within 2 join_s, so that all peers may be started with the same list. Any other peer
-    founds one after `timing.found_s` without a ring."""
+    founds a ring after `timing.found_s` without a ring."""
     timing: Timing = LAN
     delay_s: tuple[float, float] | None = None
     """Emulated latency: each pair of peers gets one delay out of this range, by delay_seed and the two ids."""
@@ -66,31 +66,32 @@ class OverlayConfig:
     tls_client: ssl.SSLContext | None = None
 
     max_frame_bytes: int = 16 << 20
-    """The largest frame, in and out. Each link may hold one incomplete frame, so it is the memory a hostile peer can
-    take per link; above MQTT payloads in practice."""
+    """The largest frame, in and out. Each link may hold one incomplete frame, so it is the memory that a hostile peer
+    can take per link. Above MQTT payloads in practice."""
     max_link_buffer_bytes: int = 16 << 20
-    """What may wait for a slow peer. Parcels beyond are pushed back to their sender; control messages have a quarter
+    """Bytes that may wait for a slow peer. Further parcels are refused to their sender; control messages have a quarter
     more, and beyond that the link is closed as stuck. More rides out longer hiccups and costs memory per slow peer."""
     max_links: int = 2048
-    """Open links. An inbound one beyond is refused; an outbound one closes the least used. Each takes a file
+    """Open links. Beyond it, an inbound link is refused, and an outbound link closes the least used. Each takes a file
     descriptor: mind `ulimit -n`."""
     max_strangers: int = 128
-    """Inbound connections that have not said HELLO yet; beyond, a new one is closed at once."""
+    """Inbound connections that have not said HELLO yet; beyond it, a new connection is closed at once."""
     max_dials: int = 1024
-    """Outbound connections being opened; beyond, messages for yet another peer are refused. A publisher may have that
-    many subscribers' peers to dial at once."""
+    """Outbound connections being opened; beyond it, messages for further peers are refused. A publisher may have to
+    dial as many subscribers' peers at once."""
     handshake_s: float = 3.0
-    """From dialling to an open link, and from accepting to HELLO. Above two round trips and a lost packet (1 s)."""
+    """From dialling to an open link, or from accepting to HELLO: above two round trips and a lost packet (1 s)."""
     idle_link_s: float = 60.0
-    """A link over which nothing went either way for so long is closed. Neighbours talk each heartbeat and so keep
-    theirs. Shorter frees descriptors, longer saves handshakes and notices crashes at once."""
+    """A link without a frame either way for this time is closed. Neighbours send heartbeats and so keep their links.
+    Shorter frees descriptors, longer saves handshakes and notices crashes at once."""
     linger_s: float = 2.0
-    """How long a closed link may take to flush and to hear out the other side."""
+    """Time for a closed link to flush, and to receive the frames that are on their way."""
     redial_s: float = 0.2
-    """After a failed dial, parcels for that peer are refused for so long instead of dialling for each."""
+    """After a failed dial, parcels for that peer are refused for this time instead of dialling for each of them."""
 
     def __post_init__(self) -> None:
         self._check("listen", self.listen, bool(self.listen[0]) and 0 <= self.listen[1] <= 65535, "(host, 0 to 65535)")
+        # The bounds of the messages: a peer whose HELLO others refuse to decode would never get a link.
         self._check("boot", self.boot, 0 <= self.boot < 1 << 63, "0 to 2^63 - 1")
         self._check("ring", self.ring, 0 < len(self.ring) <= MAX_RING_CHARS, f"1 to {MAX_RING_CHARS} characters")
         if self.advertise is None:
@@ -114,7 +115,7 @@ class OverlayConfig:
 
     def _check(self, field: str, value: object, right: bool, wanted: str) -> None:
         if not right:
-            raise OverlayError(f"overlay {field}: {value!r} will not do, it must be {wanted}")
+            raise OverlayError(f"overlay {field} must be {wanted}, got {value!r}")
 
     @property
     def advertised_host(self) -> str:

@@ -1,4 +1,4 @@
-"""The owner of the event loop's iteration, as far as the overlay needs it. `peer.iteration` is one."""
+"""The owner of the event loop's iteration, as far as the overlay needs it. `peer.iteration` implements it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class IterationOwner(Protocol):
     now: float
     """The time of this iteration."""
     flushes: list[Callable[[], object]]
-    """Called once at the end of this iteration, when everything that they send is safe to be sent."""
+    """Called once at the end of this iteration, when all state that they send is committed."""
     continuations: list[Callable[[], object]]
-    """Called once after that: work that must leave room for others."""
+    """Called once after that: long work, which other links and due timers must come before."""
     loop_timers: list[tuple[TimerQueue, Timer]]
-    """Timer queues that are looked at when an iteration ends, each with the alarm set for its first deadline."""
+    """Timer queues that are looked at when an iteration ends, each with the timer set for its first deadline."""
 
     def begin(self) -> float:
-        """To be called first by whatever the loop calls; returns `now`."""
+        """Every callback of the event loop calls this first; returns `now`."""

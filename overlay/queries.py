@@ -1,4 +1,4 @@
-"""One question, one answer, over a connection of its own: introductions and the status of a running peer."""
+"""Queries: one question and one answer over a connection of their own, for introductions and the status of a peer."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ringmq.overlay.links.handshake import (
 )
 
 MAX_STATUS_BYTES: Final = 1 << 20
-"""Of a peer's status: some 2,000 links, counters, and a leaf set."""
+"""Largest status of a peer: some 2,000 links, counters, and a leaf set."""
 MAX_ABOUT_BYTES: Final = MAX_HELLO_BYTES - 1
-"""Beside the kind, in the largest frame that a stranger may send."""
+"""Largest subject of a status request: beside the kind, in the largest frame that a stranger may send."""
 
 
 def cause(error: BaseException) -> str:
-    """Why the system refused, in a few words and without what Python wraps around it."""
+    """The system's reason for an error, in a few words and without Python's wrapping."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, OSError) and error.errno and error.errno > 0:
@@ -40,7 +40,7 @@ def cause(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-class _Question(asyncio.Protocol):
+class _Query(asyncio.Protocol):
     """Writes the question, and resolves `answer` with the first frame that comes back."""
 
     def __init__(self, question: bytes, max_answer_bytes: int) -> None:
@@ -70,14 +70,15 @@ class _Question(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.answer.done():
             self.answer.set_exception(OverlayError("closed the connection without an answer"))
-            self.answer.exception()  # nobody may be waiting any more
+            # The caller may have stopped waiting, and asyncio logs errors that are never retrieved.
+            self.answer.exception()
 
 
 async def ask(
     address: Address, question: bytes, max_answer_bytes: int, timeout_s: float, tls: ssl.SSLContext | None
 ) -> tuple[int, bytes]:
     """The first frame that `address` answers with. Raises OverlayError with one line that names the address."""
-    protocol = _Question(question, max_answer_bytes)
+    protocol = _Query(question, max_answer_bytes)
     try:
         async with asyncio.timeout(timeout_s):
             await asyncio.get_running_loop().create_connection(lambda: protocol, *address, ssl=tls)
@@ -98,14 +99,14 @@ class MyselfError(OverlayError):
 
 
 async def introduce(config: OverlayConfig, me: Peer, active: bool, address: Address) -> Hello:
-    """Who is there? Raises OverlayError with one line; MyselfError when it is this peer."""
-    question = frame(Kind.HELLO, encode_hello(Hello(config.ring, me, active, None, config.terms)))
+    """Ask for the HELLO of the peer at an address. Raises OverlayError with one line; MyselfError for this peer."""
+    question = frame(Kind.HELLO, encode_hello(Hello(config.ring, me, active, None, config.ring_settings)))
     kind, body = await ask(address, question, MAX_HELLO_BYTES, config.handshake_s, config.tls_client)
     try:
         hello = decode_hello(body) if kind == Kind.HELLO else None
     except ProtocolError as error:
         raise OverlayError(f"{show(address)} is no peer: {error}") from None
-    reason = HandshakePolicy(me, config.ring, config.terms).stranger(hello)
+    reason = HandshakePolicy(me, config.ring, config.ring_settings).stranger(hello)
     if reason is Reason.MYSELF:
         raise MyselfError(f"{show(address)} is this peer itself")
     if hello is None or reason is not None:
@@ -118,7 +119,7 @@ async def ask_status(
 ) -> dict[str, Any]:
     """Fetch a running peer's status over its overlay port. Raises OverlayError with one clear line.
 
-    What it can be asked `about`, in at most MAX_ABOUT_BYTES, is for the application to say.
+    The application defines the subjects, of at most MAX_ABOUT_BYTES, that it can be asked `about`.
     """
     kind, body = await ask(address, frame(Kind.STATUS_REQUEST, about.encode()), MAX_STATUS_BYTES, timeout_s, tls)
     try:

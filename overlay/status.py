@@ -1,4 +1,4 @@
-"""What a peer tells about itself: a snapshot for `ringmq status`, bounded in size."""
+"""The status of a peer: a snapshot for `ringmq status`, bounded in size."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.links.link import Link
 
 MAX_LINKS_SHOWN: Final = 1024
-"""Some 250 bytes each, 500 with long names, so that they take half of MAX_STATUS_BYTES. The rest is for what the layers
-above have to say."""
+"""Some 250 bytes each, 500 with long names, so they take half of MAX_STATUS_BYTES. The layers above share the rest."""
 _TCP_INFO_RTT: Final = struct.Struct("=68xI")
 """Linux `struct tcp_info`: tcpi_rtt, in microseconds."""
 
@@ -24,7 +23,7 @@ _TCP_INFO_RTT: Final = struct.Struct("=68xI")
 def describe(
     ring: Ring, config: OverlayConfig, links: Iterable[Link], counters: dict[str, int], uptime_s: float
 ) -> dict[str, Any]:
-    """JSON-able. Leaves nearest first; `counters` are those of the shell, `ring_counters` those of the core."""
+    """JSON-able. Leaf set members nearest first; `counters` belong to the shell, `ring_counters` to the core."""
     core = ring.statistics()
     me = ring.me
     every = list(links)
@@ -55,7 +54,7 @@ def describe(
 
 
 def describe_links(links: Iterable[Link]) -> list[dict[str, Any]]:
-    """JSON-able. One that has not said yet who it is has no `id`."""
+    """JSON-able. A link without a handshake yet has no `id`."""
     return [_link(link) for link in islice(links, MAX_LINKS_SHOWN)]
 
 
@@ -64,7 +63,8 @@ def _peer(peer: Peer) -> dict[str, str]:
 
 
 def _link(link: Link) -> dict[str, Any]:
-    link.room()  # brings queued_bytes up to date
+    # Brings `queued_bytes` up to date, which is as old as the last flush otherwise.
+    link.room()
     return {
         **(_peer(link.peer) if link.peer is not None else {}),
         "dialled": link.dialled is not None,
@@ -78,7 +78,7 @@ def _link(link: Link) -> dict[str, Any]:
 
 
 def round_trip_ms(link: Link) -> float | None:
-    """What the kernel measured on this connection, plus the emulated latency; None where it does not tell."""
+    """Round trip that the kernel measured on this connection, plus the emulated latency; None if it has none."""
     if link.transport is None or not hasattr(socket, "TCP_INFO"):
         return None
     try:

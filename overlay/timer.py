@@ -1,7 +1,7 @@
 """Calls a core when its deadline has come. Knows no core.
 
-Where the process was held up, by a long turn or a machine with too much to do, what others said meanwhile lies unread,
-and the event loop has its timers first. So it is read before anybody is judged by silence, or asked once more.
+If the process was held up, by a long iteration or an overloaded machine, messages of others lie unread, and the event
+loop runs its timers first. So these messages are read before a peer is suspected for its silence, or asked once more.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from math import inf
 from typing import Final
 
 SOONEST_S: Final = 0.001
-"""It never rings faster: a core whose deadline does not move must not spin."""
+"""Shortest time between two calls: a core whose deadline does not move must not spin."""
 HELD_UP_S: Final = 0.1
-"""So late it rings only if all was held up."""
+"""A call that is later than this shows that the whole process was held up."""
 
 
 class Timer:
@@ -28,12 +28,12 @@ class Timer:
         self._timer: asyncio.TimerHandle | None = None
         self._read_first = False
         self.at = inf
-        """When it rings next. No deadline that is not sooner needs to be set."""
+        """Time of the next call. Only an earlier deadline needs to be set."""
 
     def set(self, deadline: float) -> None:
-        """Ring then. To ring too early is cheap, so no deadline takes one back.
+        """Call at the deadline, if that is sooner. An early call is cheap, so a later deadline changes nothing.
 
-        What is overdue keeps its time: put off at every call, it would never ring while there is much to do.
+        An overdue call keeps its time: put off by every `set`, it would never come under load.
         """
         at = max(deadline, self._loop.time() + SOONEST_S)
         if at < self.at:
@@ -43,7 +43,8 @@ class Timer:
             self._timer = self._loop.call_at(at, self._ring)
 
     def stop(self) -> None:
-        """It rings no more."""
+        """End: no call comes after this."""
+        # No deadline is below this, so `set` has no effect any more.
         self.at = -inf
         if self._timer is not None:
             self._timer.cancel()
@@ -52,6 +53,7 @@ class Timer:
     def _ring(self) -> None:
         now = self._loop.time()
         if now - self.at > HELD_UP_S and not self._read_first:
+            # One more round of the event loop reads the sockets in between.
             self._read_first = True
             self._timer = self._loop.call_at(now + SOONEST_S, self._ring)
             return

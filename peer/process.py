@@ -56,13 +56,12 @@ RETAINED: Final = "retained.sqlite"
 STOP_S: Final = 3.0
 """Limit of a clean departure from the ring, which normally takes some milliseconds."""
 OWN_FILES: Final = 4096
-"""File descriptors besides the clients: more than all links and dials that the overlay allows, the listeners and the
-files."""
+"""File descriptors besides the clients: more than the links, dials, listeners and files of a peer."""
 FIRST_REMEMBER_S: Final = 0.25
 REMEMBER_S: Final = 60.0
 """First and longest pause between two checks whether the known peers have changed since the last save. The first is
-short, so that a peer that is killed soon after its start finds its ring again. Each save doubles it to
-spare the disk."""
+short, so that a peer that is killed soon after its start finds its ring again. Each save doubles
+the pause to spare the disk."""
 
 log = structlog.get_logger()
 
@@ -126,7 +125,7 @@ class PeerProcess:
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
             adapter.record(recording.recorder.chooses, recording.recorder)
-        self._node = node = Node(overlay, adapter, iteration)
+        self._node = node = Node(overlay, adapter, iteration, more_status=partial(self._more_status, adapter))
         clients = None
         if self.config.listeners:
             self._clients = clients = MqttService(self.config, adapter, iteration, self._stop.set)
@@ -134,7 +133,6 @@ class PeerProcess:
             clients.restore()
         else:
             adapter.attach(node)
-        node.more_status = partial(self._more_status, adapter, node)
         sampling = Sampling(self.config, node, adapter, clients)
         await node.start()
         await recording.listen(sampling.sample, sampling.counters)
@@ -145,7 +143,7 @@ class PeerProcess:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
 
-    def _more_status(self, adapter: CoordinatedAdapter | ScribeAdapter, node: Node, about: str) -> dict[str, Any]:
+    def _more_status(self, adapter: CoordinatedAdapter | ScribeAdapter, about: str) -> dict[str, Any]:
         """The part of a status above the overlay; if `about` names a topic, the known places of that topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
@@ -153,6 +151,8 @@ class PeerProcess:
             clients["recording"] = self._recording.status()
         engine = adapter.core
         if about:
+            assert self._node is not None
+            node = self._node
             towards = partial(next_hop, node.ring.leaves, node.ring.table)
             return {"about": engine.topic_status(about, towards)}
         status = engine.status(asyncio.get_running_loop().time(), {"unsendable": adapter.unsendable})
@@ -182,7 +182,7 @@ class PeerProcess:
             listen=config.overlay,
             advertise=config.advertise,
             ring=config.ring,
-            terms=f"{roles}timing {config.timing}",
+            ring_settings=f"{roles}timing {config.timing}",
             seeds=self._seeds(),
             timing=PRESETS[config.timing],
             delay_s=config.delay,

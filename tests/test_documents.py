@@ -25,7 +25,7 @@ from ringmq.peer.cli import main
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.load import load
 from tests.mqtt_front.real_clients.missing import cannot
-from tests.test_imports import DOORS
+from tests.test_imports import DOORS, listed
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -318,13 +318,14 @@ def missing_paths(name: str, text: str) -> list[str]:
 
 def test_links_between_documents_lead_to_files() -> None:
     faults = [fault for name, text in TEXTS.items() for fault in broken_links(name, text)]
-    assert faults == []
+    assert faults == [], listed(faults)
     assert broken_links("docs/ring.md", "[a](../README.md), [b](ring.md#x), [c](http://a/b)") == []
     assert broken_links("docs/ring.md", "see [a](README.md)") == ["docs/ring.md: README.md"]
 
 
 def test_paths_of_the_code_in_documents_exist() -> None:
-    assert [fault for name, text in TEXTS.items() for fault in missing_paths(name, text)] == []
+    faults = [fault for name, text in TEXTS.items() for fault in missing_paths(name, text)]
+    assert faults == [], listed(faults)
     assert missing_paths("a", "`overlay/core/ids.py`, `peer/`, `tests/peer`") == []
     assert missing_paths("a", "`overlay/core/idz.py`") == ["a: overlay/core/idz.py"]
 

@@ -97,6 +97,11 @@ NOT_OURS = "<top>"
 """Prefix of a folder that is imported without PACKAGE: other projects may use such a name for their packages."""
 
 
+def listed(faults: list[str]) -> str:
+    """All faults, a line each: pytest alone shows the first."""
+    return "\n".join(["", *faults])
+
+
 def folder_of(module: str) -> str:
     return module.rpartition(".")[0]
 
@@ -207,17 +212,20 @@ IN_SHELL = {name for name in MODULES if folder_of(name).endswith(".shell")}
 
 
 def test_folders_import_only_what_they_may() -> None:
-    assert [fault for module, source in MODULES.items() for fault in forbidden_imports(module, source)] == []
+    faults = [fault for module, source in MODULES.items() for fault in forbidden_imports(module, source)]
+    assert faults == [], listed(faults)
 
 
 def test_cores_import_no_io_clock_chance_or_shell() -> None:
     assert set(MODULES) >= CORES, "a module is gone: remove it from PURE_IN_SHELLS"
-    assert [fault for module in sorted(CORES) for fault in unfit_for_a_core(module, MODULES[module])] == []
+    faults = [fault for module in sorted(CORES) for fault in unfit_for_a_core(module, MODULES[module])]
+    assert faults == [], listed(faults)
 
 
 def test_modules_in_shell_folders_need_to_be_there() -> None:
     """A module that could be a core belongs into the folder above."""
-    assert [module for module in sorted(IN_SHELL) if not unfit_for_a_core(module, MODULES[module])] == []
+    faults = [module for module in sorted(IN_SHELL) if not unfit_for_a_core(module, MODULES[module])]
+    assert faults == [], listed(faults)
 
 
 def test_each_folder_is_a_core_or_a_shell() -> None:

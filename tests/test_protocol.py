@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from enum import Enum
 from pathlib import Path
 from types import ModuleType
 
@@ -14,9 +15,9 @@ import msgspec
 from ringmq.mqtt_front.sessions.journal import Journal
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core import messages as ring_messages
-from ringmq.overlay.core import timing
+from ringmq.overlay.core import suspicion, timing
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.links import handshake
+from ringmq.overlay.links import handshake, phase
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason
 from ringmq.peer.engines.coordinated import messages as coordinated_messages
@@ -159,9 +160,27 @@ def cells_of(document: str) -> str:
 def test_the_internals_list_every_message_of_the_ring() -> None:
     tables = "\n".join(map(cells_of, ("joining.md", "death.md", "forwarding.md")))
     messages = {row[1] for row in structs_of(ring_messages)} - {"Peer", "Parcel"}
-    assert {name for name in names_in(tables) if name[0].isupper()} == messages
+    assert {name for name in names_in(tables) if name[0].isupper() and not name.isupper()} == messages
 
 
 def test_the_internals_list_every_call_of_the_journal() -> None:
     calls = {name for name, call in vars(Journal).items() if callable(call) and not name.startswith("_")}
     assert calls - set(names_in(cells_of("durability.md"))) == {"close"}
+
+
+def states_of(transitions: Mapping[tuple[Enum, Enum], Enum]) -> dict[str, set[str]]:
+    """Each state with the states that may follow it."""
+    found: dict[str, set[str]] = {state.name: set() for state in transitions.values()}
+    for (before, _), after in transitions.items():
+        found.setdefault(before.name, set()).add(after.name)
+    return found
+
+
+def states_in(document: str) -> dict[str, set[str]]:
+    listed = [(names_in(state), names_in(after)) for state, _, after in rows(cells_of(document), 3)]
+    return {state[0]: set(after) for state, after in listed if state}
+
+
+def test_the_internals_list_every_state_and_its_successors() -> None:
+    assert states_in("death.md") == states_of(suspicion.TRANSITIONS)
+    assert states_in("forwarding.md") == states_of(phase.TRANSITIONS)

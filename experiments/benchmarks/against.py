@@ -1,6 +1,6 @@
-"""Two versions of this project at one fixed rate: the cost of a delivery in the one, divided by its cost in the other.
+"""Two versions of this project at one fixed rate: the cost of a delivery in this version, divided by the other's.
 
-Owns the order of measurements and their statistics. Processes and clients are started by a function that it is given.
+Owns the order of measurements and their statistics. A function of the caller starts processes and clients.
 
 Processor time is compared, not throughput at the limit: a search for a limit is only exact to some percent, and finds
 lower limits when other processes use the cores. Two processes of one version differ by more than two measurements of
@@ -30,7 +30,7 @@ SEARCHES: Final = 3
 SHARE: Final = 0.5
 """The fixed rate as a share of the lower limit of the two."""
 WARM_S: Final = 0.5
-"""Work of new processes that is left out."""
+"""Time at the start of new processes that is not measured."""
 SLICE_S: Final = 0.25
 """The sides take turns this often: other processes that come and go then disturb both in the same measure."""
 ORDERS: Final = ((THIS, OTHER, OTHER, THIS), (OTHER, THIS, THIS, OTHER))
@@ -53,17 +53,17 @@ class Side(Protocol):
 
 
 Open = Callable[[int], AbstractContextManager[Mapping[str, Side]]]
-"""Starts both sides anew for the pair with this number; 0 is for finding a rate."""
+"""Starts new processes of both sides for the pair with this number; number 0 is for finding a rate."""
 OnSlice = Callable[[str, Slice], None]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """How long, how often and at which rate is measured."""
+    """Length, number and rate of the measurements."""
 
     span_s: float = 2.0
-    """Of each side in each pair."""
+    """Length of the measurement of each side in each pair."""
     pairs: int = 20
     rate_hz: float | None = None
     """Publications a second; None for a share of the lower limit."""
@@ -71,7 +71,7 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one side needed in one pair."""
+    """Resources that one side used in one pair."""
 
     cpu_s_per_million: float
     idle_bytes: float

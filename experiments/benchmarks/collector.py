@@ -89,6 +89,7 @@ class Watched:
 
     def end(self, records: int, fails: bool = False) -> StageFigures:
         """Wait for its end, and close its pipes. Raises BenchError if it fails, or if it must fail and does not."""
+        # WNOWAIT leaves the ended process to wait4 below, which alone returns its processor time.
         while (ended := os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is None:
             self.look()
             time.sleep(LOOK_S)

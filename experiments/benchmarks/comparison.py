@@ -106,6 +106,7 @@ def _find_limits(
                 intervals[name] = searches[name].send(figures.keeps_up)
             except StopIteration as end:
                 del intervals[name]
+                # The next search starts at a quarter of the limit, which saves measurements at lower rates.
                 starts[name] = min(4 * float(end.value), starts[name])
     for name, figures in best.items():
         results[name].limits.append(figures)

@@ -50,7 +50,7 @@ class Verdict:
 
 
 def of_pattern(pattern: str, results: Mapping[str, Result]) -> list[Verdict]:
-    """Of RingMQ against each of the other servers that were measured. Only the patterns with a goal are judged."""
+    """Verdicts on RingMQ against each other server that was measured. A pattern without a goal has none."""
     ours = results.get("ringmq")
     if ours is None or pattern not in EGRESS_RATIOS:
         return []

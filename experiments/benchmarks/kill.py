@@ -121,6 +121,7 @@ class _Run:
         flowing = asyncio.create_task(flow.run())
         await asyncio.sleep(BEFORE_S)
         killed_at = perf_counter()
+        # In a thread: `kill` waits for the ends of the processes, and the traffic must go on meanwhile.
         await asyncio.to_thread(self._ring.kill, *(self._ring.peers[victim] for victim in plan.victims))
         first = [flow.send(NEW_PUBLISHERS + number, client, 0, 1) for number, client in enumerate(publishers)]
         pairs = zip(subscribers, new, strict=True)

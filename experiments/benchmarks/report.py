@@ -108,7 +108,7 @@ def one_table(patterns: Mapping[str, Mapping[str, Result]]) -> str:
     lines = [f"{'pattern':<{width}}{'servers':<12}{_heads('cpu s/million')}"]
     for pattern, results in patterns.items():
         for name, result in results.items():
-            costs = [one.cpu_s_per_million for one in result.limits]
+            costs = [figures.cpu_s_per_million for figures in result.limits]
             lines.append(f"{pattern:<{width}}{name:<12}{_cells(result, f'{median(costs):.2f}' if costs else '')}")
     return "\n".join(lines)
 

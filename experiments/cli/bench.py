@@ -31,7 +31,7 @@ from ringmq.experiments.processes.signals import sigterm_interrupts
 DEFAULT: Final = Method()
 REFERENCE: Final = "mosquitto"
 RING_REFERENCE: Final = "bridged"
-"""Latency is compared at half of its limit."""
+"""Latencies of all servers are compared at half of the limit of the reference."""
 ACROSS: Final = ("two-1to10", "two-1to1")
 """The patterns of `ring --against`, unless a pattern is given."""
 
@@ -63,11 +63,11 @@ def _among(known: Iterable[str], what: str) -> Callable[[click.Context, click.Pa
 def _measuring(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options for length, number and output of the measurements."""
     for option in (
-        click.option("--verbose", is_flag=True, help="Tell every measurement."),
+        click.option("--verbose", is_flag=True, help="Show each measurement."),
         click.option(
             "--json", "as_json", is_flag=True, help="Print all figures as JSON, the tables on standard error."
         ),
-        click.option("--quick", is_flag=True, help="Halve the last doubling instead of dividing it into 20."),
+        click.option("--quick", is_flag=True, help="Bisect the last doubling instead of dividing it into 20."),
         click.option(
             "--repeats",
             type=click.IntRange(1, 100),
@@ -79,7 +79,7 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
             default=DEFAULT.span_s,
             show_default=True,
             type=click.FloatRange(0.05, 600),
-            help="Of one measurement; with --against of each side in each pair.",
+            help="Length of one measurement; with --against of each side in each pair.",
         ),
     ):
         command = option(command)
@@ -115,10 +115,12 @@ def _against(
     default=",".join(OTHERS),
     show_default=True,
     callback=_among(COMMANDS, "server"),
-    help="In this order; peer and unrecorded are whole peers, which record or do not.",
+    help="Servers in order; peer and unrecorded are whole peers, with and without records.",
 )
-@click.option("--idle", type=click.IntRange(1), help="Memory and connect time with so many idle clients.")
-@click.option("--filters", type=click.IntRange(1), help="Publish cost with so many other filters.")
+@click.option(
+    "--idle", type=click.IntRange(1), help="Measure memory and connect time with this number of idle clients."
+)
+@click.option("--filters", type=click.IntRange(1), help="Measure publish cost with this number of other filters.")
 @click.pass_context
 def front(
     ctx: click.Context,
@@ -136,7 +138,7 @@ def front(
     as_json: bool,
     verbose: bool,
 ) -> None:
-    """The front alone: throughput at the limit, loss, latency at half of the limit, what a crowd costs.
+    """Measure the front alone: throughput at the limit, loss, latency at half of the limit, cost of a crowd.
 
     With --against a peer of this version takes turns with a peer of another, on the same core and at one rate.
     Processor time of a delivery and memory of an idle peer are compared.
@@ -179,7 +181,7 @@ def front(
     default=",".join(sides.SIDES),
     show_default=True,
     callback=_among(sides.SIDES, "side"),
-    help="In this order.",
+    help="Sides in order.",
 )
 @click.pass_context
 def ring(
@@ -215,7 +217,7 @@ def ring(
     five-C     each server has a topic of its own, 10 publishers and 10 subscribers
     five-D     8 and 8 of a topic at one server, 1 and 1 at each of two others
 
-    A to D are those of Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
+    Patterns A to D come from Banno, Sun, Takeuchi and Shudo (2019), whose brokers had a machine each.
 
     With --against a ring of this version takes turns with a ring of another, as in `front`.
     """
@@ -235,9 +237,9 @@ def ring(
         available = _available(names, report, sides.why_not)
         server_core, load_core = cores()
         with pinned(load_core):
-            for one in patterns:
-                results[one.name] = _ring_pattern(report, one, available, method, server_core)
-                report.judge(goals.of_ring(one.name, results[one.name]))
+            for measured in patterns:
+                results[measured.name] = _ring_pattern(report, measured, available, method, server_core)
+                report.judge(goals.of_ring(measured.name, results[measured.name]))
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     finally:
@@ -249,20 +251,20 @@ def ring(
 def _sizes(ctx: click.Context, param: click.Parameter, value: str) -> list[int]:
     """Parse comma-separated numbers, also in the form 1e6."""
     try:
-        sizes = sorted({int(float(one)) for one in value.split(",")})
+        sizes = sorted({int(float(number)) for number in value.split(",")})
     except (ValueError, OverflowError):
-        raise click.BadParameter(f"{value!r} are not numbers with commas between them, such as 1e5,1e6") from None
+        raise click.BadParameter(f"must be comma-separated numbers, such as 1e5,1e6, got {value!r}") from None
     if sizes[0] < 1000 or sizes[-1] > 1_000_000_000:
-        raise click.BadParameter("there are to be 1000 records at least, and 1e9 at most")
+        raise click.BadParameter(f"each number of records must be 1000 to 1e9, got {value!r}")
     return sizes
 
 
 @bench.command(name="collector")
 @click.option(
-    "--records", "sizes", default="1e5,1e6", show_default=True, callback=_sizes, help="In turn; 1e7 takes 6 GB."
+    "--records", "sizes", default="1e5,1e6", show_default=True, callback=_sizes, help="Records, in turn; 1e7 need 6 GB."
 )
-@click.option("--master", default="local[2]", show_default=True, help="Where Spark runs.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Chooses the records.")
+@click.option("--master", default="local[2]", show_default=True, help="Master of Spark.")
+@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="Determines the records.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON, the lines on standard error.")
 def measure_collector(sizes: list[int], master: str, seed: int, as_json: bool) -> None:
     """Measure the throughput of `collect ingest`, `stream` and `reduce`.
@@ -309,12 +311,12 @@ def _available(names: list[str], report: Report, why_not: Callable[[str], str | 
 
 
 def _patterns(report: Report, patterns: list[Pattern], servers: list[str], method: Method, core: int) -> None:
-    """One pattern after the other, all servers in turns, with new processes for each pattern."""
+    """Measure one pattern after the other, all servers in turns, with new processes for each pattern."""
     for pattern in patterns:
         report.say(f"{pattern.name}: {', '.join(servers)}")
         with ExitStack() as stack:
             started = [stack.enter_context(running(server, core)) for server in servers]
-            loads = {one.name: stack.enter_context(Load([one], pattern)) for one in started}
+            loads = {server.name: stack.enter_context(Load([server], pattern)) for server in started}
             reference = REFERENCE if REFERENCE in loads else servers[0]
             results = compare(pattern, loads, method, reference, report.measured)
         report.add_pattern(pattern.name, results)
@@ -322,7 +324,7 @@ def _patterns(report: Report, patterns: list[Pattern], servers: list[str], metho
 
 
 def _ring_pattern(report: Report, pattern: Pattern, names: list[str], method: Method, core: int) -> dict[str, Result]:
-    """One pattern, all sides in turns, with new processes."""
+    """Measure one pattern, all sides in turns, with new processes."""
     report.say(f"{pattern.name}: {', '.join(names)}")
     with ExitStack() as stack:
         loads = {}

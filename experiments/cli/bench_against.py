@@ -1,6 +1,6 @@
 """`--against CHECKOUT` of `ringmq bench front|ring`: its options, its processes and clients, its tables.
 
-The order of measurements and the statistics are those of `against`.
+The module `against` owns the order of measurements and the statistics.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ringmq.experiments.processes.usage import memory_bytes
 
 DEFAULT: Final = against.Schedule()
 MOST_PAYLOAD_BYTES: Final = 1_000_000
-"""Below the largest packet that a peer takes by default."""
+"""Largest payload: a peer accepts its packet by default."""
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """`--against`, and the options that say which messages are published and at which rate."""
+    """Add `--against`, and the options for the messages and their rate."""
     for option in (
         click.option(
             "--payload",

@@ -175,10 +175,10 @@ def _kill(ring: Ring, runs: list[tuple[int, Kind]], method: killing.KillMethod) 
             _run(killing.check(ring, kind, run, method, figures))
         except BenchError as error:
             figures.faults.add("broken off", f"run {run}: {error}")
-        _say(f"  {figures.faults}; the peers counted {_run(ring.troubles())}")
+        _say(f"  {figures.faults}; the peers counted {_run(ring.trouble_counts())}")
         if "broken off" in figures.faults.counts:
             break
-    _complaints(ring)
+    _show_errors(ring)
     return all_figures
 
 
@@ -268,14 +268,14 @@ def _say(text: str) -> None:
     click.echo(text, err=True)
 
 
-def _complaints(ring: Ring) -> None:
-    for line in ring.complaints():
+def _show_errors(ring: Ring) -> None:
+    for line in ring.logged_errors():
         _say(line)
 
 
 def _end(ring: Ring, lines: list[str], faults: Faults) -> None:
-    _complaints(ring)
-    _judge([*lines, f"the peers counted {_run(ring.troubles())}"], faults)
+    _show_errors(ring)
+    _judge([*lines, f"the peers counted {_run(ring.trouble_counts())}"], faults)
 
 
 def _judge(lines: list[str], faults: Faults) -> None:

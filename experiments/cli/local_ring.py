@@ -108,6 +108,7 @@ class LocalRing:
             self._refuse_dead(self.children)
             answers = dict(zip(unsettled, await asyncio.gather(*map(ask, unsettled)), strict=True))
             ids.update((child, Id.parse(answer["id"])) for child, answer in answers.items() if answer)
+            # The expected leaf sets depend on the ids of all peers, so no peer is settled before all ids are known.
             if len(ids) == len(self.children):
                 all_ids = set(ids.values())
                 settled = {
@@ -239,7 +240,7 @@ async def _start(local_ring: LocalRing) -> None:
 
 
 def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:
-    """The command-line settings of all peers, beyond those of the file. Raises ConfigError with one line."""
+    """The settings of all peers that the command line adds to the file. Raises ConfigError with one line."""
     in_file = read_toml(file) if file is not None else {}
     own = next((name for name in in_file if name in OF_ONE_PEER), None)
     if own is not None:

@@ -33,7 +33,7 @@ writes once per packet: on one machine Mosquitto then reaches half of its limit.
 PROBES_HZ: Final = 1000.0
 """Messages a second to all clients that measure the latency together."""
 QUIET_S: Final = 1.0
-"""When nothing has come for so long, nothing more will."""
+"""After this time without an arrival, no more arrivals are expected."""
 UNACKNOWLEDGED_SHARE: Final = 0.5
 """The most unacknowledged messages of a publisher with QoS 1 or 2, on the average, as a share of its packet ids."""
 DRAIN_S: Final = 20.0
@@ -73,8 +73,9 @@ class Load:
     def _open(self, pattern: Pattern) -> None:
         receiver = self._receiver
         for number in range(pattern.topics * pattern.subscribers):
-            topic, one = divmod(number, pattern.subscribers)
-            client = self._client(pattern.subscriber_at(topic, one), f"sub-{number}", pattern.topic(topic), pattern.qos)
+            topic, subscriber = divmod(number, pattern.subscribers)
+            at = pattern.subscriber_at(topic, subscriber)
+            client = self._client(at, f"sub-{number}", pattern.topic(topic), pattern.qos)
             id_at = pattern.packet_bytes - pattern.payload_bytes - 2
             if pattern.qos == 2:
                 receiver.complete_deliveries(client, pattern.packet_bytes, id_at)
@@ -121,6 +122,7 @@ class Load:
         """Publish at a rate for a while, and measure after the first `warm_s`. Raises BenchError."""
         sent, received = self._sender.sent, self._receiver.received_bytes
         self._receiver.latencies_s.clear()
+        # A garbage collection would delay the reading of probes, and so increase their latencies.
         gc.collect()
         gc.disable()
         try:

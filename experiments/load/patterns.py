@@ -10,9 +10,9 @@ from ringmq.mqtt_front.codec.codec import encode, encode_publish
 from ringmq.mqtt_front.codec.packets import Connect, Subscribe, Subscription, Version
 
 PAYLOAD_BYTES: Final = 32
-"""As in the paper (§6.1)."""
+"""Size of a payload in the paper (§6.1)."""
 PACKET_IDS: Final = 1000
-"""A publisher uses so many packet ids in turn, so it may never have more unacknowledged."""
+"""Packet ids that a publisher uses in rotation. It must never have more unacknowledged messages."""
 PACKETS_BYTES: Final = 1 << 28
 """Memory for the packets of all publishers with QoS 1 or 2. Large payloads get fewer packet ids to stay below it."""
 LEAST_PACKET_IDS: Final = 4
@@ -41,7 +41,7 @@ class Pattern:
     subscriber_at: At = _first
     prober_at: int = 0
     probed: tuple[int, ...] = (0,)
-    """The servers at which the latency is taken of what is published at `prober_at`."""
+    """Servers with subscribers that measure the latency of publications at `prober_at`."""
     payload_bytes: int = PAYLOAD_BYTES
 
     @property
@@ -56,16 +56,16 @@ class Pattern:
         return f"bench/{number:02d}"
 
     def packets(self, topic: int) -> list[bytes]:
-        """What one publisher of the topic sends, in turn."""
+        """Packets that a publisher of the topic sends, in rotation."""
         name = self.topic(topic).encode()
         ids = range(1, self.packet_ids + 1) if self.qos else range(1)
         return [encode_publish(Version.V311, name, bytes(self.payload_bytes), self.qos, packet_id=i) for i in ids]
 
     @property
     def packet_ids(self) -> int:
-        """The number of packet ids that a publisher with QoS 1 or 2 uses in turn."""
-        room = PACKETS_BYTES // (self.all_publishers * max(1, self.payload_bytes))
-        return max(LEAST_PACKET_IDS, min(PACKET_IDS, room))
+        """The number of packet ids that a publisher with QoS 1 or 2 uses in rotation."""
+        fitting = PACKETS_BYTES // (self.all_publishers * max(1, self.payload_bytes))
+        return max(LEAST_PACKET_IDS, min(PACKET_IDS, fitting))
 
     @property
     def packet_bytes(self) -> int:
@@ -75,7 +75,7 @@ class Pattern:
         )
 
     def varied(self, qos: int | None, payload_bytes: int | None) -> Pattern:
-        """The same clients with another QoS or another size of payloads, as far as given. The name says so."""
+        """The same clients with the given QoS and size of payloads, which also change the name."""
         qos = self.qos if qos is None else qos
         payload_bytes = self.payload_bytes if payload_bytes is None else payload_bytes
         name = self.name

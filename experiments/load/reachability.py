@@ -1,6 +1,6 @@
 """Checks that messages pass from each server to each server, exactly once, before a measurement.
 
-Without this check, unconnected servers would look like slow servers, and bridges that duplicate like fast ones.
+Unconnected servers would look like slow servers in a measurement, and bridges that duplicate like fast ones.
 """
 
 from __future__ import annotations

@@ -102,6 +102,7 @@ class Receiver:
         events = group.poll(0, MOST_EVENTS)
         readers, received = self._readers, 0
         for fd, event in events:
+            # Any other flag, also beside EPOLLIN, reports a closed or broken connection.
             if event != select.EPOLLIN:
                 raise BenchError("the server closed a connection")
             received += readers[fd]()
@@ -132,6 +133,7 @@ class Acknowledger:
         packets = len(data) // size
         whole = packets * size
         self._rest = bytes(data[whole:])
+        # A PUBACK has four bytes (3.1.1 §3.4). The slices copy the packet ids into the last two bytes of all PUBACKs.
         answers = bytearray(b"\x40\x02\0\0") * packets
         answers[2::4] = data[at:whole:size]
         answers[3::4] = data[at + 1 : whole : size]

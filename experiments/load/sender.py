@@ -60,4 +60,8 @@ class Sender:
 def _turns(pattern: Pattern, publishers: list[socket.socket]) -> list[_Sending]:
     packets = [pattern.packets(number // pattern.publishers) for number in range(len(publishers))]
     rounds = pattern.packet_ids if pattern.qos else 1
-    return [(one.send, packets[who][turn]) for turn in range(rounds) for who, one in enumerate(publishers)]
+    return [
+        (publisher.send, packets[number][packet])
+        for packet in range(rounds)
+        for number, publisher in enumerate(publishers)
+    ]

@@ -1,4 +1,4 @@
-"""Synthetic records like those of the peers of a ring, by the million; equal seeds give equal records.
+"""Synthetic records in the form of a ring's records, by the million; equal seeds give equal records.
 
 Owns the contents of the records. They are written as text: encoding each record would be slower than the measured
 collector.

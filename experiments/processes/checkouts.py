@@ -37,7 +37,7 @@ class Checkout:
     """A version of this project that can run peers."""
 
     name: str
-    """Of the side in the comparison."""
+    """Name of the side in the comparison."""
     folder: Path
     program: Path
 
@@ -83,7 +83,7 @@ def ring_of(checkout: Checkout, count: int, core: int, env: Mapping[str, str]) -
     ports = choose_ports(0, 2 * count)
     with TemporaryDirectory(prefix="ringmq-bench-") as folder, ExitStack() as stack:
         pipe, parent_end = os.pipe()
-        # Nothing is ever written to it: its end is how the peers learn that this process is gone.
+        # Nothing is ever written to this pipe: the peers end when they read its end, after this process is gone.
         stack.callback(os.close, parent_end)
         stack.callback(os.close, pipe)
         servers: list[Server] = []

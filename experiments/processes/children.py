@@ -38,6 +38,7 @@ class Child:
         """Start a peer that ends once every process has closed the writing end of `parent_pipe`."""
         try:
             process = await asyncio.create_subprocess_exec(
+                # -P keeps the current folder off the path of modules, where a file could shadow one of ours.
                 *(sys.executable, "-P", "-m", "ringmq", "peer"),
                 *("--overlay", show(address), "--parent-pipe", str(parent_pipe), *options),
                 stdin=asyncio.subprocess.DEVNULL,

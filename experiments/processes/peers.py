@@ -92,7 +92,7 @@ class RingPeer:
                 raise BenchError(f"cannot start {self}: {error.strerror}") from None
         self._server = Server(str(self), process, self.mqtt)
 
-    def complaints(self) -> list[str]:
+    def logged_errors(self) -> list[str]:
         """Logged errors, and all lines that are no log lines, such as the lines of a traceback."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return [line for line in lines if "warning" not in line]
@@ -153,7 +153,7 @@ class Ring:
             await asyncio.sleep(LOOK_S)
         raise BenchError(f"{len(self.alive)} peers were not one ring after {limit_s:g} s")
 
-    async def troubles(self) -> str:
+    async def trouble_counts(self) -> str:
         """Counters of the live peers that indicate deaths, losses, or an overloaded machine."""
         statuses = [status for peer in self.alive if (status := await status_of(peer))]
         counters = {
@@ -167,9 +167,9 @@ class Ring:
         silent = len(self.alive) - len(statuses)
         return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in ({"silent": silent} | sums).items())
 
-    def complaints(self) -> list[str]:
-        """Complaints of all peers, each line with its peer."""
-        return [f"{peer}: {line}" for peer in self.peers for line in peer.complaints()]
+    def logged_errors(self) -> list[str]:
+        """Logged errors of all peers, each line with its peer."""
+        return [f"{peer}: {line}" for peer in self.peers for line in peer.logged_errors()]
 
 
 async def status_of(peer: RingPeer) -> dict[str, Any]:

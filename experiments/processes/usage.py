@@ -22,6 +22,7 @@ class Usage:
         cpu = waited = 0
         for pid in pids:
             for task in Path(f"/proc/{pid}/task").iterdir():
+                # Nanoseconds on a core, nanoseconds in the run queue, number of time slices.
                 ran, delayed, _ = (task / "schedstat").read_text(encoding="ascii").split()
                 cpu += int(ran)
                 waited += int(delayed)

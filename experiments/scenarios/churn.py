@@ -61,6 +61,7 @@ class Churn:
         self.nodes = nodes
         self.crashes = 0
         self.joins = 0
+        # The median of a Weibull distribution is its scale times ln(2)^(1/k).
         self._scale_s = median_s / log(2) ** (1 / SHAPE)
         self._due: list[tuple[float, int, Node]] = []
         self._entries = count()
@@ -126,6 +127,7 @@ def churn(
     per_peer_s = mean_live * hours * 3600
     by_kind = {kind: sent / per_peer_s for kind, sent in world.sent.most_common() if kind not in WORKLOAD}
     scene.lookups.next_at = float("inf")
+    # After this time the last lookups are delivered or lost: a sender has given up.
     world.run(world.now + world.timing.receipt_s * world.timing.receipt_tries)
     return ChurnFigures(
         nodes=nodes,

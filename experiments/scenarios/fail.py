@@ -57,8 +57,10 @@ def fail_at_once(nodes: int, seed: int, fraction: float, timing: str, progress: 
         if one_ring_after_s is not None and world.now > crashed_at + max(30.0, one_ring_after_s):
             break
     took_s = world.now - crashed_at
+    # Without a death, each live peer sends one heartbeat to one neighbour in each `heartbeat_s`.
     idle_per_s = (nodes - len(victims)) / world.timing.heartbeat_s
     lookups.next_at = float("inf")
+    # After this time the last lookups are delivered or lost: a sender has given up.
     world.run(world.now + world.timing.receipt_s * world.timing.receipt_tries)
     return FailFigures(
         nodes=nodes,

@@ -62,6 +62,7 @@ def split_and_heal(
     for _ in range(LOOKUPS):
         world.run(lookups.next_at)
         lookups.issue()
+    # After this time the last lookups are delivered or lost: a sender has given up.
     world.run(world.now + world.timing.receipt_s * world.timing.receipt_tries)
     return SplitFigures(
         nodes=nodes,

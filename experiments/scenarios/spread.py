@@ -104,6 +104,7 @@ def _planned(setting: Setting, choices: Sequence[Choice], progress: Progress) ->
     rules = tuple([(f"{name_of(choice)}/+", choice) for choice in choices])
     world = CopiesWorld(setting.seed, WAN, setting.weather, config=replace(ROLES, rules=rules))
     stage = Stage(setting, world)
+    # Subscriptions are not measured, so their sends need no gaps.
     world.network.in_turn = False
     world.subscribe_all(stage.subscribers, ALL_TOPICS)
     world.network.in_turn = True

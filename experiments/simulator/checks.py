@@ -165,6 +165,7 @@ class Checks:
         if not ring.active:
             self._broken("delivered by an inactive peer", f"{ring.me}, key {key:032x}")
             return False
+        # A peer may become active and deliver held messages in one step, before `step` is called for it.
         self._active.setdefault(ring.me.id, ring)
         owner = self.owner(key)
         if owner != ring.me.id:

@@ -70,6 +70,7 @@ class FilledRing:
         own_id = ids[position]
         random = Random(self._seed ^ own_id)
         low, high = 0, len(ids)
+        # `low` and `high` enclose the ids that share the first `row` digits with this peer.
         for row in range(DIGITS):
             if high - low <= 1:
                 return

@@ -104,6 +104,8 @@ class Network:
         known = self._bursts.get(pair)
         if known is not None:
             was_bad, at = known
+            # The chain leaves a burst at the rate 1 / mean_s and enters one at share / (1 - share) / mean_s. Its last
+            # state decays with the sum of both rates towards the share of bursts.
             memory = exp(-(now - at) / (mean_s * (1.0 - share)))
             bad = share + (float(was_bad) - share) * memory
         is_bad = self._random.random() < bad

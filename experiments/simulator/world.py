@@ -207,6 +207,7 @@ class World:
         self.checks.started(node.ring)
         backlog, node.backlog = node.backlog, []
         node.wake = self.now
+        # The core must notice its pause before it processes a message from the time of the pause.
         node.ring.tick(self.now)
         self._after(node, force=True)
         for sender, event in backlog:
@@ -246,6 +247,7 @@ class World:
     def _step(self, node: Node, sender: Peer | None, event: object) -> None:
         now = self.now
         if not node.alive:
+            # As in TCP, a reset is not answered by a reset.
             if sender is not None and event is not LinkLost and self.network.weather.resets:
                 asker = self.nodes.get(sender.id)
                 if asker is not None and asker.alive:
@@ -255,6 +257,7 @@ class World:
             if sender is not None:
                 node.backlog.append((sender, event))
             return
+        # A tick that an earlier deadline has replaced: events stay in the heap.
         if sender is None and node.wake != now:
             return
         self._last.append((now, node.number, sender, event))
@@ -274,6 +277,7 @@ class World:
         ring = node.ring
         self._post(node)
         deadline = ring.deadline()
+        # For a later deadline the pending tick is kept: it finds no work and sets the next one.
         if deadline < node.wake or node.wake <= self.now:
             node.wake = deadline
             heappush(self._events, (deadline, next(self._entries), node, None, Tick))

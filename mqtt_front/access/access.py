@@ -1,7 +1,7 @@
-"""Who may come in, and with which rights: the password file and the ACL file together.
+"""Decides which clients are admitted, and with which rights: the password file and the ACL file together.
 
-Decides, and does no I/O: it is given the texts of the files and, with each client, whether the listener lets anonymous
-ones in. `authenticate` is slow on purpose when it has to verify a password; everything else is quick.
+Does no I/O: it is given the texts of the files and, with each client, whether the listener admits anonymous clients.
+`authenticate` is slow on purpose when it has to verify a password; everything else is quick.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from ringmq.mqtt_front.access.acl_file import Acl
 from ringmq.mqtt_front.access.passwords import Entry, Passwords
 from ringmq.mqtt_front.codec.reasons import Reason
 
-PASSWORD_FILE: Final = "password file"  # noqa: S105  # how an error calls it
+PASSWORD_FILE: Final = "password file"  # noqa: S105  # its name in errors
 ACL_FILE: Final = "ACL file"
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """SUCCESS and the client's rights; or why it is refused, which is fit for its CONNACK, and no rights."""
+    """SUCCESS and the client's rights; or the reason for its CONNACK, and no rights."""
 
     reason: Reason
     rights: Rights
     client_id: str
     entry: Entry | None = None
-    """The line of the password file that proved who it is; None for an anonymous client."""
+    """The entry of the password file that proved the user; None for an anonymous client."""
 
     def refused(self) -> Decision:
-        """In its place: not authorized."""
+        """The same client, refused as not authorized."""
         return _refused(Reason.NOT_AUTHORIZED, self.client_id)
 
     @property
     def user_name(self) -> str | None:
-        """The proven one. A session belongs to it: a client with another one must not resume it."""
+        """The proven user name. A session belongs to it: a client with another user name must not resume it."""
         return self.entry.user_name if self.entry is not None else None
 
 
 class _Rules(NamedTuple):
-    """What holds at one time. Replaced as a whole, so that another thread sees the old or the new."""
+    """The rules in force. Replaced as a whole, so that another thread sees either the old or the new rules."""
 
     passwords: Passwords | None
     acl: Acl | None
@@ -53,7 +53,7 @@ class _Rules(NamedTuple):
         self, user_name: str | None, password: bytes | None, client_id: str, anonymous_allowed: bool
     ) -> Decision | None:
         if user_name is None or self.passwords is None:
-            # Without a password file a user name proves nothing, so it gives no user's rights either.
+            # A user name proves nothing without a password file, so it grants no user's rights either.
             return self.admit(None, client_id) if anonymous_allowed else _refused(Reason.NOT_AUTHORIZED, client_id)
         if password is None:
             return _refused(Reason.BAD_USER_NAME_OR_PASSWORD, client_id)
@@ -64,7 +64,7 @@ class _Rules(NamedTuple):
         assert self.passwords is not None
         entry = self.passwords.check(user_name, password)
         if entry is None:
-            # Also where anonymous clients are let in: who gives a name wants to be that user, or nobody.
+            # Not admitted as anonymous either: a client that gives a name wants the rights of that user.
             return _refused(Reason.BAD_USER_NAME_OR_PASSWORD, client_id)
         return self.admit(entry, client_id)
 
@@ -74,12 +74,12 @@ def _refused(reason: Reason, client_id: str) -> Decision:
 
 
 class Access:
-    """The rules of one peer. Without files: everybody whom the listener lets in may do everything."""
+    """The rules of one peer. Without files, every client that the listener admits may do everything."""
 
     def __init__(
         self, *, password_file: str = PASSWORD_FILE, acl_file: str = ACL_FILE, memory_key: bytes | None = None
     ) -> None:
-        """The names of the files are for errors. `memory_key`: see Passwords; 32 random bytes of this process."""
+        """Errors show the names of the files. `memory_key`: 32 random bytes of this process, see Passwords."""
         self._password_file = password_file
         self._acl_file = acl_file
         self._memory_key = memory_key
@@ -95,15 +95,15 @@ class Access:
         acl_file: str = ACL_FILE,
         memory_key: bytes | None = None,
     ) -> Self:
-        """Read the texts of the files, None where there is none. Raises RuleFileError."""
+        """Read the texts of the files, None for a file that is not configured. Raises RuleFileError."""
         access = cls(password_file=password_file, acl_file=acl_file, memory_key=memory_key)
         access.reload(passwords, acl)
         return access
 
     def reload(self, passwords: str | None, acl: str | None) -> None:
-        """Let these texts hold from now on. Raises RuleFileError for a wrong one, and then both old ones still hold.
+        """Replace the rules by these texts. Raises RuleFileError for an invalid text, and both old rules stay in force.
 
-        Next, `renew` the decision of every client that is connected.
+        Next, `renew` the decision of every connected client.
         """
         self._rules = _Rules(
             None if passwords is None else Passwords.parse(passwords, self._password_file, self._memory_key),
@@ -113,17 +113,18 @@ class Access:
     def at_once(
         self, user_name: str | None, password: bytes | None, client_id: str, anonymous_allowed: bool
     ) -> Decision | None:
-        """Decide if that takes no verification, in microseconds; None says that `authenticate` must."""
+        """Decide in microseconds, without verifying a password; None if `authenticate` must decide."""
         return self._rules.at_once(user_name, password, client_id, anonymous_allowed)
 
     def authenticate(
         self, user_name: str | None, password: bytes | None, client_id: str, anonymous_allowed: bool
     ) -> Decision:
-        """Decide on a CONNECT; `client_id` is the one in force, also when the server chose it.
+        """Decide on a CONNECT; `client_id` is the id in use, perhaps assigned by the server.
 
         Takes tens of milliseconds of a core when a password must be verified, right or wrong, user known or not: run it
-        on one of a few threads, and `renew` what it gives, as the rules may have changed meanwhile.
+        on one of a few threads, and `renew` the decision, as the rules may have changed meanwhile.
         """
+        # Read once: `reload` may replace the rules while the thread computes.
         rules = self._rules
         decision = rules.at_once(user_name, password, client_id, anonymous_allowed)
         if decision is not None:
@@ -133,9 +134,10 @@ class Access:
         return rules.verified(user_name, password, client_id)
 
     def renew(self, decision: Decision) -> Decision:
-        """The decision by the rules of now, without the password. NOT_AUTHORIZED: disconnect the client, since its user
-        is gone or has a new password. Otherwise its session takes the new rights: what it may no longer subscribe to,
-        by `Rights.may_subscribe`, is to be dropped.
+        """The decision by the current rules, without the password.
+
+        NOT_AUTHORIZED: disconnect the client, since its user was removed or has a new password. Otherwise give its
+        session the new rights, and drop subscriptions that `Rights.may_subscribe` no longer allows.
         """
         if decision.reason is not Reason.SUCCESS:
             return decision
@@ -146,12 +148,12 @@ class Access:
         return rules.admit(entry, decision.client_id)
 
     def knows(self, user_name: str | None) -> bool:
-        """Whether there is such a user; everybody is who has no name."""
+        """Whether the user exists; True for anonymous clients."""
         passwords = self._rules.passwords
         return user_name is None or (passwords is not None and passwords.entry(user_name) is not None)
 
     def rights_of(self, user_name: str | None, client_id: str) -> Rights:
-        """Those of a session whose client is away; a user who is not known any more has none."""
+        """The rights of a session whose client is not connected; a removed user has none."""
         rules = self._rules
         if not self.knows(user_name):
             return NO_RIGHTS

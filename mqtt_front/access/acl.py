@@ -1,7 +1,7 @@
-"""What one client may write and read, and the relations between filters that this needs: to cover and to overlap.
+"""The rights of one client to write and read topics, and the relations between filters that they need.
 
-Knows no sessions and no files: who delivers asks `Rights` for every topic, who subscribes for every filter, and
-`acl_file` makes them.
+A filter covers another if it matches all its topics, and overlaps it if both match some topic. Knows no sessions and no
+files: broker and sessions ask `Rights` for each topic and filter, and `acl_file` makes them.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Final, NamedTuple, Self
 from ringmq.mqtt_front.matching.topics import SHARED
 
 MAX_CACHED_TOPICS: Final = 256
-"""Of one client and direction. When full it is emptied: no order of topics makes that worse than no cache."""
+"""Size of the cache of one client and direction. A full cache is emptied, which is never worse than no cache."""
 MAX_CACHED_CHARS: Final = 256
-"""Longer topics are not kept, so that no client can fill the memory with them."""
+"""Longer topics are not cached, so that no client can fill the memory with them."""
 
 
 class Shape(NamedTuple):
-    """A filter as it is compared: its levels without a final `#`, and whether there was one.
+    """A filter in the form for comparisons: its levels without a final `#`, and whether it had one.
 
-    `#` is written as `+/#` and `/#` as `/+/#`, which match the same: no topic is only one empty level.
+    `#` becomes `+/#` and `/#` becomes `/+/#`, which match the same topics: no topic is only one empty level.
     """
 
     levels: tuple[str, ...]
@@ -28,7 +28,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, filter_: str) -> Self:
-        """Raises ValueError for what is no filter (5.0 §4.7.1). A topic without wildcards is one, too."""
+        """Raises ValueError for an invalid filter (5.0 §4.7.1). A topic without wildcards is a filter too."""
         *levels, last = filter_.split("/")
         if last != "#":
             levels.append(last)
@@ -47,7 +47,8 @@ class Shape(NamedTuple):
         mine, others = self.levels, other.levels
         if len(mine) > len(others) or (not self.open and (other.open or len(mine) < len(others))):
             return False
-        if mine[0] == "+" and others[0][:1] == "$":  # [MQTT-4.7.2-1]
+        # A wildcard at the first level does not match topics that begin with `$` [MQTT-4.7.2-1].
+        if mine[0] == "+" and others[0][:1] == "$":
             return False
         for level, theirs in zip(mine, others, strict=False):  # noqa: SIM110  # any() takes twice as long
             if level not in (theirs, "+"):
@@ -55,7 +56,7 @@ class Shape(NamedTuple):
         return True
 
     def overlaps(self, other: Shape) -> bool:
-        """Whether there is a topic that both match."""
+        """Whether both match some topic."""
         mine, others = self.levels, other.levels
         if (len(mine) > len(others) and not other.open) or (len(mine) < len(others) and not self.open):
             return False
@@ -65,16 +66,16 @@ class Shape(NamedTuple):
 
 
 def covers(allowed: str, requested: str) -> bool:
-    """Whether `allowed` matches every topic that `requested` matches. Raises ValueError if one is no filter.
+    """Whether `allowed` matches every topic that `requested` matches. Raises ValueError for an invalid filter.
 
-    Both without `$share`. Exact, as topics have no end of names: `+` is covered by `+` and `#` alone.
+    Pass both without `$share`. Exact, since there are infinitely many level names: only `+` and `#` cover `+`.
     """
     return Shape.of(allowed).covers(Shape.of(requested))
 
 
-def overlaps(one: str, other: str) -> bool:
-    """Whether some topic is matched by both. Raises ValueError if one is no filter."""
-    return Shape.of(one).overlaps(Shape.of(other))
+def overlaps(first: str, second: str) -> bool:
+    """Whether both match some topic. Raises ValueError for an invalid filter."""
+    return Shape.of(first).overlaps(Shape.of(second))
 
 
 def _shape(filter_: str) -> Shape | None:
@@ -85,7 +86,7 @@ def _shape(filter_: str) -> Shape | None:
 
 
 class FilterSet:
-    """Filters that are asked together. Those without wildcards are found in one step."""
+    """Filters that are queried together. Filters without wildcards are found in one step."""
 
     __slots__ = ("_literal", "_wild")
 
@@ -104,11 +105,11 @@ class FilterSet:
 
 
 class Rights:
-    """What one client may do; two clients to whom the same rules apply share one.
+    """The rights of one client; clients with the same rules share an object.
 
-    Ask `may_write` for each topic of a PUBLISH (with its alias resolved) and of a will, both when it is left and when
-    it is sent. Ask `may_read` for each message, retained and queued ones too, on its way out to the client: a
-    subscription that was allowed may match more than the client may read. For one event loop, not for threads.
+    Ask `may_write` for each topic of a PUBLISH (with its alias resolved) and of a will, both at the CONNECT and when
+    the will is published. Ask `may_read` for each message, also a retained or queued message, before it is sent to the
+    client: an allowed subscription may match more than the client may read. For one event loop, not for threads.
     """
 
     __slots__ = ("__weakref__", "_denied", "_read", "_readable", "_writable", "_write")
@@ -129,10 +130,10 @@ class Rights:
         return known if known is not None else self._look_up(topic, self._read, self._readable)
 
     def may_subscribe(self, filter_: str) -> bool:
-        """Whether one read filter covers all of it, and no deny filter does. `$share/…` is told by the prefix.
+        """Whether a read filter covers the whole filter, and no deny filter does.
 
-        A shared subscription must be readable as a whole: each message goes to one member, and would be lost for the
-        others if that member may not read it.
+        A shared subscription (`$share/…`) must be readable as a whole: each message goes to one member, and would be
+        lost for the others if that member may not read it.
         """
         if filter_.startswith(SHARED):
             group, _, filter_ = filter_.removeprefix(SHARED).partition("/")
@@ -143,7 +144,7 @@ class Rights:
         return self._read.one_covers(filter_, shape)
 
     def reads_all(self, filter_: str) -> bool:
-        """Whether `may_read` holds for every topic that the filter (without `$share`) matches, so need not be asked."""
+        """Whether `may_read` holds for every topic that the filter (without `$share`) matches: then skip `may_read`."""
         shape = _shape(filter_)
         return shape is not None and self._read.one_covers(filter_, shape) and not self._denied.one_overlaps(shape)
 
@@ -179,5 +180,5 @@ class _AllRights(Rights):
 
 
 ALL_RIGHTS: Final[Rights] = _AllRights()
-"""Of everybody where there is no ACL file: `rights is ALL_RIGHTS` saves asking."""
+"""The rights of all clients without an ACL file: `rights is ALL_RIGHTS` saves the queries."""
 NO_RIGHTS: Final = Rights()

@@ -1,6 +1,6 @@
-"""What the password file and the ACL file have in common: bounded lines of text, comments, user names, one error.
+"""The syntax that the password file and the ACL file share: bounded lines of text, comments, user names, one error.
 
-Given text, never a path: reading files is for `peer`.
+Given text, never a path: `peer` reads the files.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 from ringmq.mqtt_front.errors import FrontError
 
 MAX_FILE_CHARS: Final = 1 << 20
-"""Ten thousand users, or twice as many rules; what is longer is another file, named by mistake."""
+"""Room for ten thousand users, or twice as many rules; a longer file was named by mistake."""
 MAX_LINE_CHARS: Final = 1024
-"""Far above any line that makes sense, and short enough to be shown."""
+"""Far longer than any sensible line, and short enough to show in an error."""
 MAX_USER_NAME_CHARS: Final = 256
 _SHOWN_CHARS: Final = 60
 _UNFIT_CATEGORIES: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Control characters, halves of surrogate pairs, line and paragraph separators: the first three kinds cannot come in
-an MQTT string (5.0 §1.5.4) or should not, the last look like the end of a line. No version of Unicode adds to them."""
+"""Control characters, surrogates, line and paragraph separators. MQTT strings cannot contain surrogates and should not
+contain control characters (5.0 §1.5.4); separators look like the end of a line. Unicode cannot extend these sets."""
 _BYTE_ORDER_MARK: Final = "\ufeff"
-"""Some editors put it at the start of a file. Left there, it would be part of the first user's name."""
+"""Some editors write it at the start of a file, where it would become part of the first user's name."""
 
 
 class RuleFileError(FrontError):
@@ -34,13 +34,14 @@ class RuleFileError(FrontError):
 
 
 def lines_of(file: str, text: str) -> Iterator[tuple[int, str]]:
-    """The lines that say something, with their numbers, without space around them. Raises RuleFileError.
+    """The lines that are neither empty nor comments, stripped, with their numbers. Raises RuleFileError.
 
-    A `#` makes a comment only where a line begins with it: it may stand in filters and in names. No line is shown in
-    an error here, as it may hold a password.
+    Only a `#` at the start of a line begins a comment, since filters and names may contain it. Errors do not show the
+    line, which may contain a password.
     """
     if len(text) > MAX_FILE_CHARS:
         raise RuleFileError(file, None, f"longer than {MAX_FILE_CHARS} characters")
+    # Not `splitlines`, which also splits at characters that a filter may contain, such as U+0085.
     for number, line in enumerate(text.removeprefix(_BYTE_ORDER_MARK).split("\n"), 1):
         if len(line) > MAX_LINE_CHARS:
             raise RuleFileError(file, number, f"longer than {MAX_LINE_CHARS} characters")
@@ -50,18 +51,18 @@ def lines_of(file: str, text: str) -> Iterator[tuple[int, str]]:
 
 
 def fault_in_user_name(name: str) -> str | None:
-    """What is wrong with a name that is to stand in these files; None if nothing is."""
+    """The fault of a user name in these files; None if it is valid."""
     if not 0 < len(name) <= MAX_USER_NAME_CHARS:
-        return f"a user name has 1 to {MAX_USER_NAME_CHARS} characters"
+        return f"a user name must have 1 to {MAX_USER_NAME_CHARS} characters, got {len(name)}"
     if ":" in name:
-        return "a user name has no ':'"
+        return "a user name must not contain ':'"
     if name.startswith("#") or name != name.strip():
-        return "a user name neither begins with '#' nor has space around it"
+        return "a user name must not begin with '#' or have spaces around it"
     if name.startswith(_BYTE_ORDER_MARK) or any(unicodedata.category(char) in _UNFIT_CATEGORIES for char in name):
-        return "a user name has no control characters"
+        return "a user name must not contain control characters"
     return None
 
 
 def shown(text: str) -> str:
-    """`text` as it may stand in an error: on one line, and not long."""
+    """`text` as an error shows it: on one line, and shortened."""
     return repr(text if len(text) <= _SHOWN_CHARS else text[:_SHOWN_CHARS] + "…")

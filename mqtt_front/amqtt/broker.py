@@ -1,8 +1,8 @@
-"""amqtt's Broker, contained: what its clients subscribe to and publish, with the ports told and nobody given too much.
+"""amqtt's broker, restricted: its clients' subscriptions and messages, checked by rights and passed to the cluster.
 
-Of amqtt's own methods those are replaced that give messages to who may not have them, or lose them; docs/amqtt.md lists
-them. Leans on private parts of amqtt: the extra in pyproject.toml names the versions it was read against. Who is
-connected is for `amqtt_service`, which builds on this.
+Replaces the methods of amqtt that send messages to unauthorized clients or lose them; docs/amqtt.md lists them. Uses
+private parts of amqtt: the extra in pyproject.toml names the versions it was written for. Must not know connections,
+which `sessions` adds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from amqtt.session import ApplicationMessage, Session
 
 from ringmq.mqtt_front.access.access import Decision
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
-from ringmq.mqtt_front.amqtt.sender import READY, Sending
+from ringmq.mqtt_front.amqtt.sender import READY, Sender
 from ringmq.mqtt_front.cluster import Cluster, Standalone
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
@@ -33,29 +33,30 @@ from ringmq.mqtt_front.message import Message
 log = structlog.get_logger("front")
 
 REFUSED: Final = 0x80
-"""In a SUBACK; and reasons from here on are failures."""
+"""The failure code of a SUBACK; reasons from here on are failures."""
 DECISION: Final = "ringmq.decision"
-"""Where a session keeps the Decision on its client."""
+"""Attribute of a session with the Decision on its client."""
 MAX_WAITING: Final = 10_000
-"""Messages on their way to clients here. Full, it holds up the clients that publish; what others deliver is dropped."""
+"""Messages queued for local clients. At the bound, publishing clients wait; messages of the cluster are dropped."""
 LOGGERS: Final = ("amqtt.broker", "amqtt.mqtt", "amqtt.session")
-"""Those that say something of each client that does something wrong. Plugins have loggers of their own."""
+"""The loggers with a line for each error of a client. Plugins have loggers of their own."""
 
 
 def rights_of(session: Session) -> Rights:
-    """All rights for a session that a plugin has brought back: what it gets is checked again when its client comes."""
+    """Rights of a session; all if a plugin restored it, as its queue is checked when its client comes."""
     decision: Decision | None = session.attributes.get(DECISION)
     return ALL_RIGHTS if decision is None else decision.rights
 
 
-class Contained(Broker):  # type: ignore[misc]
-    """`distribute` and `retain` are what the layer above calls."""
+class RestrictedBroker(Broker):  # type: ignore[misc]
+    """The cluster calls `distribute` and `retain`."""
 
     def __init__(self, settings: dict[str, Any], limits: FrontConfig, cluster: Cluster | None) -> None:
-        """`settings` as amqtt takes them, with plugins, if none of them. Raises what amqtt raises about them."""
+        """`settings` as amqtt reads them; `plugins` must be there, perhaps empty. Raises amqtt's own exceptions."""
         expiry_s = None if limits.session_expiry_3_s == NEVER_EXPIRES_S else limits.session_expiry_3_s
         own: dict[str, Any] = {"listeners": {"default": {"type": "external"}}}
         super().__init__({"session_expiry_interval": expiry_s} | settings | own, plugin_namespace="amqtt.plugins")
+        # Any stranger could fill the log with errors.
         for name in LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         self.limits = limits
@@ -63,8 +64,8 @@ class Contained(Broker):  # type: ignore[misc]
         self.counters = FrontCounters()
         self._broadcast_queue: asyncio.Queue[tuple[Message, list[tuple[Session, int]]]] = asyncio.Queue(MAX_WAITING)
         self._in_force: dict[str, asyncio.Event] = {}
-        """Set for each filter, once the layer above says that it is in force everywhere."""
-        self._sending = Sending(limits, self.counters)
+        """Events by filter, each set once the filter is in force in the whole cluster."""
+        self._sender = Sender(limits, self.counters)
 
     # Rights
 
@@ -88,12 +89,14 @@ class Contained(Broker):  # type: ignore[misc]
         if qos >= REFUSED:
             self.counters.unauthorized += 1
             return REFUSED
+        # amqtt keeps the old QoS when a subscription is repeated; it must be replaced [MQTT-3.8.4-3].
         held = self._subscriptions[topic_filter]
-        held[:] = [(one, qos if one is session else was) for one, was in held]  # [MQTT-3.8.4-3]
+        held[:] = [(subscriber, qos if subscriber is session else old) for subscriber, old in held]
         in_force = self._in_force.get(topic_filter)
         if in_force is None:
             in_force = self._in_force[topic_filter] = asyncio.Event()
             self.cluster.filter_added(topic_filter, in_force.set)
+        # The SUBACK promises delivery, so it waits for the cluster.
         await in_force.wait()
         return qos
 
@@ -113,22 +116,22 @@ class Contained(Broker):  # type: ignore[misc]
         self, session: Session, handler: BrokerProtocolHandler, waiter: asyncio.Future[Any]
     ) -> None:
         wanted = waiter.result()
-        codes = [await self.add_subscription(one, session) for one in wanted.topics]
+        codes = [await self.add_subscription(entry, session) for entry in wanted.topics]
         await handler.mqtt_acknowledge_subscription(wanted.packet_id, codes)
         for (topic_filter, _), qos in zip(wanted.topics, codes, strict=True):
             if qos < REFUSED:
-                told = {"client_id": session.client_id, "topic": topic_filter, "qos": qos}
-                await self.plugins_manager.fire_event(BrokerEvents.CLIENT_SUBSCRIBED, **told)
-                await self._bring_retained(session, topic_filter, qos)
+                event = {"client_id": session.client_id, "topic": topic_filter, "qos": qos}
+                await self.plugins_manager.fire_event(BrokerEvents.CLIENT_SUBSCRIBED, **event)
+                await self._send_retained(session, topic_filter, qos)
 
-    async def _bring_retained(self, session: Session, topic_filter: str, qos: int) -> None:
+    async def _send_retained(self, session: Session, topic_filter: str, qos: int) -> None:
         for topic, kept in list(self._retained_messages.items()):
             if self._matches(topic, topic_filter) and await self._topic_filtering(session, topic, Action.RECEIVE):
-                self._sending.hand(session, self._get_handler(session), kept, min(kept.qos or 0, qos))
-                await asyncio.sleep(0)  # or all of them would be under way before the first is
+                self._sender.deliver(session, self._get_handler(session), kept, min(kept.qos or 0, qos))
+                await asyncio.sleep(0)  # Otherwise all of them would be in flight before the first is sent.
 
     async def _publish_retained_messages_for_subscription(self, _: tuple[str, int], __: Session) -> None:
-        """amqtt calls it with the filters of all clients for each one that connects."""
+        """Does nothing: amqtt calls it with the filters of all clients whenever a client connects."""
 
     # Messages
 
@@ -142,44 +145,44 @@ class Contained(Broker):  # type: ignore[misc]
         return True
 
     async def _receive(self, session: Session, message: ApplicationMessage) -> None:
-        """A client publishes."""
-        told = {"client_id": session.client_id, "message": message}
-        await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_RECEIVED, **told)
+        """Publish the message of a client."""
+        event = {"client_id": session.client_id, "message": message}
+        await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_RECEIVED, **event)
         topic = message.topic
         if is_of_the_server(topic) or not await self._topic_filtering(session, topic, Action.PUBLISH):
             self.counters.unauthorized += 1
             return
-        await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_BROADCAST, **told)
+        await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_BROADCAST, **event)
         await self._publish(Message(topic, bytes(message.data), message.qos, message.retain, origin=session.client_id))
 
     async def _broadcast_message(
         self, session: Session | None, topic: str, data: bytes | bytearray, force_qos: int | None = None
     ) -> None:
-        """A plugin publishes; clients do it by `_receive`."""
+        """Publish the message of a plugin; messages of clients come through `_receive`."""
         await self._publish(Message(topic, bytes(data), force_qos or 0))
 
     async def _publish(self, message: Message) -> None:
-        """What comes from here: to the clients here, and to the layer above, but for what is of this server alone."""
+        """Deliver a local message to local clients, and to the cluster except for the server's own `$` topics."""
         if message.retain and not self.cluster.keeps_retained:
             await self.retain_message(None, message.topic, message.payload, message.qos)
         receivers = self._receivers(message)
         if receivers:
             await self._broadcast_queue.put((message, receivers))
         if not message.topic.startswith("$") or message.origin:
-            self.cluster.published(message, len(receivers), self._answered if message.qos else None)
+            self.cluster.published(message, len(receivers), self._count_undelivered if message.qos else None)
 
-    def _answered(self, reason: Reason) -> None:
-        """amqtt has acknowledged it long ago: if the layer above does not have it, that can only be counted."""
+    def _count_undelivered(self, reason: Reason) -> None:
+        """Count a message that the cluster failed to deliver. amqtt has already acknowledged it."""
         if reason >= REFUSED:
             self.counters.publish_dropped += 1
 
     @property
     def subscribed(self) -> int:
-        """Subscriptions of all sessions."""
+        """Number of subscriptions of all sessions."""
         return sum(map(len, self._subscriptions.values()))
 
     def distribute(self, message: Message) -> int:
-        """Give a message from elsewhere to the clients here that want it; how many that are."""
+        """Deliver a message of the cluster to local subscribers; returns their number."""
         receivers = self._receivers(message)
         if self._broadcast_queue.full():
             self.counters.publish_dropped += len(receivers)
@@ -203,18 +206,19 @@ class Contained(Broker):  # type: ignore[misc]
         for session, qos in receivers:
             try:
                 if await self._topic_filtering(session, message.topic, Action.RECEIVE):
-                    self._sending.hand(session, self._get_handler(session), outgoing, qos)
-            except Exception as error:  # noqa: BLE001  # whatever a plugin raises: the others still get it
+                    self._sender.deliver(session, self._get_handler(session), outgoing, qos)
+            except Exception as error:  # noqa: BLE001  # A plugin can raise anything; the other receivers still get it.
                 self.counters.publish_dropped += 1
-                log.error("a plugin failed on a message", error=str(error))
+                log.error("unhandled error in a plugin while delivering a message", error=str(error))
 
     async def _publish_session_retained_messages(self, session: Session) -> None:
-        """What has waited for the client, which may read less by now, and then what comes."""
+        """Send the queue of a client that has connected; later messages then go to it directly."""
         handler, waiting = self._get_handler(session), session.retained_messages
         while not waiting.empty():
             message = waiting.get_nowait()
+            # The rights may have changed while the message was queued.
             if await self._topic_filtering(session, message.topic, Action.RECEIVE):
-                self._sending.send(session, handler, message, message.qos)
+                self._sender.send(session, handler, message, message.qos)
         session.attributes[READY] = True
 
     async def retain_message(
@@ -226,7 +230,8 @@ class Contained(Broker):  # type: ignore[misc]
         await super().retain_message(source_session, topic_name, data, qos)
 
     def retain(self, message: Message) -> bool:
-        """Keep a retained message from elsewhere, without telling the clients. False: there is no room."""
+        """Store a retained message of the cluster without delivering it. False at the bound."""
+        # An empty payload removes the retained message [MQTT-3.3.1-10].
         if not message.payload:
             self._retained_messages.pop(message.topic, None)
             return True

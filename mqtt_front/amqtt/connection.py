@@ -1,8 +1,8 @@
-"""One client's connection, between its socket and amqtt: to the socket a protocol, to amqtt a reader and a writer.
+"""A client's connection, between its socket and amqtt: a protocol to the socket, a reader and a writer to amqtt.
 
-amqtt goes on reading after a packet it cannot read, takes packets of any size, and neither its reading nor its writing
-has a bound. So it is given only packets that are whole, valid and a client's to send, no faster than it works them off;
-and what it sends is bounded by closing a client that does not read. Imports nothing of amqtt.
+amqtt continues after a malformed packet, accepts packets of any size, and bounds neither its reading nor its writing.
+So this passes on only whole and valid packets that a client may send, no faster than amqtt processes them, and closes
+clients that do not read. Imports nothing of amqtt.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError, Unsupport
 from ringmq.mqtt_front.server.listeners import LINGER_S
 
 READS_AT_ONCE: Final = 32
-"""Some five packets: amqtt reads on for as long as something has come, and the loop has others to serve."""
+"""Reads without a pause, some five packets: amqtt reads while bytes are available, and would starve other clients."""
 
 FROM_CLIENTS: Final = frozenset(
     {
@@ -32,11 +32,11 @@ FROM_CLIENTS: Final = frozenset(
         *(Kind.SUBSCRIBE, Kind.UNSUBSCRIBE, Kind.PINGREQ, Kind.DISCONNECT),
     }
 )
-"""What a client may send after its CONNECT."""
+"""The packets that a client may send after its CONNECT."""
 
 
 class AmqttConnection(asyncio.Protocol):
-    """Await `connect` first; who decides on it calls `refuse`, or gives the line to amqtt."""
+    """Await `connect` first; then call `refuse`, or pass the connection to amqtt."""
 
     def __init__(self, config: FrontConfig, counters: FrontCounters, opened: Callable[[AmqttConnection], None]) -> None:
         self._config = config
@@ -50,13 +50,13 @@ class AmqttConnection(asyncio.Protocol):
         self._reads = 0
         self._transport: asyncio.Transport | None = None
         self.connect: asyncio.Future[Connect | None] = self._loop.create_future()
-        """The first packet; None if the client has gone, or was refused, without one that will do."""
+        """The CONNECT; None if the client has gone or was refused without a valid CONNECT."""
         self.task: asyncio.Task[None] | None = None
-        """What serves this connection, from its beginning to its end."""
+        """The task that serves this connection, from its beginning to its end."""
         self.opened_at = self.heard_at = self._loop.time()
         self.keep_alive_s = 0
         self.said_goodbye = False
-        """Whether it ended with a DISCONNECT, so that there is no will."""
+        """Whether a DISCONNECT has come, which removes the will [MQTT-3.1.2-10]."""
         self.closing = False
 
     # Towards the socket
@@ -73,7 +73,7 @@ class AmqttConnection(asyncio.Protocol):
             return
         try:
             for first, body in self._packets.feed(data):
-                self._take(first, body)
+                self._process(first, body)
                 if self.closing or self.said_goodbye:
                     return
         except UnsupportedVersionError:
@@ -82,19 +82,20 @@ class AmqttConnection(asyncio.Protocol):
             self._counters.protocol_errors += 1
             self.hang_up()
 
-    def _take(self, first: int, body: memoryview) -> None:
+    def _process(self, first: int, body: memoryview) -> None:
+        # amqtt speaks 3.1.1 only; a CONNECT is decoded by its own version.
         packet = decode(Version.V311, first, body)
         self._counters.messages_received += 1
         if not self.connect.done():
             if not isinstance(packet, Connect):
-                raise ProtocolBreachError("the first packet is no CONNECT")
+                raise ProtocolBreachError("the first packet must be a CONNECT")
             if packet.version is Version.V311:
                 self.connect.set_result(packet)
             else:
                 self.refuse(packet.version, Reason.UNSUPPORTED_PROTOCOL_VERSION)
             return
         if first >> 4 not in FROM_CLIENTS:
-            raise ProtocolBreachError(f"packet type {first >> 4} is not for a client to send now")
+            raise ProtocolBreachError(f"a client must not send packet type {first >> 4} now")
         if isinstance(packet, Publish):
             self._counters.received(packet.topic, len(packet.payload))
         self.said_goodbye = isinstance(packet, Disconnect)
@@ -112,7 +113,7 @@ class AmqttConnection(asyncio.Protocol):
             self.connect.set_result(None)
 
     def refuse(self, version: Version, reason: Reason) -> None:
-        """Say why it is not let in, if its version has a word for it, and close."""
+        """Refuse the client with a CONNACK, if its version has a return code for the reason, and close."""
         answer = refusal(version, reason)
         self._counters.refused += not self.closing
         if answer is not None:
@@ -125,7 +126,7 @@ class AmqttConnection(asyncio.Protocol):
             self._transport.abort()
 
     def hang_up(self) -> None:
-        """Close once the bytes are sent; amqtt sees the end after what has come until now."""
+        """Close once the bytes are sent; amqtt reads the end after the bytes that have come until now."""
         transport = self._transport
         self._end()
         if transport is not None and not transport.is_closing():
@@ -133,18 +134,19 @@ class AmqttConnection(asyncio.Protocol):
                 self._loop.call_later(LINGER_S, transport.abort)
             transport.close()
 
-    # Towards amqtt, in the words of its ReaderAdapter and WriterAdapter
+    # Towards amqtt: the methods of its ReaderAdapter and WriterAdapter
 
     def pace(self, waiting: int) -> None:
-        """So many messages of this client wait to be worked off: with too many, no more are read."""
+        """Pause or resume reading by the number of this client's messages that amqtt has not processed."""
         if waiting >= self._config.receive_maximum and not self.closing:
             self._room.clear()
+        # Resumed at half, so that a fast publisher does not switch with every message.
         elif waiting <= self._config.receive_maximum // 2:
             self._room.set()
 
     @property
     def paused(self) -> bool:
-        """Whether it is not read from, so that it may be silent."""
+        """Whether reading is paused, so that silence proves nothing."""
         return not self._room.is_set()
 
     async def read(self, n: int = -1) -> bytes:
@@ -161,6 +163,7 @@ class AmqttConnection(asyncio.Protocol):
         transport = self._transport
         if self.closing or transport is None:
             return
+        # This must not wait, so a client that does not read is cut off.
         if transport.get_write_buffer_size() > 2 * self._config.max_buffer_bytes:
             self._counters.publish_dropped += 1
             self.abort()
@@ -170,7 +173,7 @@ class AmqttConnection(asyncio.Protocol):
         transport.write(data)
 
     async def drain(self) -> None:
-        """`write` has a bound: nobody needs to wait."""
+        """Does nothing, since `write` enforces the bound."""
 
     def get_peer_info(self) -> tuple[str, int] | None:
         address = None if self._transport is None else self._transport.get_extra_info("peername")

@@ -1,7 +1,7 @@
-"""The clients of amqtt: one connection a client id, one user a session, and an end that leaves nothing behind.
+"""The clients of amqtt: one connection per client id, one user per session, and nothing left after the end.
 
-Is given clients that were let in (`amqtt_front`), on connections that bring whole and valid packets (`amqtt_line`), and
-does itself what amqtt does before it has asked anybody: take a session over, end it, or resume it.
+Serves clients that `server` admitted, on connections that deliver whole and valid packets. Takes over, ends and resumes
+sessions itself, since amqtt does so before it authenticates the client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from amqtt.mqtt.pubrel import PubrelPacket
 from amqtt.session import Session
 
 from ringmq.mqtt_front.access.access import Access, Decision
-from ringmq.mqtt_front.amqtt.broker import DECISION, Contained, rights_of
+from ringmq.mqtt_front.amqtt.broker import DECISION, RestrictedBroker, rights_of
 from ringmq.mqtt_front.amqtt.connection import AmqttConnection
 from ringmq.mqtt_front.amqtt.sender import READY
 from ringmq.mqtt_front.cluster import Cluster
@@ -30,18 +30,18 @@ log = structlog.get_logger("front")
 
 
 class Handler(BrokerProtocolHandler):  # type: ignore[misc]
-    """amqtt's, as the other end of a client that does not keep to its order."""
+    """amqtt's handler, corrected for clients whose packets come in another order than amqtt expects."""
 
     async def start(self) -> None:
         await super().start()
-        if self._reader_stopped.is_set():  # gone before it was served, which amqtt would do for ever
+        if self._reader_stopped.is_set():  # The client has gone, and amqtt would serve it for ever.
             await self.handle_connection_closed()
 
     async def _retry_deliveries(self) -> None:
-        """amqtt's serves nobody for up to 10 s. What was not sent is kept elsewhere, what did not come comes again."""
+        """Does nothing: amqtt's blocks for up to 10 s. `Sender` keeps unsent messages, and clients repeat theirs."""
 
     async def handle_pubrel(self, pubrel: PubrelPacket) -> None:
-        """Also of an earlier connection, and when the answer was lost [MQTT-4.3.3-2]."""
+        """Answer any PUBREL, also of an earlier connection or when the PUBCOMP was lost [MQTT-4.3.3-2]."""
         packet_id = pubrel.packet_id
         if packet_id in self._pubrel_waiters:
             await super().handle_pubrel(pubrel)
@@ -52,55 +52,57 @@ class Handler(BrokerProtocolHandler):  # type: ignore[misc]
         await self._send_packet(PubcompPacket.build(packet_id))
 
 
-class Service(Contained):
+class SessionBroker(RestrictedBroker):
     """Create, `start`, give it connections to `serve`, and `shutdown`."""
 
     def __init__(self, settings: dict[str, Any], limits: FrontConfig, access: Access, cluster: Cluster | None) -> None:
         super().__init__(settings, limits, cluster)
         self._access = access
-        self._lines: dict[str, AmqttConnection] = {}
-        """Of the clients that are connected, by their ids."""
+        self._connections: dict[str, AmqttConnection] = {}
+        """The connections by client id."""
 
-    async def serve(self, line: AmqttConnection, connect: Connect, decision: Decision) -> None:
-        """Everything from the CONNECT on. The client was let in; amqtt's plugins may still refuse it."""
-        session = _session_of(connect, decision, line)
+    async def serve(self, connection: AmqttConnection, connect: Connect, decision: Decision) -> None:
+        """Serve an admitted client from its CONNECT to its end. amqtt's plugins may still refuse it."""
+        session = _session_of(connect, decision, connection)
         if not await self._plugins_agree(session):
-            line.refuse(Version.V311, Reason.NOT_AUTHORIZED)
+            connection.refuse(Version.V311, Reason.NOT_AUTHORIZED)
             return
-        while (other := self._lines.get(decision.client_id)) is not None:
-            self.counters.taken_over += 1
+        while (other := self._connections.get(decision.client_id)) is not None:
+            self.counters.taken_over += 1  # [MQTT-3.1.4-2]
             await self._end(other)
-        decision = session.attributes[DECISION] = self._access.renew(decision)  # it may have waited
+        decision = session.attributes[DECISION] = self._access.renew(
+            decision
+        )  # The rules may have changed during the waits above.
         if decision.reason is not Reason.SUCCESS:
-            line.refuse(Version.V311, decision.reason)
+            connection.refuse(Version.V311, decision.reason)
             return
         if decision.client_id not in self._sessions and len(self._sessions) >= self.limits.max_sessions:
-            line.refuse(Version.V311, Reason.SERVER_BUSY)
+            connection.refuse(Version.V311, Reason.SERVER_BUSY)
             return
-        self._lines[decision.client_id] = line
+        self._connections[decision.client_id] = connection
         try:
             session = await self._resumed(session, decision)
             self.counters.connections += 1
-            await self._converse(line, session)
+            await self._converse(connection, session)
             will = connect.will
-            if will is not None and not line.said_goodbye and rights_of(session).may_write(will.topic):
+            if will is not None and not connection.said_goodbye and rights_of(session).may_write(will.topic):
                 await self._publish(Message(will.topic, will.payload, will.qos, will.retain, origin=decision.client_id))
         finally:
-            del self._lines[decision.client_id]
+            del self._connections[decision.client_id]
 
-    async def _converse(self, line: AmqttConnection, session: Session) -> None:
-        """Until the connection has ended; then nothing of it goes on, and nothing of a session that is not to stay."""
+    async def _converse(self, connection: AmqttConnection, session: Session) -> None:
+        """Serve a connection until it has ended; then stop its tasks, and drop a session that does not outlive it."""
         handler = Handler(self.plugins_manager, loop=self._loop)
         try:
-            await self._handle_client_session(line, line, session, handler, None, "default")
-            while not session.delivered_message_queue.empty():  # acknowledged, and left there by a DISCONNECT
+            await self._handle_client_session(connection, connection, session, handler, None, "default")
+            while not session.delivered_message_queue.empty():  # amqtt leaves them there at a DISCONNECT, acknowledged.
                 await self._receive(session, session.delivered_message_queue.get_nowait())
-        except Exception as error:  # noqa: BLE001  # amqtt's or a plugin's: it ends this connection, as the client would
-            log.error("a connection was ended by an error", error=repr(error))
+        except Exception as error:  # noqa: BLE001  # An error of amqtt or a plugin ends only this connection.
+            log.error("unhandled error in a connection of amqtt", error=repr(error))
         finally:
-            line.hang_up()
+            connection.hang_up()
             session.attributes.pop(READY, None)
-            self._sending.cut(session)
+            self._sender.cut(session)
             await self._stop_handler(handler)
             session.transitions.disconnect()
             kept = self._sessions.get(session.client_id, (None, None))[0] is session
@@ -108,24 +110,24 @@ class Service(Contained):
                 await self._cleanup_session(session.client_id)
 
     async def _plugins_agree(self, session: Session) -> bool:
-        """As amqtt has it: all that have an opinion, and one at least; but nobody is asked where there is none."""
+        """amqtt's rule: a plugin must accept the client and none may refuse it; without plugins it is accepted."""
         answers = await self.plugins_manager.map_plugin_auth(session=session)
         opinions = [answer for answer in answers.values() if answer is not None]
         return not answers or (bool(opinions) and all(opinions))
 
     async def _authenticate(self, session: Session, _: object) -> bool:
-        """It was asked before the session that the client names was touched."""
+        """Accept: the plugins were asked before the client's session was touched."""
         return True
 
-    async def _end(self, line: AmqttConnection) -> None:
-        """Close, and wait until all is done that follows from it."""
-        line.hang_up()
-        if line.task is not None and not (await asyncio.wait([line.task], timeout=LINGER_S))[0]:
-            line.task.cancel()
-            await asyncio.wait([line.task])
+    async def _end(self, connection: AmqttConnection) -> None:
+        """Close a connection, and wait for the end of its task."""
+        connection.hang_up()
+        if connection.task is not None and not (await asyncio.wait([connection.task], timeout=LINGER_S))[0]:
+            connection.task.cancel()
+            await asyncio.wait([connection.task])
 
     async def _resumed(self, session: Session, decision: Decision) -> Session:
-        """The session that was there before, if it is the same user's and to be resumed, or else this one."""
+        """The existing session, if the same user resumes it; otherwise the new session replaces it."""
         known: Session | None = self._sessions.get(decision.client_id, (None, None))[0]
         owner: Decision | None = None if known is None else known.attributes.get(DECISION)
         if known is None or session.clean_session or (owner is not None and owner.user_name != decision.user_name):
@@ -139,15 +141,15 @@ class Service(Contained):
         return known
 
     def renew(self) -> int:
-        """The rules have changed: apply them to all sessions; how many clients had to go."""
+        """Apply changed rules to all sessions; returns the number of disconnected clients."""
         gone = 0
         for client_id, (session, _) in list(self._sessions.items()):
             if DECISION not in session.attributes:
                 continue
             decision = session.attributes[DECISION] = self._access.renew(session.attributes[DECISION])
             self._restrict(session)
-            if decision.reason is not Reason.SUCCESS and client_id in self._lines:
-                self._lines[client_id].hang_up()
+            if decision.reason is not Reason.SUCCESS and client_id in self._connections:
+                self._connections[client_id].hang_up()
                 gone += 1
         return gone
 
@@ -158,14 +160,14 @@ class Service(Contained):
                 self._del_subscription(topic_filter, session)
 
 
-def _session_of(connect: Connect, decision: Decision, line: AmqttConnection) -> Session:
-    """As amqtt would have made it of the CONNECT, but without a will and a keep-alive, which are not left to it."""
+def _session_of(connect: Connect, decision: Decision, connection: AmqttConnection) -> Session:
+    """The session that amqtt would make of the CONNECT, without will and keep-alive, which are handled here."""
     session = Session()
     session.client_id = decision.client_id
     session.clean_session = connect.clean_start
     session.username = connect.user_name
     session.password = None if connect.password is None else connect.password.decode(errors="replace")
-    session.remote_address, session.remote_port = line.get_peer_info() or (None, None)
-    session.ssl_object = line.get_ssl_info()
+    session.remote_address, session.remote_port = connection.get_peer_info() or (None, None)
+    session.ssl_object = connection.get_ssl_info()
     session.attributes[DECISION] = decision
     return session

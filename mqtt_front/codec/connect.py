@@ -109,7 +109,7 @@ def _read_will(version: Version, flags: int, body: Buffer, at: int) -> tuple[Wil
 
 def _read_credentials(version: Version, flags: int, body: Buffer, at: int) -> tuple[str | None, bytes | None, int]:
     user_name = password = None
-    # In 3.1 the remaining length takes precedence over these flags: a CONNECT may end before the fields (§3.1).
+    # MQTT 3.1 (§3.1) gives the remaining length precedence over these flags: a CONNECT may end before the fields.
     lenient = version is Version.V31
     if flags & _USER_NAME and not (lenient and at == len(body)):
         user_name, at = read_string(body, at)
@@ -120,7 +120,7 @@ def _read_credentials(version: Version, flags: int, body: Buffer, at: int) -> tu
 
 def decode_connack(version: Version, body: Buffer) -> Connack:
     flags, at = read_u8(body, 0)
-    if version is Version.V31:  # In 3.1 the byte is reserved.
+    if version is Version.V31:  # MQTT 3.1 reserves the byte.
         flags = 0
     if flags > 1:  # [MQTT-3.2.2-1]: bits 7 to 1 must be 0
         raise MalformedPacketError("reserved flags of a CONNACK are set")

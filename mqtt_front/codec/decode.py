@@ -1,7 +1,7 @@
 """Bytes to packets: strictly decodes the packets of clients and servers.
 
-Takes the body of a whole packet from `framing.PacketReader`. Knows nothing of when and by whom a packet may be sent,
-which the session checks. The session checks topic filters too, since an invalid filter is answered in the SUBACK and
+Takes the body of a whole packet from `framing.PacketReader`. Does not know when a packet may be sent, or by which
+side: the session checks that. It checks topic filters too, since an invalid filter is answered in the SUBACK and
 does not close the connection.
 """
 
@@ -131,7 +131,7 @@ def forget_topics() -> None:
 
 
 def decode_publish(version: Version, first: int, body: Buffer) -> Publish:
-    """As `decode`, for the first byte of a PUBLISH."""
+    """Does the same as `decode`, for the first byte of a PUBLISH."""
     topic, packet_id, section, payload = read_publish(version, first, body)
     properties = NO_PROPERTIES
     if section:

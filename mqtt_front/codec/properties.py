@@ -175,7 +175,7 @@ def decode_properties(section: int, raw: Buffer) -> Properties:
 
 
 def read_properties(section: int, body: Buffer, at: int) -> tuple[Properties, int]:
-    """As `decode_properties`, for a section with its length at `at` of a packet."""
+    """Does the same as `decode_properties`, for a section with its length at `at` of a packet."""
     start, end = section_at(body, at)
     return decode_properties(section, body[start:end]), end
 

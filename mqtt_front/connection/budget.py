@@ -1,52 +1,52 @@
-"""What one turn of the event loop may set going: for each connection, and for all of them together.
+"""The work budget of one iteration of the event loop: for each connection, and for all connections together.
 
-Work is counted in bytes that go out, and all else is put in their terms: 2000 of them take about a microsecond, on a
-core of 2020. No clock is asked, so the same packets are cut into the same turns everywhere.
+The unit is a byte that goes out; other work is converted: 2000 bytes take about a microsecond on a core of 2020. No
+clock is read, so the same packets are cut into the same iterations everywhere.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-TURN_BYTES: Final = 32 << 20
-"""What the packets of one connection may do in one turn, some 15 ms; the rest of them waits for the next. A chunk of
-small publications would else be multiplied by all receivers before the first byte leaves."""
+CONNECTION_BYTES: Final = 32 << 20
+"""The budget of one connection, some 15 ms; packets beyond it wait for the next iteration. Without it, a chunk of small
+publications would be multiplied by all receivers before the first byte leaves."""
 ALL_BYTES: Final = 64 << 20
-"""The same for all connections together, some 30 ms: an answer to anybody else may have to wait for two such turns."""
+"""The budget of all connections, some 30 ms: an answer to any other client may wait for two such iterations."""
 SLICE_BYTES: Final = 256 << 10
-"""What each may do in any case, a hundred packets or so: nobody starves, however many there are."""
+"""The least budget of each connection, about a hundred packets: none starves, however many there are."""
 
 DELIVERY_BYTES: Final = 128
-"""What a delivery counts for beside its bytes."""
-PLAIN_BYTES: Final = 1000
-"""What a plain publication counts for, on the short way."""
+"""Price of a delivery, beside its bytes."""
+FAST_BYTES: Final = 1000
+"""Price of a publication on the fast path."""
 PACKET_BYTES: Final = 6000
-"""What any other packet counts for."""
+"""Price of any other packet."""
 NEW_TOPIC_BYTES: Final = 24_000
-"""What it takes to find out who receives a topic, once."""
+"""Price of finding the receivers of a topic, once."""
 FILTER_BYTES: Final = 16_000
-"""What a filter of a SUBSCRIBE or UNSUBSCRIBE counts for."""
+"""Price of a filter of a SUBSCRIBE or UNSUBSCRIBE."""
 REFUSED_FILTER_BYTES: Final = 600
-"""What one counts for that is beyond those a packet may have: it is passed over."""
+"""Price of a filter beyond the limit of a packet: it is skipped."""
 STEP_BYTES: Final = 4000
-"""What a step on the way through the retained messages counts for."""
+"""Price of a step through the tree of retained messages."""
 
 
 class Work:
-    """What is left of a turn, and what one connection's share in it is. One per broker."""
+    """The rest of an iteration's budget, and the share of one connection. One per broker."""
 
-    __slots__ = ("behind", "left", "share", "turn")
+    __slots__ = ("behind", "iteration", "left", "share")
 
     def __init__(self) -> None:
-        self.turn = -1
+        self.iteration = -1
         self.left = ALL_BYTES
-        """Of what all may do in this turn; negative if single packets took more."""
-        self.share = TURN_BYTES
+        """The rest of `ALL_BYTES` in this iteration; negative if single packets took more."""
+        self.share = CONNECTION_BYTES
         self.behind = 0
-        """How many connections had more to do than they might, in this turn."""
+        """How many connections have used up their share in this iteration."""
 
-    def begin(self, turn: int) -> None:
-        """A turn begins: those who are behind and all others, as if these were one more, share it."""
-        self.turn, self.left = turn, ALL_BYTES
-        self.share = max(SLICE_BYTES, min(TURN_BYTES, ALL_BYTES // (self.behind + 1)))
+    def begin(self, iteration: int) -> None:
+        """An iteration begins. Connections that are behind share it with all others, which count as one connection."""
+        self.iteration, self.left = iteration, ALL_BYTES
+        self.share = max(SLICE_BYTES, min(CONNECTION_BYTES, ALL_BYTES // (self.behind + 1)))
         self.behind = 0

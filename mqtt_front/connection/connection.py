@@ -2,8 +2,8 @@
 
 Owns the phase of the connection and its three parts: `reader` turns bytes into packets, `handlers` has a method for
 each packet, `writer` gathers the bytes to send. No socket and no clock: the shell calls `feed` with the bytes that
-arrive, sends those that gather in `writer`, and calls `lost` when the socket is gone. Sessions and messages belong to
-the broker.
+arrive, sends the bytes of `writer`, and calls `lost` when the socket is gone. Sessions and messages are the
+broker's.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Connection:
 
     @property
     def pausing(self) -> bool:
-        """Do not read from the client now: it has sent more than a turn has room for, or than may be unanswered."""
+        """Do not read from the client now: it has used up its budget, or has too many publications unanswered."""
         return self.reader.behind or self.handlers.full
 
     def opened(self) -> None:
@@ -91,7 +91,7 @@ class Connection:
         self.reader.hear()
 
     def feed(self, data: bytes) -> None:
-        """Process what the client has sent. Never raises for what a client does: it closes the connection instead."""
+        """Process bytes of the client. An error in them closes the connection and raises nothing."""
         self.broker.counters.bytes_received += len(data)
         try:
             if self.phase is Phase.OPEN:
@@ -105,7 +105,7 @@ class Connection:
         """Process what comes before the client is admitted: the CONNECT, and packets that follow it at once."""
         reader = self.reader
         data, at = reader.take_rest(data), 0
-        reader.begin_turn()
+        reader.begin_iteration()
         while at < len(data):
             if self.phase is Phase.NEW:
                 at = reader.packet(data, at, self._open)
@@ -119,7 +119,7 @@ class Connection:
                 return
 
     def _fail_for(self, error: PacketError) -> None:
-        """Close because of what the client sent."""
+        """Close because of an error in the client's bytes."""
         error.__traceback__ = None  # The packet reader keeps the error, whose frames would keep this connection.
         if self.phase is Phase.OPEN:
             self.broker.counters.protocol_errors += 1
@@ -134,7 +134,7 @@ class Connection:
         try:
             connect = decode(self.writer.version, first, body)
         except UnsupportedVersionError as error:
-            # In the version nearest to that of the client, which knows no other.
+            # Answer in the nearest version: the client can read no answer in a version that it does not know.
             self.writer.speak(Version.V5 if error.level > Version.V5 else Version.V311)
             self._refuse(error.reason)
             raise
@@ -173,7 +173,7 @@ class Connection:
             return
         self.decision = decision
         self._begin(connect, decision)
-        self.feed(b"")  # What came meanwhile.
+        self.feed(b"")  # Packets that came before the decision.
 
     def _begin(self, connect: Connect, decision: Decision) -> None:
         broker, config, properties, writer = self.broker, self.broker.config, connect.properties, self.writer
@@ -182,6 +182,7 @@ class Connection:
             properties.maximum_packet_size,
             properties.topic_alias_maximum or 0,
         )
+        # This precedes `broker.begin`, which takes the session over from an earlier connection with this id.
         if not writer.takes(encode(connect.version, connack(connect, config, True, self.client_id))):
             self.fail(Reason.PACKET_TOO_LARGE, "it takes no CONNACK")
             return
@@ -192,8 +193,9 @@ class Connection:
         self.handlers.begin(session)
         self.phase = after(self.phase, Event.ADMITTED)
         self.keep_alive_s = keep_alive_s(connect, config)
+        # The session gets its writer only after this: no message may overtake the CONNACK [MQTT-3.2.0-1].
         writer.send(encode(connect.version, connack(connect, config, present, self.client_id)))
-        session.line = writer
+        session.writer = writer
         broker.counters.connections += 1
         self._connect = None
         if present:
@@ -212,7 +214,7 @@ class Connection:
     def go_on(self) -> None:
         """Send and process more. The shell calls this when the outbox has been emptied and the writer is `starved`."""
         reader = self.reader
-        reader.begin_turn()
+        reader.begin_iteration()
         self.handlers.go_on()
         if reader.behind:
             reader.resume()
@@ -225,7 +227,7 @@ class Connection:
     # The end
 
     def fail(self, reason: Reason, text: str) -> None:
-        """Close because of what the client did, or for a reason of the server's own."""
+        """Close because of an error of the client, or for a reason of the server's own."""
         if self.phase is Phase.CLOSED:
             return
         self.why = text
@@ -234,7 +236,7 @@ class Connection:
                 self._say_goodbye(reason if reason in DISCONNECT_REASONS else Reason.UNSPECIFIED_ERROR, text)
         else:
             self.broker.counters.refused += 1
-            if self._connect is not None:  # Without a CONNECT there is no CONNACK.
+            if self._connect is not None:  # A server that has read no CONNECT must not send a CONNACK.
                 self._refuse(reason)
         self.close(will=True)
 
@@ -273,5 +275,5 @@ class Connection:
         self.reader.stop()
         self.writer.close()
         session = self.handlers.end()
-        if session is not None and session.line is self.writer:
+        if session is not None and session.writer is self.writer:
             self.broker.gone(session, will)

@@ -84,7 +84,7 @@ class Handlers:
         self.replay: Replay | None = None
         """Retained messages on their way to the client."""
         self._extra_bytes = 0
-        """What the packets since the last `take_extra_bytes` count for beside the price of any packet."""
+        """Extra price of the packets since the last `take_extra_bytes`, beside `PACKET_BYTES`."""
         self._aliases_in: dict[int, str] = {}
         self._unanswered: deque[Unanswered] = deque()
         self._unanswered_1 = 0
@@ -103,7 +103,7 @@ class Handlers:
         return session
 
     def take_extra_bytes(self) -> int:
-        """What the last packets count for beside the price of any packet. The caller counts it."""
+        """The extra price of the last packets, beside `PACKET_BYTES`. The caller charges it to the budget."""
         extra_bytes, self._extra_bytes = self._extra_bytes, 0
         return extra_bytes
 
@@ -167,6 +167,7 @@ class Handlers:
             topic = self._resolve(topic, properties.topic_alias)
         broker.counters.received(topic, len(payload))
         qos, expiry_s = first >> 1 & 3, properties.message_expiry_s
+        # This precedes the check of rights: a refused publication is answered in its place among the others, too.
         entry = self.expect(qos, packet_id) if qos else None
         rights = session.rights
         if is_of_the_server(topic) or (rights is not ALL_RIGHTS and not rights.may_write(topic)):
@@ -227,7 +228,7 @@ class Handlers:
     def on_disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
-            if expiry_s and not session.expiry_s:  # §3.14.2.2.2
+            if expiry_s and not session.expiry_s:  # 5.0 §3.14.2.2.2
                 raise ProtocolBreachError("a session that was to end with the connection gets an expiry at its end")
             session.expiry_s = min(expiry_s, self._broker.config.max_session_expiry_s)
         owner = self._owner()
@@ -235,7 +236,7 @@ class Handlers:
         owner.close(will=packet.reason is not Reason.SUCCESS)
 
     def go_on(self) -> None:
-        """The outbox has been emptied, or the client reads again: send what waits for it."""
+        """The outbox has been emptied, or the client reads again: send queued and retained messages."""
         self.writer.resume()
         if self.session is not None:
             self.session.pump(self._broker.clock.now)
@@ -249,15 +250,15 @@ class Handlers:
     # Retained messages, for `Subscribing`
 
     def expect_retained(self) -> int:
-        """Filters are put into force, and `bring_retained` is to follow; gives the mark for it."""
+        """Filters are put into force, and `bring_retained` follows; returns the mark for it."""
         assert self.session is not None
         if self.replay is None:
             self.replay = Replay(self._broker, self.session)
         return self.replay.expect()
 
     def bring_retained(self, filters: list[str], mark: int) -> None:
-        """Send the retained messages that match, but for those given live since the mark: some at once, if there is
-        nothing else to be done yet in this turn, the others in later turns.
+        """Send the matching retained messages, except those received live since the mark: some at once, unless other
+        work waits for the next iteration already, the others in later iterations.
         """
         if self.replay is None:  # The SUBACK was more than the client takes.
             return
@@ -266,7 +267,7 @@ class Handlers:
             self.replay.advance()
         self.writer.starve()
 
-    # Acknowledgements of what the client publishes, in the order of its packets [MQTT-4.6.0-2]
+    # Acknowledgements of the client's publications, in the order of its packets [MQTT-4.6.0-2]
 
     def expect(self, qos: int, packet_id: int) -> Unanswered:
         """Every publication is answered in its turn. Raises PacketError for one too many."""
@@ -279,6 +280,7 @@ class Handlers:
             if self._unanswered_1 + len(self.unreleased) > self._incoming_limit:
                 raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._incoming_limit} unacknowledged")
         elif len(unanswered) >= self._incoming_limit:
+            # MQTT 3 has no receive maximum, so the socket is not read until enough publications are answered.
             self.full = True
             self.writer.wake()
         entry = Unanswered(qos, packet_id)
@@ -286,10 +288,11 @@ class Handlers:
         return entry
 
     def when_done(self, session: Session, entry: Unanswered) -> Done:
-        """What is to be called when a message has got where it should, or has not."""
+        """The callback for the moment when a message has reached all receivers, or has failed to."""
         answer = partial(self._answer_publish, entry)
         if entry.qos == 1:
             return answer
+        # The client may repeat the message before it is settled: its second PUBREC then waits, too (`_answer_again`).
         packet_id, v5 = entry.packet_id, self.writer.v5
         waiting = session.unsettled[packet_id] = [answer]
 
@@ -314,7 +317,7 @@ class Handlers:
             waiting.append(partial(self._answer_publish, entry))
 
     def _answer_publish(self, entry: Unanswered, reason: Reason) -> None:
-        """Acknowledge a publication, once those before it are."""
+        """Acknowledge a publication, after all publications before it."""
         entry.reason = reason
         unanswered = self._unanswered
         while unanswered and unanswered[0].reason is not None:
@@ -332,7 +335,7 @@ class Handlers:
             self.writer.wake()
 
     def _acknowledge_publish(self, qos: int, packet_id: int, reason: Reason) -> None:
-        """In MQTT 3 a refused message is acknowledged as any other: there is no word for it."""
+        """Send PUBACK or PUBREC. MQTT 3 has no reason code: there a refused message is acknowledged like any other."""
         if qos == 1:
             self._unanswered_1 -= 1
         elif reason >= FAILURES:

@@ -1,4 +1,4 @@
-"""What a CONNECT leads to: which client ids and limits are accepted, and what the CONNACK says. Pure."""
+"""Rules for a CONNECT: accepted client ids and limits, and the CONNACK. Pure functions."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _NEAREST: Final = {
     Reason.SERVER_SHUTTING_DOWN: Reason.SERVER_UNAVAILABLE,
     Reason.MAXIMUM_CONNECT_TIME: Reason.SERVER_BUSY,
 }
-"""Reasons that only a DISCONNECT may have, and what a CONNACK says instead."""
+"""Reasons that only a DISCONNECT may have, and the nearest reason of a CONNACK."""
 
 
 def refusal(version: Version, reason: Reason) -> Connack | None:
-    """What a client is told that is not let in; None if its version has no word for it."""
+    """The answer to a client that is not admitted; None if its version has no code for the reason."""
     if version is Version.V5:
         return Connack(False, reason if reason in CONNACK_REASONS else _NEAREST.get(reason, Reason.UNSPECIFIED_ERROR))
     return Connack(False, reason) if reason in CONNACK_3 else None
 
 
 def check_connect(connect: Connect, config: FrontConfig) -> None:
-    """Whether this may be let in, as far as the packet itself tells. Raises PacketError with the CONNACK's reason."""
+    """Check the packet itself, before the access rules. Raises PacketError with the reason for the CONNACK."""
     if connect.version is Version.V31 and not 1 <= len(connect.client_id) <= LONGEST_V31_ID:
         raise PacketError(Reason.CLIENT_IDENTIFIER_NOT_VALID, f"3.1 has client ids of 1 to {LONGEST_V31_ID} characters")
     if not connect.client_id:
@@ -51,7 +51,7 @@ def session_expiry_s(connect: Connect, config: FrontConfig) -> int:
 
 
 def keep_alive_s(connect: Connect, config: FrontConfig) -> int:
-    """0 is no keep-alive. Only a client of 5.0 can be told another than it asked for."""
+    """The keep-alive; 0 means none. Only 5.0 lets the server choose another than the client asked for."""
     asked = connect.keep_alive_s
     if connect.version is not Version.V5 or config.max_keep_alive_s == 65535:
         return asked
@@ -59,7 +59,7 @@ def keep_alive_s(connect: Connect, config: FrontConfig) -> int:
 
 
 def connack(connect: Connect, config: FrontConfig, present: bool, client_id: str) -> Connack:
-    """The answer to a client that is let in: in 5.0 with all that differs from what it may assume."""
+    """The answer to an admitted client: in 5.0 with all values that differ from the defaults."""
     if connect.version is not Version.V5:
         return Connack(present and connect.version is Version.V311, Reason.SUCCESS)
     asked_s = connect.properties.session_expiry_s or 0

@@ -24,7 +24,7 @@ class Phase(Enum):
     OPEN = auto()
     """The client has its CONNACK and a session."""
     CLOSED = auto()
-    """The client has no session any more; what it sends is ignored."""
+    """The client has no session any more; its bytes are ignored."""
 
 
 class Event(Enum):

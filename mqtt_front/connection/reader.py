@@ -1,8 +1,8 @@
 """The reader of a connection: bytes become packets, and each packet takes the fast path or the general path.
 
-Owns the bytes that are not processed yet, what this connection has used of the budget of a turn, and the time at which
-the client was last heard. What a packet means is the business of `mqtt_front.connection.handlers`; how a connection
-begins and ends, that of `mqtt_front.connection.connection`.
+Owns the bytes that are not processed yet, the share of the iteration's budget that this connection has used, and the
+time at which the client was last heard. The meaning of packets is the business of `mqtt_front.connection.handlers`; the
+begin and end of a connection, that of `mqtt_front.connection.connection`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.codec.framing import PacketReader
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, SLICE_BYTES
-from ringmq.mqtt_front.connection.fast_publish import ShortWay
+from ringmq.mqtt_front.connection.fast_path import FastPath
 from ringmq.mqtt_front.connection.handlers import Handlers
 from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import PacketError
@@ -35,12 +35,12 @@ class Reader:
         "_broker",
         "_fast",
         "_handlers",
+        "_iteration",
         "_limit",
         "_packets",
         "_part_bytes",
         "_rest",
         "_spent",
-        "_turn",
         "_writer",
         "behind",
         "heard_at",
@@ -50,18 +50,18 @@ class Reader:
         self._broker = broker
         self._handlers = handlers
         self._writer = writer
-        self._fast = ShortWay(broker, handlers, writer)
+        self._fast = FastPath(broker, handlers, writer)
         self.heard_at = broker.clock.now
         self.behind = False
-        """The client has sent more than one turn has room for."""
+        """The client has sent more than the budget of one iteration allows."""
         self._limit = broker.config.max_packet_bytes
         self._packets = PacketReader(self._limit)
         """For the CONNECT, and for packets that `_run` does not know."""
         self._rest = b""
-        """Bytes not processed: an incomplete packet, or all that waits for a decision or the next turn."""
-        self._turn = -1
+        """Bytes not processed: an incomplete packet, or all bytes behind a decision or the end of the budget."""
+        self._iteration = -1
         self._spent = 0
-        """The work of this turn, and what single packets took beyond the share of earlier turns."""
+        """The work of this iteration, and the excess of single packets over the share of earlier iterations."""
         self._part_bytes = 0
         """How much of the incomplete packet has counted as a sign of life."""
 
@@ -70,19 +70,20 @@ class Reader:
         """Whether every byte that came has been processed."""
         return not self._rest and not self._packets.buffered_bytes
 
-    def begin_turn(self) -> None:
-        """Take a new share of the budget, if this is another turn than that of the last call."""
-        turn, work = self._broker.turn, self._broker.work
-        if self._turn == turn:
+    def begin_iteration(self) -> None:
+        """Take a new share of the budget, if a new iteration has begun since the last call."""
+        iteration, work = self._broker.iteration, self._broker.work
+        if self._iteration == iteration:
             return
-        if work.turn != turn:
-            work.begin(turn)
+        if work.iteration != iteration:
+            work.begin(iteration)
         if self._spent:
-            self._spent = max(0, self._spent - (turn - self._turn) * work.share)
-        self._turn = turn
+            # A single packet may take more than a share: the excess is paid back by the next iterations.
+            self._spent = max(0, self._spent - (iteration - self._iteration) * work.share)
+        self._iteration = iteration
 
     def _room(self) -> int:
-        """What is left of this turn for this connection."""
+        """The rest of this connection's budget in this iteration."""
         work, spent = self._broker.work, self._spent
         left = work.share - spent
         return left if left <= work.left else max(work.left, SLICE_BYTES - spent)
@@ -136,11 +137,11 @@ class Reader:
     # While it is open
 
     def read(self, data: bytes) -> None:
-        """Process what the client of an open connection has sent, as far as this turn allows. Raises PacketError."""
+        """Process bytes of the client of an open connection, as far as the budget allows. Raises PacketError."""
         if self._rest:
             data, self._rest = self._rest + data, b""
-        if self._turn != self._broker.turn:
-            self.begin_turn()
+        if self._iteration != self._broker.iteration:
+            self.begin_iteration()
         at, size, writer = 0, len(data), self._writer
         while at < size and not writer.closing:
             if self.behind:
@@ -169,20 +170,20 @@ class Reader:
         return spent
 
     def _fall_behind(self) -> None:
-        """This turn has no room left: the rest waits for the next."""
+        """The budget is used up: the rest waits for the next iteration."""
         self._broker.work.behind += 1
         self.behind = True
         self._writer.starve()
 
     def resume(self) -> None:
-        """Another turn has begun: `read` processes what the last one had no room for."""
+        """Another iteration has begun: `read` processes the bytes beyond the budget of the last."""
         self.behind = False
 
     def _run(self, data: bytes, at: int) -> int:
         """Process whole packets of up to 16 kB: nearly all bytes come this way. Returns the start of the rest.
 
         A publication on the fast path costs one function call here. Longer packets and odd lengths go to `packet`, as
-        does a packet for which the turn has no room.
+        does a packet beyond the budget.
         """
         size, limit = len(data), self._limit - 3
         broker, fast, session = self._broker, self._fast, self._handlers.session
@@ -199,6 +200,7 @@ class Reader:
             length = data[at + 1]
             start = at + 2
             if length >= 0x80:
+                # Two bytes of length reach 16 kB, which is enough for nearly all packets. The rest go to `packet`.
                 if start >= size:
                     break
                 if not 0 < data[start] < 0x80:
@@ -223,6 +225,7 @@ class Reader:
                 view = view or memoryview(data)
                 spent = self._handled(first, view[start:end])
                 if self._writer.closing:
+                    # The work was done although this connection has ended: the others have less budget left.
                     work.left -= room - left + spent
                     return size
                 all_rights = session.rights is ALL_RIGHTS

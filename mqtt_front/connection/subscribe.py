@@ -1,4 +1,4 @@
-"""SUBSCRIBE and UNSUBSCRIBE: what becomes of each filter, and the answer when all of it is in force."""
+"""SUBSCRIBE and UNSUBSCRIBE: the result of each filter, and the answer when all filters are in force."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Asker(Protocol):
 class Subscribing:
     """One SUBSCRIBE. SUBACK goes out when every first subscription to a filter is known wherever it must be.
 
-    What is published from then on arrives; retained messages follow the SUBACK, without those that have come by then.
+    Messages published from then on arrive. Retained messages follow the SUBACK, without messages already received live.
     """
 
     __slots__ = ("_asker", "_beyond", "_broker", "_granted", "_mark", "_packet", "_pending", "_reasons", "_session")
 
     def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe, beyond: int = 0) -> None:
-        """`beyond`: so many filters that are not in `packet` are refused."""
+        """`beyond`: the number of filters that exceed the limit; they are not in `packet`, and refused."""
         self._broker = broker
         self._session = session
         self._asker = asker

@@ -70,7 +70,7 @@ class Owner(Protocol):
 
 
 class Writer:
-    """The writer of one connection. A session sends through it (`SessionConnection`); the shell empties it."""
+    """The writer of one connection. A session sends through it (`SessionWriter`); the shell empties it."""
 
     __slots__ = (
         "_aliases",
@@ -84,8 +84,8 @@ class Writer:
         "_packet_limit",
         "closing",
         "dirty",
+        "fast",
         "out",
-        "plain",
         "starved",
         "v5",
         "version",
@@ -103,13 +103,13 @@ class Writer:
         """Whether this writer is on the broker's list of writers that the shell must flush."""
         self.closing = False
         """The shell closes the socket once `out` is sent."""
-        self.plain = False
+        self.fast = False
         """Whether ready packets may be put into `out`."""
         self.starved = False
-        """There is more to send than one turn allows: the shell calls `Connection.go_on` once `out` is empty."""
+        """There is more to send than one iteration allows: the shell calls `Connection.go_on` once `out` is empty."""
         self._blocked = False
         self._full_bytes = broker.config.max_buffer_bytes // 2
-        """What one turn may gather: half of the bytes that may wait for the client at all."""
+        """Bytes that one iteration may gather: half of the bytes that may wait for the client at all."""
         self._gathered_bytes = 0
         self._aliases: dict[str, int] = {}
         self._aliases_left = 0
@@ -128,21 +128,21 @@ class Writer:
         self._inflight_limit = min(config.max_inflight, receive_maximum)
         self._packet_limit = packet_limit or NO_LIMIT
         self._aliases_left = min(aliases, config.topic_alias_maximum)
-        self._see_whether_plain()
+        self._update_fast()
 
-    def _see_whether_plain(self) -> None:
+    def _update_fast(self) -> None:
         simple = self._packet_limit == NO_LIMIT and not self._aliases_left and not self._aliases
-        self.plain = simple and not self._blocked and not self.closing
+        self.fast = simple and not self._blocked and not self.closing
 
     def block(self) -> None:
         """The client does not read: QoS 0 is dropped, everything else waits in its session."""
         self._blocked = True
-        self._see_whether_plain()
+        self._update_fast()
 
     def unblock(self) -> None:
         """The client reads again; the caller pumps the session."""
         self._blocked = False
-        self._see_whether_plain()
+        self._update_fast()
 
     def takes(self, packet: bytes) -> bool:
         """Whether the client accepts a packet of this size."""
@@ -154,6 +154,7 @@ class Writer:
         if self._blocked or self.closing:
             return 0
         if self._gathered_bytes >= self._full_bytes and self.out:
+            # The rest waits in the session, which keeps its bounds; the shell asks for more once this is sent.
             self.starved = True
             return 0
         return self._inflight_limit
@@ -165,7 +166,7 @@ class Writer:
     # The end
 
     def fail(self, reason: Reason, text: str) -> None:
-        """Close the connection, telling the client why where its version can."""
+        """Close the connection, with the reason where the client's version allows it."""
         owner = self._owner()
         if owner is not None:
             owner.fail(reason, text)
@@ -173,19 +174,19 @@ class Writer:
     def close(self) -> None:
         """Accept no more bytes. The shell sends those in the outbox, then closes the socket."""
         self.closing = True
-        self.plain = False
+        self.fast = False
         self.wake()
 
     # The shell
 
     def wake(self) -> None:
-        """Have the shell look at this connection at the end of its turn."""
+        """Have the shell look at this connection at the end of its iteration."""
         if not self.dirty:
             self.dirty = True
             self._broker.dirty.append(self)
 
     def starve(self) -> None:
-        """Have the shell call `Connection.go_on` in its next turn."""
+        """Have the shell call `Connection.go_on` in the next iteration."""
         self.starved = True
         self.wake()
 
@@ -230,6 +231,7 @@ class Writer:
         if not self.out:
             self._gathered_bytes = 0
         broker, message = self._broker, delivery.message
+        # QoS 0 may be lost. If it were kept, the outbox of a client that does not read would grow without bound.
         if not delivery.qos and (self._blocked or self._gathered_bytes >= self._full_bytes):
             broker.counters.dropped(message.topic)
             return False
@@ -248,6 +250,7 @@ class Writer:
             self._gathered_bytes += len(packet)
             self.send(packet)
             return True
+        # Only the identifier belongs to this receiver; all receivers share the parts before and after it.
         head, tail = encoded.parts(self.version, delivery.qos, delivery.retain)
         self._gathered_bytes += len(head) + len(tail)
         self.out.append(head)
@@ -255,8 +258,8 @@ class Writer:
         self.send(tail)
         return True
 
-    def publish_plain(self, packet: bytes) -> None:
-        """Put a ready PUBLISH with QoS 1 into the outbox, which must be `plain` and have a quota."""
+    def publish_fast(self, packet: bytes) -> None:
+        """Put a ready PUBLISH with QoS 1 into the outbox, which must be `fast` and have a quota."""
         if not self.out:
             self._gathered_bytes = 0
         self._gathered_bytes += len(packet)

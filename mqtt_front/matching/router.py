@@ -45,7 +45,7 @@ class RouterLimits:
     placements_per_session: int = 32
     """Lower, so that no single client can use up the total."""
     cached_topics: int = 16_384
-    """Above the number of topics in steady use. A change of a filter full of `+` may visit all of them."""
+    """More than the number of topics in steady use. A change of a filter full of `+` may visit all of them."""
     cached_bytes: int = 64 * 2**20
     """Estimated; bounds long names and long lists of receivers. The newest answer stays, whatever its size."""
 

@@ -1,4 +1,4 @@
-"""Topic names and filters: what makes them valid and when they match (5.0 §4.7, §4.8.2).
+"""Topic names and filters: their validity and when they match (5.0 §4.7, §4.8.2).
 
 Owns the rules and nothing else: it knows no session, no subscription and no trie. `matches` follows the text of the
 specification, and is the reference in the tests of the tries.

@@ -24,9 +24,9 @@ class HeadTooLongError(HttpRequestError):
 
 class HttpRequest(NamedTuple):
     method: str
-    """As sent: `is_token` has not been checked."""
+    """Unchecked: it may not be a token."""
     target: str
-    """As sent, and possibly empty."""
+    """Unchecked: it may be empty."""
     version: str
     """`HTTP/` and a text without spaces."""
     header_lines: list[str]

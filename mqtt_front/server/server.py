@@ -1,4 +1,4 @@
-"""The shell of the front: its listeners, its clients, and what it does in an iteration of the event loop.
+"""The shell of the front: its listeners, its clients, and their handling in an iteration of the event loop.
 
 Each event of an iteration is processed by plain calls. Packets gather in the outboxes and are sent at the end of the
 iteration, after the journal has committed; packets for a few clients, with nothing to commit, are sent at once.
@@ -33,7 +33,7 @@ from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL
-from ringmq.mqtt_front.sessions.session import SessionConnection
+from ringmq.mqtt_front.sessions.session import SessionWriter
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 from ringmq.mqtt_front.sys_topics import SysTopics
@@ -75,9 +75,9 @@ class MqttServer:
         self._flushing = self._committing = False
         self._unfinished: list[ClientSocket] = []
         """Clients that exceeded their work budget of an iteration, or do not read their socket."""
-        self._answered: list[SessionConnection] = []
+        self._answered: list[SessionWriter] = []
         """Clients that spoke in this iteration and are answered at its end. They are not in `broker.dirty`."""
-        self._client_of = cast("Callable[[SessionConnection], ClientSocket | None]", self.clients.get)
+        self._client_of = cast("Callable[[SessionWriter], ClientSocket | None]", self.clients.get)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
         self._ids = 0
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
@@ -154,7 +154,7 @@ class MqttServer:
 
     # Sending
 
-    def send_soon(self, speaker: SessionConnection | None = None, gathered: bool = False) -> None:
+    def send_soon(self, speaker: SessionWriter | None = None, gathered: bool = False) -> None:
         """Send the outboxes, at the latest at the end of this iteration. Call it after each event.
 
         Up to `FEW` clients are sent to at once, each once per iteration, since waiting would gather nothing more for
@@ -166,13 +166,13 @@ class MqttServer:
         dirty = broker.dirty
         if dirty and (gathered or len(dirty) <= FEW) and not broker.journal.pending:
             broker.dirty = left = []
-            for connection in dirty:
-                if connection is speaker and len(dirty) > 1:
-                    self._answered.append(connection)
+            for writer in dirty:
+                if writer is speaker and len(dirty) > 1:
+                    self._answered.append(writer)
                 else:
-                    client = self._client_of(connection)
+                    client = self._client_of(writer)
                     if client is None or not client.flush_at_once():
-                        left.append(connection)
+                        left.append(writer)
         if broker.journal.pending and not self._committing:
             self._committing = True
             self.iteration.commits.append(self._commit)
@@ -184,7 +184,7 @@ class MqttServer:
         self._flushing = False
         broker = self.broker
         broker.encoded = None
-        broker.turn += 1
+        broker.iteration += 1
         # `stop` calls this outside the end of an iteration, which would have committed already.
         if broker.journal.pending:
             self._commit()
@@ -194,10 +194,10 @@ class MqttServer:
         dirty = self._answered + broker.dirty
         self._answered, broker.dirty = [], []
         continued = bool(self._unfinished)
-        for connection in dirty:
-            client = self._client_of(connection)
+        for writer in dirty:
+            client = self._client_of(writer)
             if client is None:
-                connection.discard()
+                writer.discard()
             elif not client.flush() or client.connection.writer.starved:
                 self._unfinished.append(client)
         if self._unfinished and not continued:
@@ -276,7 +276,7 @@ class MqttServer:
                 continue
             broker.restrict(connection.session, decision.rights)
         for session in list(broker.sessions.values()):
-            if session.line is None:
+            if session.writer is None:
                 session.rights = self.access.rights_of(session.user, session.client_id)
                 if not self.access.knows(session.user):
                     broker.end(session)

@@ -1,7 +1,7 @@
-"""Which retained messages a session was given live while others are to follow: none of them is to come again.
+"""Retained messages that a session received live while its replay was still running: the replay leaves them out.
 
-Owns what is noted between a SUBSCRIBE and the end of its replay. The client is sent each message once then: as it is
-published, or after the SUBACK.
+Owns the notes between a SUBSCRIBE and the end of its replay. The client receives each message once: as it is published,
+or after the SUBACK.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MOST_TOPICS: Final = 10_000
 
 
 class GivenLive:
-    """Of one session. Take its `mark` before a filter is put into force, and ask what it `has` from after that."""
+    """Notes of one session. Read `mark` before a filter is put into force; `has` asks for messages noted after it."""
 
     __slots__ = ("_by_topic", "_bytes", "_most_bytes", "_retained", "mark")
 
@@ -27,10 +27,10 @@ class GivenLive:
         self._most_bytes = most_bytes
         self._bytes = 0
         self._by_topic: dict[str, list[tuple[int, Message]]] = {}
-        """The last of each topic, and before it the one that is kept: of two publishers an older message may come
-        after a newer one, and then stays what is kept."""
+        """The last message of each topic, and before it the retained message: with two publishers, an older message may
+        come after a newer one, which then stays the retained message."""
         self.mark = 0
-        """How many were noted."""
+        """The number of notes so far."""
 
     def note(self, message: Message) -> None:
         """The session was given this retained message as it was published."""
@@ -41,10 +41,10 @@ class GivenLive:
             return
         kept = self._retained.get(message.topic, -inf)
         self.mark += 1
-        still = [one for one in noted if one[1] is kept]
-        self._bytes += size - sum(len(one.payload) for _, one in noted) + sum(len(one.payload) for _, one in still)
+        still = [note for note in noted if note[1] is kept]
+        self._bytes += size - sum(len(old.payload) for _, old in noted) + sum(len(old.payload) for _, old in still)
         self._by_topic[message.topic] = [*still, (self.mark, message)]
 
     def has(self, message: Message, mark: int) -> bool:
-        """Whether the session was given this very message live, after that mark."""
-        return any(one is message and at > mark for at, one in self._by_topic.get(message.topic, ()))
+        """Whether the session received this very message live, after that mark."""
+        return any(old is message and at > mark for at, old in self._by_topic.get(message.topic, ()))

@@ -1,6 +1,7 @@
-"""The door behind which a front's state outlives its process: what is told of each change, and when it is committed.
+"""The interface to durable storage: a front records each change of its state in a journal.
 
-Told of a change before a client is told of its success; committed at the end of the turn, before anything is sent.
+A change is recorded before the client's acknowledgement is written to its outbox, and committed at the end of the
+iteration, before the outbox is sent.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ if TYPE_CHECKING:
 
 
 class Journal(Protocol):
-    """Is told of the sessions that outlive their connections, and of no others."""
+    """Records sessions that outlive their connections, and no others."""
 
     @property
     def pending(self) -> bool:
         """Whether there is something to commit."""
 
     def session(self, session: Session) -> None:
-        """It is there, and these are its expiry, user and will."""
+        """The session exists, with its present expiry, user and will."""
 
     def ended(self, session: Session) -> None:
-        """It is no more, nor is anything that belongs to it."""
+        """The session has ended, with all that belongs to it."""
 
     def subscribed(self, session: Session, subscription: Subscription, identifier: int | None) -> None: ...
     def unsubscribed(self, session: Session, topic_filter: str) -> None: ...
@@ -34,22 +35,22 @@ class Journal(Protocol):
     def received(self, session: Session, delivery: Delivery) -> None: ...
     def done(self, session: Session, delivery: Delivery) -> None: ...
     def incoming(self, session: Session, packet_id: int, known: bool) -> None:
-        """A QoS 2 message of the client got where it should; or the client has released its identifier."""
+        """A QoS 2 message of the client has reached all receivers (`known`), or its identifier has been released."""
 
     def retained(self, message: Message) -> None:
-        """It is the retained message of its topic now; with an empty payload there is none any more."""
+        """This is the retained message of its topic now; an empty payload means that there is none any more."""
 
     def unretained(self, topic: str) -> None:
         """The retained message of a topic has expired."""
 
     def commit(self) -> None:
-        """Put the changes on the disk. Raises FrontError when that is not possible: then nothing may be sent."""
+        """Write the changes to the disk. Raises FrontError if that fails: then the caller must not send anything."""
 
     def close(self) -> None: ...
 
 
 class NoJournal:
-    """Of a front that lives in memory alone."""
+    """The journal of a front that keeps its state in memory alone."""
 
     pending = False
 

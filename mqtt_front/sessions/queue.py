@@ -1,4 +1,4 @@
-"""Messages that wait for a client: bounded by number and bytes, without those that have expired."""
+"""The queue of messages for a client: bounded by number and bytes; expired messages make room."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ringmq.mqtt_front.message import Message
 
 
 class Delivery:
-    """One message for one client, with what this client is told about it."""
+    """One message for one client, with the fields that differ between receivers."""
 
     __slots__ = ("ids", "message", "packet_id", "qos", "received", "retain")
 
@@ -20,7 +20,7 @@ class Delivery:
         self.ids = ids
         self.packet_id = 0
         self.received = False
-        """QoS 2: the client has it, and is to be told that the identifier is free again."""
+        """QoS 2: the client has the message; PUBREL has been sent, or must be repeated."""
 
 
 class MessageQueue(deque[Delivery]):
@@ -30,7 +30,7 @@ class MessageQueue(deque[Delivery]):
         super().__init__()
         self.payload_bytes = 0
         self.expiry = inf
-        """Before this, nothing here expires."""
+        """No message in the queue expires before this time."""
 
     def append(self, delivery: Delivery) -> None:
         super().append(delivery)
@@ -45,12 +45,12 @@ class MessageQueue(deque[Delivery]):
         return delivery
 
     def has_room_for(self, message: Message, most: int, most_bytes: int) -> bool:
-        """Within these bounds. A single message is never too large: larger ones were not let in."""
+        """Whether one more message keeps these bounds. A message alone always does: its packet was not too large."""
         size = self.payload_bytes + len(message.payload)
         return len(self) < most and (size <= most_bytes or not self)
 
     def take_expired(self, now: float) -> list[Delivery]:
-        """Take out what has expired; gives it."""
+        """Remove the expired messages and return them."""
         if now < self.expiry:
             return []
         everything = list(self)

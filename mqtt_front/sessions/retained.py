@@ -1,4 +1,4 @@
-"""Retained messages: the last one of each topic, for those who subscribe later."""
+"""Retained messages: the last message of each topic, for later subscribers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ringmq.mqtt_front.matching.topic_trie import TopicTrie
 from ringmq.mqtt_front.message import Message
 
 MOST_STALE: Final = 1000
-"""Entries in the list of what is due that may be left over, beside two for each message."""
+"""Stale entries that the heap of due times may hold, beside two for each message."""
 MOST_AT_ONCE: Final = 5000
-"""Entries that one `expire` looks at, some 20 ms. Nobody is sent the others either, so that they can wait."""
+"""Entries that each `expire` visits, some 20 ms. The rest can wait: `get` hides expired messages anyway."""
 
 
 class Retained:
-    """A bounded tree of messages. Expired ones are nobody's any more, and make room when `expire` is called."""
+    """A bounded tree of messages. Expired messages are not returned any more, and make room when `expire` is called."""
 
     __slots__ = ("_bytes", "_due", "_limit", "_limit_bytes", "_tree")
 
@@ -37,7 +37,7 @@ class Retained:
         return iter(self._tree.values.values())
 
     def set(self, message: Message) -> bool:
-        """Keep it in place of the one before; an empty payload only takes that away. False: there is no room."""
+        """Replace the message of a topic; an empty payload only removes it. False: there is no room for the message."""
         if not message.payload:
             self._remove(message.topic)
             return True
@@ -46,7 +46,7 @@ class Retained:
             return False
         size = self._bytes + len(message.payload) - (0 if before is None else len(before.payload))
         if size > self._limit_bytes:
-            # What was there is not the last one any more.
+            # A later subscriber must not get the earlier message: it is not the last message of its topic any more.
             self._remove(message.topic)
             return False
         self._bytes = size
@@ -63,7 +63,7 @@ class Retained:
             self._bytes -= len(message.payload)
 
     def _forget_stale(self) -> None:
-        self._due = [(one.expires_at, one.topic) for one in self if one.expires_at is not None]
+        self._due = [(message.expires_at, message.topic) for message in self if message.expires_at is not None]
         heapify(self._due)
 
     def deadline(self) -> float:
@@ -71,7 +71,7 @@ class Retained:
         return self._due[0][0] if self._due else inf
 
     def expire(self, now: float) -> list[str]:
-        """Drop what has expired, or much of it; the topics that have no message any more. `deadline` tells of more."""
+        """Drop expired messages, `MOST_AT_ONCE` at most; returns their topics. `deadline` says whether more are due."""
         topics = []
         for _ in range(MOST_AT_ONCE):
             if self.deadline() > now:
@@ -84,7 +84,7 @@ class Retained:
         return topics
 
     def matching(self, topic_filter: str, now: float) -> list[Message]:
-        """Those that a filter (without `$share`) matches."""
+        """The messages that match a filter (without `$share`)."""
         messages = [self.get(topic, now) for topic, _ in self._tree.match(topic_filter)]
         return [message for message in messages if message is not None]
 

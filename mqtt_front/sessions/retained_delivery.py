@@ -1,8 +1,8 @@
-"""Retained messages on their way to one client, for what it has subscribed: some in each turn, no more than it takes.
+"""Delivery of retained messages to one client after a SUBSCRIBE: some in each iteration, no more than the client takes.
 
-Owns which filters are still to be served and how far it is with the first. A server with a million retained messages
-must neither stand still while one client subscribes to `#`, nor drop those that its outbox has no room for. What the
-client was given live meanwhile is left out. What it has not been sent when its connection ends, it is not sent.
+Owns the filters that are not finished, and the position in the first. A server with a million retained messages must
+neither stand still while one client subscribes to `#`, nor drop the messages for which its outbox has no room. Messages
+that the client received live meanwhile are left out. The rest is dropped when the connection ends.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ringmq.mqtt_front.sessions.given_live import GivenLive
 from ringmq.mqtt_front.sessions.session import Session
 
 STEPS_A_TURN: Final = 500
-"""Places in the tree of topics that are looked at in one turn, for one client: less than a millisecond."""
+"""Nodes of the topic tree visited in one iteration for one client: less than a millisecond."""
 LEAST_STEPS: Final = 50
-"""The same in a turn that is full."""
+"""The same in an iteration whose budget is used up."""
 
 
 class Replay:
-    """`expect` filters, `add` them, then call `advance` in each turn until it is `finished`; `end` it then."""
+    """`expect` filters, `add` them, then call `advance` in each iteration until it is `finished`; `end` it then."""
 
     __slots__ = (
         "_broker",
@@ -44,26 +44,27 @@ class Replay:
         self._broker = broker
         self._session = session
         self._most_queued = broker.config.max_queued // 2
-        """The other half is for what is published meanwhile."""
+        """The other half of the queue is for messages published meanwhile."""
         self._live = session.live = GivenLive(broker.retained, broker.config.max_queued_bytes)
         self._expected = 0
         self._waiting: dict[str, int] = {}
-        """Filters, and the marks of when they were put into force."""
+        """Filters, each with the mark of the moment when it was put into force."""
         self._filter = ""
-        """The one that is being served."""
+        """The filter being served."""
         self._mark = 0
         self._walk: Iterator[str | None] = iter(())
         self.finished = False
 
     def expect(self) -> int:
-        """Filters are put into force now, and will be added later: with this mark, that says since when."""
+        """Filters are put into force now; returns the mark with which to `add` them later."""
         self._expected += 1
         self.finished = False
         return self._live.mark
 
     def add(self, topic_filters: list[str], mark: int) -> None:
-        """Send what the expected filters match, after what it was told before; once, if it is told twice before it
-        began. An empty list: nothing is to follow.
+        """Send the messages that match the expected filters, after the filters added before.
+
+        A filter added twice before it begins is sent once. The list may be empty.
         """
         self._expected -= 1
         for topic_filter in topic_filters:
@@ -77,8 +78,8 @@ class Replay:
         self._waiting.pop(topic_filter, None)
 
     def advance(self) -> bool:
-        """Send what may be sent in this turn. Whether there would be more to do in the next; if not, an
-        acknowledgement or the end of a blockade may change that.
+        """Send the messages that this iteration allows; returns whether the next iteration can go on. If it cannot, an
+        acknowledgement may change that, or a client that reads again.
         """
         work = self._broker.work
         for _ in range(STEPS_A_TURN if work.left > 0 else LEAST_STEPS):
@@ -92,14 +93,14 @@ class Replay:
 
     def _has_room(self) -> bool:
         session = self._session
-        quota = session.line.quota if session.line is not None else 0
+        quota = session.writer.quota if session.writer is not None else 0
         if not quota:
             return False
         queued = len(session.queue)
         return queued < self._most_queued or (not queued and len(session.inflight) < quota)
 
     def _step(self) -> bool:
-        """Look at one place in the tree, and send the message there, if any. False: there is no more now."""
+        """Visit one node of the topic tree and send its message, if any. False: nothing is left to send now."""
         try:
             topic = next(self._walk)
         except StopIteration:

@@ -1,7 +1,7 @@
-"""A session: what a client has subscribed, what waits for it, and what is on its way; it may outlive connections.
+"""A session: the messages queued for a client and in flight to it. It may outlive the client's connections.
 
-Sends through its present connection (`SessionConnection`), and keeps what must be kept while it has none. Which
-messages it gets is the router's business, how packets look the codec's.
+Sends through the writer of the present connection (`SessionWriter`), and queues while there is none. Which messages it
+gets is the router's business, how packets look the codec's.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
 PACKET_IDS: Final = 65535
 
 
-class SessionConnection(Protocol):
-    """The connection of a session. Its fields are for who sends plain messages past the session."""
+class SessionWriter(Protocol):
+    """The writer of a session's connection. Its fields are for the fast path, which sends past the session."""
 
     out: list[bytes]
     dirty: bool
-    plain: bool
+    fast: bool
     v5: bool
 
     @property
@@ -41,16 +41,16 @@ class SessionConnection(Protocol):
     def publish(self, delivery: Delivery, dup: bool) -> bool:
         """False: the client cannot take it, and it counts as sent."""
 
-    def publish_plain(self, packet: bytes) -> None: ...
+    def publish_fast(self, packet: bytes) -> None: ...
 
     def discard(self) -> None: ...
     def acknowledge(self, kind: Kind, packet_id: int) -> None: ...
     def fail(self, reason: Reason, text: str) -> None:
-        """Close it, telling the client why."""
+        """Close the connection, with the reason where the client's version allows it."""
 
 
 class Session:
-    """State by the client id. `line` is set while the client is connected."""
+    """State by the client id. `writer` is set while the client is connected."""
 
     __slots__ = (
         "_again",
@@ -64,7 +64,6 @@ class Session:
         "incoming",
         "inflight",
         "journal",
-        "line",
         "live",
         "queue",
         "rights",
@@ -72,6 +71,7 @@ class Session:
         "user",
         "will",
         "will_at",
+        "writer",
     )
 
     def __init__(
@@ -83,44 +83,45 @@ class Session:
     ) -> None:
         self.client_id = client_id
         self.user: str | None = None
-        """The user name that was proven by who began it."""
+        """The verified user name of the client that began the session."""
         self.rights = rights
-        self.line: SessionConnection | None = None
+        self.writer: SessionWriter | None = None
         self.live: GivenLive | None = None
-        """Set while retained messages are to follow a SUBACK."""
+        """Set while a replay of retained messages is running."""
         self.journal: Journal = NO_JOURNAL
-        """Is told of its changes. Not the broker's for a session that ends with its connection."""
+        """Records its changes. `NO_JOURNAL` for a session that ends with its connection."""
         self.expiry_s = 0
         self.expires_at: float | None = None
         """When a session without a client ends; None while it has one, or never."""
         self.will: Will | None = None
         self.will_at: float | None = None
-        """When the will of a client that has gone is to be published."""
+        """When the will of a client that has gone must be published."""
         self.inflight: dict[int, Delivery] = {}
         self.queue = MessageQueue()
         self.incoming: set[int] = set()
         """Identifiers of QoS 2 messages received from the client and not yet released by it."""
         self.unsettled: dict[int, list[Callable[[Reason], None]]] = {}
-        """Those among them of which it is not known yet whether they got where they should, and who waits for that."""
+        """The messages in `incoming` that have not reached all receivers yet, with the callbacks that wait for that."""
         self.dropped = 0
         self._config = config
         self._counters = counters or FrontCounters()
         self._next_id = 0
         self._again: dict[int, Delivery] = {}
-        """Of `inflight` what was sent over an earlier connection alone, and is to be repeated."""
+        """Messages in `inflight` that were sent over an earlier connection alone, and must be repeated."""
 
     # Towards the client
 
     def deliver(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
         """Send a message, or keep it for later. False: it had to be dropped."""
-        line = self.line
+        writer = self.writer
         if qos == 0:
-            if line is None:
+            if writer is None:
                 return False
-            return line.publish(Delivery(message, 0, retain, ids), False)
+            return writer.publish(Delivery(message, 0, retain, ids), False)
         delivery = Delivery(message, qos, retain, ids)
-        if line is not None and not self.queue and not self._again and len(self.inflight) < line.quota:
-            return self._send(line, delivery)
+        # Nothing may overtake queued messages or repetitions (5.0 §4.6).
+        if writer is not None and not self.queue and not self._again and len(self.inflight) < writer.quota:
+            return self._send(writer, delivery)
         if not self.has_room_for(message):
             self.dropped += 1
             self._counters.dropped(message.topic)
@@ -129,17 +130,18 @@ class Session:
         self.journal.queued(self, delivery)
         return True
 
-    def deliver_plain(self, message: Message, head: bytes, tail: bytes, v5: bool) -> bool:
-        """The short way for QoS 1: send what is `head`, an identifier and `tail`. False: it is not the way for it."""
-        line, inflight = self.line, self.inflight
-        if line is None or not line.plain or line.v5 is not v5 or self.queue or self._again:
+    def deliver_fast(self, message: Message, head: bytes, tail: bytes, v5: bool) -> bool:
+        """The fast path for QoS 1: send `head`, an identifier and `tail`. False: the message takes the general path."""
+        writer, inflight = self.writer, self.inflight
+        if writer is None or not writer.fast or writer.v5 is not v5 or self.queue or self._again:
             return False
-        if self.journal is not NO_JOURNAL or len(inflight) >= line.quota:
+        # The general path records each delivery in the journal, and queues what exceeds the quota.
+        if self.journal is not NO_JOURNAL or len(inflight) >= writer.quota:
             return False
         packet_id = self._free_id()
         delivery = inflight[packet_id] = Delivery(message, 1, False, ())
         delivery.packet_id = packet_id
-        line.publish_plain(head + packet_id.to_bytes(2, "big") + tail)
+        writer.publish_fast(head + packet_id.to_bytes(2, "big") + tail)
         return True
 
     def has_room_for(self, message: Message) -> bool:
@@ -152,13 +154,13 @@ class Session:
             self._counters.expired_messages += 1
             self.journal.done(self, delivery)
 
-    def _send(self, line: SessionConnection, delivery: Delivery) -> bool:
+    def _send(self, writer: SessionWriter, delivery: Delivery) -> bool:
         delivery.packet_id = self._free_id()
         self.inflight[delivery.packet_id] = delivery
         self.journal.sent(self, delivery)
-        if line.publish(delivery, False):
+        if writer.publish(delivery, False):
             return True
-        # Larger than the client takes: as if it had been sent [MQTT-3.1.2-25].
+        # The packet exceeds the client's limit: the message counts as sent [MQTT-3.1.2-25].
         del self.inflight[delivery.packet_id]
         self.journal.done(self, delivery)
         return False
@@ -171,12 +173,12 @@ class Session:
                 return self._next_id
 
     def pump(self, now: float) -> None:
-        """Send what may be sent now, repetitions first; to be called after room was made."""
-        line, queue, again = self.line, self.queue, self._again
-        while line is not None and (again or queue) and len(self.inflight) - len(again) < line.quota:
+        """Send as much as the quota allows, repetitions first. Call it whenever the quota has grown."""
+        writer, queue, again = self.writer, self.queue, self._again
+        while writer is not None and (again or queue) and len(self.inflight) - len(again) < writer.quota:
             if again:
                 delivery = again.pop(next(iter(again)))
-                if not line.publish(delivery, True):
+                if not writer.publish(delivery, True):
                     del self.inflight[delivery.packet_id]
                     self.journal.done(self, delivery)
                 continue
@@ -188,19 +190,19 @@ class Session:
                 self._counters.unauthorized += 1
                 self.journal.done(self, delivery)
             else:
-                self._send(line, delivery)
+                self._send(writer, delivery)
 
     def resume(self, now: float) -> None:
         """The client is back: repeat what it has not acknowledged, in the order it was sent, then go on.
 
         No more at a time than it takes now, which may be less than before (5.0 §4.9).
         """
-        line = self.line
-        assert line is not None
+        writer = self.writer
+        assert writer is not None
         self._again.clear()
         for delivery in self.inflight.values():
             if delivery.received:
-                line.acknowledge(Kind.PUBREL, delivery.packet_id)
+                writer.acknowledge(Kind.PUBREL, delivery.packet_id)
             else:
                 self._again[delivery.packet_id] = delivery
         self.pump(now)
@@ -213,8 +215,8 @@ class Session:
         self._finish(delivery, now)
         return True
 
-    def acknowledged_plain(self, packet_id: int) -> bool:
-        """The short way for a PUBACK. False: it is not the way for it."""
+    def acknowledged_fast(self, packet_id: int) -> bool:
+        """The fast path for a PUBACK. False: it takes the general path."""
         delivery = self.inflight.get(packet_id)
         if delivery is None or delivery.qos != 1 or self.queue or self._again or self.journal is not NO_JOURNAL:
             return False
@@ -265,12 +267,13 @@ class Session:
         return True
 
     def settled(self, packet_id: int) -> None:
-        """It got where it should. Not before is this kept: a repetition after a crash is taken for the first."""
+        """The message has reached all receivers. The journal learns of it only now: a repetition after an earlier crash
+        must count as new, or the message would be lost."""
         if packet_id in self.incoming:
             self.journal.incoming(self, packet_id, True)
 
     def restore(self, queue: list[Delivery], inflight: list[Delivery], incoming: list[int]) -> None:
-        """What the journal had of a session that no client is connected to yet."""
+        """Set the state that the journal had, before a client is connected."""
         for delivery in queue:
             self.queue.append(delivery)
         self.inflight = {delivery.packet_id: delivery for delivery in inflight}

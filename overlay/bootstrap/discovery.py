@@ -1,7 +1,7 @@
 """Finding candidates: a Kademlia side-channel over UDP, on the port number of the overlay.
 
-It only ever yields hints, (id, address) pairs that the overlay then dials itself; it stores nothing, and nobody asks it
-who owns a key. The ring works without it.
+It only yields hints, (id, address) pairs that the overlay then dials itself. It stores nothing and does not decide the
+owner of a key. The ring works without it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from kademlia.node import Node as Contact
 
-from ringmq.overlay.bootstrap.kademlia import Lookups, ip_version, kademlia_key, point_of
+from ringmq.overlay.bootstrap.kademlia import Lookups, id_of, ip_version, kademlia_key
 from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.errors import OverlayError
@@ -26,14 +26,14 @@ from ringmq.overlay.queries import cause
 LOOKUP_S: Final = 60.0
 """A lookup among dead contacts takes 5 s a round; then it is given up."""
 FIRST_PAUSE: Final = 2.0
-"""Between the first lookups, in reunion_s; doubled after each that brought no news."""
+"""Pause between the first lookups, in reunion_s; doubled after each lookup without a new peer."""
 MAX_PAUSE_S: Final = 900.0
 HINTS: Final = 4
 """Candidates followed up per lookup: each costs a connection."""
 
 
-class Newcomers(Protocol):
-    """Whom the hints are for."""
+class HintOwner(Protocol):
+    """The peer that follows the hints."""
 
     def known(self, peer: Id) -> bool: ...
     async def introduce(self, address: Address) -> Hello: ...
@@ -41,18 +41,18 @@ class Newcomers(Protocol):
 
 
 class Discovery:
-    """Create, `await start`, and `await stop()`; each candidate found is introduced to `newcomers`."""
+    """Create, `await start`, and `await stop()`; each candidate that is found is introduced to `owner`."""
 
-    def __init__(self, config: OverlayConfig, newcomers: Newcomers, incidents: Incidents) -> None:
+    def __init__(self, config: OverlayConfig, owner: HintOwner, incidents: Incidents) -> None:
         self._config = config
-        self._newcomers = newcomers
+        self._owner = owner
         self._incidents = incidents
         self._server: Lookups | None = None
         self._task: asyncio.Task[None] | None = None
         self._random = random.Random(int(config.id))
 
     async def start(self, port: int, seeds: Sequence[Address]) -> None:
-        """Without its UDP port there is no discovery: counted and logged, as the overlay works without."""
+        """Listen and begin. A UDP port in use is counted and logged only: the overlay works without discovery."""
         server = Lookups(kademlia_key(self._config.id), self._incidents)
         try:
             await server.listen(port, self._config.listen[0])
@@ -88,15 +88,16 @@ class Discovery:
                 self._incidents.failed("discovery_errors")
             rounds += 1
             pause_s = self._config.timing.reunion_s * FIRST_PAUSE if news else min(pause_s * 2, MAX_PAUSE_S)
+            # Peers that were started together must not look up together.
             await asyncio.sleep(pause_s * (0.75 + 0.5 * self._random.random()))
 
     def _target(self, rounds: int) -> bytes:
-        """The own surroundings and far ones in turn."""
+        """Key of the next lookup: the own id and a random id in turn, for near and far peers."""
         own = rounds % 2 == 0
         return kademlia_key(self._config.id if own else Id(self._random.getrandbits(ID_BITS)))
 
     async def _resolved(self, seeds: Sequence[Address]) -> list[Address]:
-        """As addresses: the package takes no names."""
+        """The seeds with addresses instead of host names: the package takes no names."""
         assert self._server is not None
         family = socket.AF_INET6 if ip_version(self._server.transport) == 6 else socket.AF_INET
         found: list[Address] = []
@@ -107,12 +108,12 @@ class Discovery:
         return found
 
     async def _follow(self, found: Sequence[Contact]) -> int:
-        """Introduce some of those that the ring does not know; how many answered."""
-        new = [contact for contact in found if not self._newcomers.known(point_of(contact.id))]
+        """Introduce up to HINTS peers that the ring does not know. Returns the number of answers."""
+        new = [contact for contact in found if not self._owner.known(id_of(contact.id))]
         answered = 0
         for contact in new[:HINTS]:
             try:
-                self._newcomers.introduced(await self._newcomers.introduce((contact.ip, contact.port)))
+                self._owner.introduced(await self._owner.introduce((contact.ip, contact.port)))
                 answered += 1
             except OverlayError:
                 self._incidents.count("hints_stale")

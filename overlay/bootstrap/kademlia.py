@@ -1,9 +1,9 @@
-"""The `kademlia` package, contained.
+"""The `kademlia` package behind a strict protocol.
 
-Its datagram handling is replaced by one that is strict, synchronous and bounded: the package starts a task per
+Its datagram handling is replaced by strict, synchronous and bounded code: the package starts a task per
 datagram, trusts every field, and would resolve host names found in replies while the event loop waits. STORE and
 FIND_VALUE are not served, the routing table is bounded, nothing periodic runs, and the package's loggers are off. Its
-5 s timeouts remain: a lookup belongs into a task of its own.
+5 s timeouts remain: a lookup needs a task of its own.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ringmq.overlay.core.ids import ID_BYTES, Id
 from ringmq.overlay.links.incidents import Incidents
 
 KEY_BYTES: Final = 20
-"""Kademlia's ids are of 160 bits: ours come first, so that their numerical order is kept."""
+"""Kademlia's ids have 160 bits: ours come first, so that their numerical order is kept."""
 BUCKET: Final = 8
 """Kademlia's k, as in the Mainline DHT. Hints need no more; a reply stays below 500 bytes, 5 times its request."""
 MAX_CONTACTS: Final = 512
-"""In the whole routing table: the memory that made-up ids can take."""
+"""Contacts in the whole routing table: bounds the memory that made-up ids can take."""
 MAX_PENDING: Final = 64
-"""Requests under way; a lookup has 3, and each new contact may cause a ping."""
+"""Requests without an answer yet; a lookup has 3, and each new contact may cause a ping."""
 
 Key = Annotated[bytes, Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 Request = tuple[Literal["ping", "find_node"], Annotated[list[Key], Meta(min_length=1, max_length=2)]]
@@ -47,11 +47,11 @@ _reply_of = msgspec.msgpack.Decoder(Key | Annotated[list[Found], Meta(max_length
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def kademlia_key(point: Id) -> bytes:
-    return point.packed().ljust(KEY_BYTES, b"\0")
+def kademlia_key(peer_id: Id) -> bytes:
+    return peer_id.packed().ljust(KEY_BYTES, b"\0")
 
 
-def point_of(key: bytes) -> Id:
+def id_of(key: bytes) -> Id:
     return Id.unpack(key[:ID_BYTES])
 
 
@@ -67,7 +67,7 @@ def dialable(host: str, version: int) -> bool:
 
 
 def ip_version(transport: asyncio.BaseTransport) -> int:
-    """Of the addresses that a UDP socket can send to."""
+    """IP version of the addresses that a UDP socket can send to."""
     return 6 if ":" in transport.get_extra_info("sockname")[0] else 4
 
 
@@ -96,9 +96,9 @@ class _Table(RoutingTable):  # type: ignore[misc]
 
 
 class _Protocol(KademliaProtocol):  # type: ignore[misc]
-    """The package's protocol behind a strict door.
+    """The package's protocol with strict checks.
 
-    Mind that in a subclass of it, any attribute that does not exist is a remote call.
+    Caution: in a subclass of it, any attribute that does not exist is a remote call.
     """
 
     def __init__(self, source: Contact, storage: IStorage, bucket: int, incidents: Incidents) -> None:
@@ -125,7 +125,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             self._incidents.failed("discovery_errors")
 
     def error_received(self, exc: Exception) -> None:
-        """ICMP says that somebody is not there: the timeout will tell."""
+        """ICMP reports an absent peer: the timeout of its request handles that."""
 
     def _request(self, number: bytes, body: bytes, address: tuple[Any, ...]) -> None:
         name, keys = _request_of(body)
@@ -141,6 +141,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             self._incidents.count("discovery_garbage")
             return
         if isinstance(reply, list):
+            # The package would resolve host names from a reply while the event loop waits.
             mine = self.source_node.id
             reply = [found for found in reply if found[0] != mine and dialable(found[1], self._version)]
         self._resolve(number, (True, reply))
@@ -166,14 +167,14 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         return await super().call_ping(asked)
 
     def welcome_if_new(self, contact: Contact) -> None:
-        """Without the package's handing over of stored values, and no more than MAX_CONTACTS."""
+        """Replaces the package's method: no transfer of stored values, and at most MAX_CONTACTS."""
         if contact.id == self.source_node.id or not self.router.is_new_node(contact):
             return
         if sum(len(bucket.nodes) + len(bucket.replacement_nodes) for bucket in self.router.buckets) < MAX_CONTACTS:
             self.router.add_contact(contact)
 
     def end(self) -> None:
-        """Leave no timer behind."""
+        """Cancel all timers and requests."""
         for future, timer in self._outstanding.values():
             timer.cancel()
             future.cancel()
@@ -201,17 +202,18 @@ class Lookups(Server):  # type: ignore[misc]
         return contact
 
     async def lookup(self, key: bytes) -> list[Contact]:
-        """Those closest to a key, as the package finds them."""
+        """The contacts closest to a key, found by the package's crawl."""
         wanted = Contact(key)
         nearest = self.protocol.router.find_neighbors(wanted, self.alpha)
         crawl = NodeSpiderCrawl(self.protocol, wanted, nearest, self.ksize, self.alpha)
         return list(await crawl.find())
 
     def refresh_table(self, interval: int = 3600) -> None:
-        """Our own lookups refresh the table, less often the fewer news they bring."""
+        """Nothing: our own lookups refresh the table, at growing pauses while they bring no new peer."""
 
     async def end(self) -> None:
-        """Close the socket; leave no timer and no task behind."""
+        """Close the socket; end all timers and tasks."""
         self.stop()
         self.protocol.end()
-        await asyncio.sleep(0)  # the pings that the package started see their end
+        # The tasks of the package's pings end in the next iteration, as their requests are cancelled.
+        await asyncio.sleep(0)

@@ -1,7 +1,7 @@
 """The seeds: the addresses through which a peer finds its ring, and finds it again after a split.
 
-Each seed is asked who it is, again and again: quickly until this peer is part of a ring, rarely afterwards, never while
-a link with it is open. Owns the tasks that do so, and the decision to found a ring. Who answered goes to the owner.
+Each seed is asked for an introduction repeatedly: often until this peer is part of a ring, rarely afterwards, never
+while a link with it is open. Owns these tasks and the decision to found a ring. Answers go to the owner.
 """
 
 from __future__ import annotations
@@ -24,75 +24,80 @@ FIRST_RETRY: Final = 1 / 8
 """The pause after the first failure, in join_s; it doubles up to MAX_RETRY."""
 MAX_RETRY: Final = 4.0
 FIRST_FOUNDS: Final = 2.0
-"""How long, in join_s, the first of the seeds waits for another that is part of a ring."""
-LATELY: Final = MAX_RETRY * 2
-"""For how long, in join_s, an answer counts: a seed that is there has answered again by then."""
+"""Time, in join_s, that the first of the seeds waits for another seed that is part of a ring."""
+RECENT: Final = MAX_RETRY * 2
+"""Time, in join_s, for which an answer counts: a seed that is running has answered again by then."""
 YIELD: Final = 2.0
-"""How often found_s a peer leaves it to another that joins too: that one may wait for what never comes."""
+"""Time, in found_s, that a peer leaves the founding to another joining peer, which may itself wait in vain."""
 REUNION: Final = 6.0
-"""How often a seed is asked by a peer that is part of a ring, in reunion_s."""
+"""Period, in reunion_s, in which a peer that is part of a ring asks a seed."""
 MAX_SHOWN: Final = 4
 """Addresses in a line for people."""
 
 
 class Founding:
-    """When a joining peer founds a ring. Given who answered, and the time.
+    """Decides when a joining peer founds a ring, by the answers of others and the time.
 
-    One ring is the aim, but a peer that is kept waiting is worse than two rings, which become one when they meet.
-    So the first of the list founds soon, and all others when they have seen nobody of a ring for long: the lowest id of
-    those that reach each other, and who reaches nobody. The rest wait for that one, but not for ever.
+    One ring is the aim, but a peer that waits for ever is worse than two rings, which become one when they meet. So
+    the first seed of the list founds soon, and all others after a long time without a ring: of the peers that reach
+    each other the lowest id, and any peer that reaches no other. The rest waits for the lowest id, but not for ever.
     """
 
-    def __init__(self, me: Id, timing: Timing, spread: float, began: float) -> None:
+    def __init__(self, me: Id, timing: Timing, spread: float, began: float, *, first: bool = False) -> None:
         self._me = me
         self._timing = timing
         self._spread = spread
         self._began = began
         self._seen_at = -math.inf
         self._joining: dict[Id, tuple[Peer, float]] = {}
-        self.first = False
-        """Whether this peer is the first of its list."""
+        self.first = first
+        """Whether this peer is the first seed of its list."""
+
+    def lead(self) -> None:
+        """This peer has turned out to be the first seed of its list: found soon, and wait for no other joining peer."""
+        self.first = True
 
     def answered(self, hello: Hello, now: float) -> None:
         self._joining.pop(hello.peer.id, None)
-        self._joining = {point: entry for point, entry in self._joining.items() if self._lately(entry[1], now)}
+        # Old answers are dropped here: a stranger can make up any number of ids, and each would stay.
+        self._joining = {peer_id: entry for peer_id, entry in self._joining.items() if self._recent(entry[1], now)}
         if hello.active:
             self._seen_at = now
         else:
             self._joining[hello.peer.id] = (hello.peer, now)
 
     def sees(self, now: float) -> bool:
-        """Whether there was a ring lately."""
-        return self._lately(self._seen_at, now)
+        """Whether a peer of a ring has answered recently."""
+        return self._recent(self._seen_at, now)
 
-    def _lately(self, when: float, now: float) -> bool:
-        return now - when < self._timing.join_s * LATELY
+    def _recent(self, when: float, now: float) -> bool:
+        return now - when < self._timing.join_s * RECENT
 
     def other(self, now: float) -> Peer | None:
-        """Who is to found instead: the lowest id of those that are joining, if it is below ours."""
-        lower = [peer for peer, when in self._joining.values() if peer.id < self._me and self._lately(when, now)]
+        """The peer that should found instead: the lowest id of all joining peers, if it is below ours."""
+        lower = [peer for peer, when in self._joining.values() if peer.id < self._me and self._recent(when, now)]
         return min(lower, key=lambda peer: peer.id, default=None)
 
     def due(self, now: float) -> float:
-        """When to found, as things stand."""
+        """Time of the founding, by the answers so far."""
         if self.first:
             wait_s = self._timing.join_s * FIRST_FOUNDS
         else:
             wait_s = self._timing.found_s * self._spread * (1 if self.other(now) is None else YIELD)
-        return max(self._began + wait_s, self._seen_at + self._timing.join_s * LATELY)
+        return max(self._began + wait_s, self._seen_at + self._timing.join_s * RECENT)
 
 
-class Guest(Protocol):
-    """Whom the seeds are for."""
+class SeedOwner(Protocol):
+    """The joining peer."""
 
     @property
     def active(self) -> bool: ...
     def introduced(self, hello: Hello) -> None:
-        """Somebody at one of the seeds answered; to be told to `answered`, like those found in other ways."""
+        """The peer at one of the seeds answered. Pass it to `answered`, like answers from other sources."""
 
     def linked(self, peer: Id) -> bool: ...
     def found(self) -> None:
-        """There is no ring yet: begin one."""
+        """There is no ring yet: found one."""
 
     async def introduce(self, address: Address) -> Hello: ...
 
@@ -100,9 +105,9 @@ class Guest(Protocol):
 class Seeds:
     """Create, `start`, and `await stop()`."""
 
-    def __init__(self, config: OverlayConfig, own: frozenset[Address], guest: Guest, incidents: Incidents) -> None:
+    def __init__(self, config: OverlayConfig, own: frozenset[Address], owner: SeedOwner, incidents: Incidents) -> None:
         self._config = config
-        self._guest = guest
+        self._owner = owner
         self._incidents = incidents
         listed = tuple(dict.fromkeys(config.seeds))
         self.others = tuple(seed for seed in listed if seed not in own)
@@ -110,18 +115,17 @@ class Seeds:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self._spread = 0.75 + 0.5 * config.id / SPACE
-        """Peers that were started together do not ask together."""
-        self._founding = Founding(config.id, config.timing, self._spread, self._loop.time())
-        self._founding.first = self._first in own
+        """Factor for all pauses: peers that were started together do not ask together."""
+        self._founding = Founding(config.id, config.timing, self._spread, self._loop.time(), first=self._first in own)
 
     def start(self) -> None:
-        """With nobody else to ask, the ring is founded at once."""
+        """Begin to ask. Without another seed, the ring is founded at once."""
         if not self.others:
-            self._guest.found()
+            self._owner.found()
             return
-        roots = [self._ask_on(seed) for seed in self.others]
-        for root in (*roots, self._found_in_time()):
-            self._tasks.append(self._loop.create_task(self._guarded(root), name="seed"))
+        tasks = [self._ask_on(seed) for seed in self.others]
+        for task in (*tasks, self._found_in_time()):
+            self._tasks.append(self._loop.create_task(self._guarded(task), name="seed"))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -129,12 +133,12 @@ class Seeds:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def answered(self, hello: Hello) -> None:
-        """Somebody was found, here or in another way: a reason to wait, if he is of a ring or may found one."""
+        """A peer answered, here or elsewhere: a reason to wait if it is part of a ring, or may found one."""
         self._founding.answered(hello, self._loop.time())
 
     def outlook(self, alone: bool) -> str | None:
-        """For the status: what a joining peer waits for, or that a ring is one peer. None when all is well."""
-        if self._guest.active:
+        """For the status: the reason why a joining peer waits, or why a ring is one peer. None when all is well."""
+        if self._owner.active:
             known = f"asks {_listed(self.others)} now and then" if self.others else "knows nobody to ask"
             return f"alone in its ring; {known}" if alone else None
         if not alone or self._founding.sees(self._loop.time()):
@@ -148,9 +152,9 @@ class Seeds:
         left_s = max(0.0, self._founding.due(now) - now)
         return f"no ring found; asked {_listed(self.others)}; founding in {left_s:.0f} s{unless}"
 
-    async def _guarded(self, root: Coroutine[None, None, None]) -> None:
+    async def _guarded(self, task: Coroutine[None, None, None]) -> None:
         try:
-            await root
+            await task
         except Exception:  # noqa: BLE001 - a task's root: logged and counted
             self._incidents.failed("seed_errors")
 
@@ -159,9 +163,9 @@ class Seeds:
         known: Id | None = None
         retry_s = join_s * FIRST_RETRY
         while True:
-            if known is None or not self._guest.linked(known):
+            if known is None or not self._owner.linked(known):
                 try:
-                    hello = await self._guest.introduce(seed)
+                    hello = await self._owner.introduce(seed)
                 except MyselfError:
                     self._is_myself(seed)
                     return
@@ -171,8 +175,8 @@ class Seeds:
                 else:
                     self._incidents.forgive("seeds_unreachable", show(seed))
                     known = hello.peer.id
-                    self._guest.introduced(hello)
-            if self._guest.active:
+                    self._owner.introduced(hello)
+            if self._owner.active:
                 retry_s = join_s * FIRST_RETRY
                 await asyncio.sleep(reunion_s * self._spread)
             else:
@@ -182,21 +186,23 @@ class Seeds:
 
     def _is_myself(self, seed: Address) -> None:
         self.others = tuple(other for other in self.others if other != seed)
-        self._founding.first = self._founding.first or seed == self._first
+        if seed == self._first:
+            self._founding.lead()
 
     async def _found_in_time(self) -> None:
-        """Begin a ring when that is due and this peer has not come into one."""
+        """Found a ring when that is due, unless this peer has joined a ring."""
         look_s = self._config.timing.join_s * FIRST_FOUNDS
-        while not self._guest.active:
+        while not self._owner.active:
             now = self._loop.time()
+            # At most `look_s`, as each answer may bring the time forward or put it off.
             await asyncio.sleep(min(look_s, self._founding.due(now) - now))
-            if self._guest.active:
+            if self._owner.active:
                 return
             now = self._loop.time()
             if self._founding.due(now) <= now:
                 if not self._founding.first:
                     self._incidents.warn("rings_founded", "seeds", f"no ring found; asked {_listed(self.others)}")
-                self._guest.found()
+                self._owner.found()
                 return
             if not self._founding.sees(now):
                 self._incidents.warn("no_ring_found", "seeds", self._prospect())

@@ -16,19 +16,19 @@ from ringmq.overlay.errors import ProtocolError
 T = TypeVar("T")
 
 _MAX_REASON_CHARS: Final = 120
-"""Of the decoder's explanation; it may quote what the other side sent."""
+"""Largest part of the decoder's explanation that is kept: it may quote bytes of the other side."""
 
 
 def _pack_id(value: object) -> bytes:
     if isinstance(value, Id):
         return value.packed()
-    raise TypeError(f"{type(value).__name__} is not for the wire")
+    raise TypeError(f"cannot encode {type(value).__name__}")
 
 
 def _unpack_id(kind: type, value: object) -> Id:
     if kind is Id and isinstance(value, bytes):
         return Id.unpack(value)
-    raise ValueError("an id is 16 bytes")
+    raise ValueError("an id must be 16 bytes")
 
 
 class Codec(Generic[T]):
@@ -45,13 +45,13 @@ class Codec(Generic[T]):
         try:
             value: T = self._decode(body)
         except (ValueError, TypeError, RecursionError, OverflowError, MemoryError) as error:
-            # msgspec's own errors are ValueErrors, as are those of UTF-8 and of our hook
+            # msgspec's errors, UTF-8 errors and the errors of our hook are ValueErrors.
             raise ProtocolError(one_line(f"unreadable: {error}")) from None
         return value
 
 
 def one_line(text: str) -> str:
-    """Fit for a log line, whatever somebody else put into it."""
+    """Make a text of another peer fit for a log line."""
     return "".join(c if c.isprintable() else "?" for c in text[:_MAX_REASON_CHARS])
 
 

@@ -1,4 +1,4 @@
-"""The room that a table takes. Python's never get smaller by themselves when most of what was in them has gone."""
+"""Memory of tables: a dict or set of Python never gets smaller by itself when most of its entries are removed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sized
 from typing import Final, TypeVar
 
 ENTRY_BYTES: Final = 256
-"""Several times what a table takes for each entry that it has room for."""
+"""Several times the memory that a table takes for each entry it has space for."""
 FEW: Final = 100
-"""Entries for which nobody need look."""
+"""Entries whose memory is not worth a copy."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -21,5 +21,5 @@ def is_roomy(table: Sized) -> bool:
 
 
 def slimmed(table: dict[Key, Value]) -> dict[Key, Value]:
-    """The same table, or if it is mostly empty a smaller one to be put in its place."""
+    """The same table, or a smaller copy to replace it if it is mostly empty."""
     return dict(table) if is_roomy(table) else table

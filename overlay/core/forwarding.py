@@ -124,6 +124,7 @@ class Forwarding:
         joiner = route.origin
         start = 0 if sender.id == joiner.id else shared_digits(sender.id, joiner.id) + 1
         rows = (*body.rows, *self._state.table.rows_for(joiner.id, start), self._state.me)
+        # The next hop would refuse a longer message as a breach of the protocol, and close the link.
         return Route(joiner, route.seq, route.key, route.hops, Join(rows[:MAX_ROWS]))
 
     def _advance(self, route: Route, avoided: tuple[Id, ...] = ()) -> None:
@@ -202,6 +203,7 @@ class Forwarding:
 
     def _not_acknowledged(self, now: float, subject: object) -> None:
         assert isinstance(subject, PendingHop)
+        # Compared by identity: a message that came again has another pending hop, with a time of its own.
         if self._pending_hops.get(_tag(subject.route)) is subject:
             self._go_around(subject)
 
@@ -264,6 +266,7 @@ class Forwarding:
             return
         if subject.tries >= self._state.timing.receipt_tries:
             del self._pending_routes[route.seq]
+            # No copy of it may be delivered after its sender was notified of the failure.
             self._held.pop(_tag(route), None)
             self._pending_hops.pop(_tag(route), None)
             self._state.counters.undeliverable += 1

@@ -1,6 +1,6 @@
-"""Points of the ring: 128-bit ids of peers and keys of topics, and the geometry between them.
+"""Ids of peers and keys of topics: 128-bit numbers on the ring, and the geometry between them.
 
-Pure arithmetic on the circle of 2^128 points. Nothing here knows of peers, links or time.
+Pure arithmetic on the circle of 2^128 numbers. Nothing here knows peers, links or time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEXADECIMAL: Final = frozenset("0123456789abcdefABCDEF")
 
 
 class Id(int):
-    """A point of the ring: the id of a peer or the key of a topic."""
+    """A number on the ring: the id of a peer or the key of a topic."""
 
     __slots__ = ()
 
@@ -42,48 +42,48 @@ class Id(int):
     def unpack(cls, raw: bytes) -> Self:
         """Read 16 bytes; raises ValueError for any other length."""
         if len(raw) != ID_BYTES:
-            raise ValueError(f"an id has {ID_BYTES} bytes, not {len(raw)}")
+            raise ValueError(f"an id must have {ID_BYTES} bytes, got {len(raw)}")
         return cls.from_bytes(raw, "big")
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read 32 hexadecimal digits; raises ValueError for anything else."""
         if len(text) != DIGITS or not set(text) <= HEXADECIMAL:
-            raise ValueError(f"an id has {DIGITS} hexadecimal digits, unlike {text[: 2 * DIGITS]!r}")
+            raise ValueError(f"an id must have {DIGITS} hexadecimal digits, got {text[: 2 * DIGITS]!r}")
         return cls(int(text, 16))
 
 
 def key_of(name: str | bytes) -> Id:
-    """The point a name hashes to. MurmurHash3 is not cryptographic: names can be aimed at a peer."""
+    """The key of a name, its hash. MurmurHash3 is not cryptographic: names can be aimed at a peer."""
     return Id(mmh3.hash128(name, signed=False))
 
 
 def clockwise(start: int, end: int) -> int:
-    """How far one goes from `start` upwards, past zero if need be, until `end`."""
+    """Length of the way upwards from `start` to `end`, past zero if `end` is smaller."""
     return (end - start) & MASK
 
 
-def distance(one: int, other: int) -> int:
-    """The shorter way round between two points."""
-    way = (other - one) & MASK
+def distance(first: int, second: int) -> int:
+    """Length of the shorter way round between two numbers."""
+    way = (second - first) & MASK
     return way if way <= SPACE >> 1 else SPACE - way
 
 
-def nearness(key: int, point: int) -> tuple[int, int]:
-    """Sorts points by closeness to `key`; of two equally far ones the counterclockwise wins.
+def nearness(key: int, peer_id: int) -> tuple[int, int]:
+    """Sorts ids by closeness to `key`; of two equally far ids, the counterclockwise one wins.
 
-    The tie rule makes ownership a function: for each key and each set of points one is the owner.
+    The tie rule makes ownership a function: each key has exactly one owner in each set of peers.
     """
-    way = (point - key) & MASK
+    way = (peer_id - key) & MASK
     back = SPACE - way
     return (way, 1) if way < back else (back, 0)
 
 
-def shared_digits(one: int, other: int) -> int:
+def shared_digits(first: int, second: int) -> int:
     """The length, in digits, of the prefix that two ids have in common."""
-    return (ID_BITS - (one ^ other).bit_length()) // DIGIT_BITS
+    return (ID_BITS - (first ^ second).bit_length()) // DIGIT_BITS
 
 
-def digit(point: int, row: int) -> int:
+def digit(number: int, row: int) -> int:
     """Digit number `row` of an id, the most significant being number 0."""
-    return (point >> (ID_BITS - DIGIT_BITS * (row + 1))) & (BASE - 1)
+    return (number >> (ID_BITS - DIGIT_BITS * (row + 1))) & (BASE - 1)

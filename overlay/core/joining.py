@@ -43,6 +43,7 @@ class Gatekeeper:
         before = None if request.back else state.leaves.before(joiner.id)
         if before is not None:
             self._forward(before, request, back=False)
+        # The guest asks again when its grant was lost on the way.
         elif self._guest in (None, joiner.id) or state.now >= self._until:
             self._grant(request)
         else:
@@ -67,6 +68,7 @@ class Gatekeeper:
         # No guest holds the gap for longer than that, or a joiner that died would keep all others out.
         self._extend()
         state.counters.joins_granted += 1
+        # Its earlier incarnation may still be a member.
         leaves = tuple(peer for peer in state.leaves if peer.id != request.joiner.id)
         state.post(request.joiner, Grant(leaves, request.rows))
 

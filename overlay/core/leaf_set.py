@@ -1,7 +1,7 @@
-"""The leaf set: the peers next to this one on the ring, 16 clockwise and 16 counterclockwise (Pastry §2.2).
+"""The leaf set: the neighbours of a peer on the ring, 16 clockwise and 16 counterclockwise (Pastry §2.2).
 
-It alone decides who owns a key. It holds what it is told; that a member has been heard, and is not dead, is the
-membership's business.
+It alone decides the owner of a key. It holds any peer that it is given: the membership adds only peers that have been
+heard, and removes the dead.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ OPPOSITE: Final = SPACE >> 1
 
 
 def split(ordered: list[int], half: int) -> int:
-    """How many of these offsets belong to the clockwise side.
+    """Number of the offsets that belong to the clockwise side.
 
-    Half of `half` belongs to each side wherever it stands: the neighbours of a peer that has most of a half circle to
-    itself, as happens while many join, are on the other one, and it must know more than one of them.
+    Each side has at least half of `half` offsets, wherever they are: when a peer has most of a half circle to itself,
+    as happens while many join, its neighbours are in the other half, and it must know more than one of them.
     """
     fewest = min(max(1, half // 2), len(ordered) // 2)
     return min(max(bisect_left(ordered, OPPOSITE), fewest), len(ordered) - fewest)
 
 
 def kept(ordered: list[int], half: int) -> tuple[int, int]:
-    """How many offsets from the start and from the end make a leaf set: the nearest `half` of each side.
+    """Numbers of offsets, from the start and from the end, that make a leaf set: the nearest `half` of each side.
 
-    Places that one side cannot fill go to the other, so that in a ring of up to twice `half` others all are members.
+    Positions that one side cannot fill go to the other, so in a ring of up to twice `half` others all are members.
     """
     clockwise = split(ordered, half)
     counterclockwise = len(ordered) - clockwise
@@ -49,7 +49,7 @@ def kept(ordered: list[int], half: int) -> tuple[int, int]:
 
 
 class LeafSet:
-    """Members in clockwise order, by their distance from the centre; whom it is shown in which order is all one."""
+    """Members in clockwise order, by their distance from the centre. The order of additions does not matter."""
 
     __slots__ = ("_by_offset", "_gap", "_offsets", "_right", "_ring", "center", "half", "ids")
 
@@ -60,7 +60,7 @@ class LeafSet:
         self._offsets: list[int] = []
         self._ring: tuple[Peer, ...] = ()
         self._right = 0
-        """How many members are on the clockwise side; they come first in all lists."""
+        """Number of members on the clockwise side; they come first in all lists."""
         self._gap: tuple[int, int] | None = None
         self.ids: set[Id] = set()
         """The ids of the members; for reading."""
@@ -71,15 +71,15 @@ class LeafSet:
     def __iter__(self) -> Iterator[Peer]:
         return iter(self._ring)
 
-    def __contains__(self, point: int) -> bool:
-        return point in self.ids
+    def __contains__(self, peer_id: int) -> bool:
+        return peer_id in self.ids
 
-    def get(self, point: int) -> Peer | None:
-        return self._by_offset.get((point - self.center) & MASK)
+    def get(self, peer_id: int) -> Peer | None:
+        return self._by_offset.get((peer_id - self.center) & MASK)
 
     @property
     def peers(self) -> tuple[Peer, ...]:
-        """All members, clockwise from the centre; a value that later changes do not touch."""
+        """All members, clockwise from the centre, as a snapshot."""
         return self._ring
 
     @property
@@ -96,7 +96,7 @@ class LeafSet:
 
     @property
     def clockwise(self) -> tuple[Peer, ...]:
-        """The next members clockwise, the nearest first; past the opposite point too when the ring is small."""
+        """The next members clockwise, the nearest first; past the opposite peer_id too when the ring is small."""
         return self._ring[: self.half]
 
     @property
@@ -104,9 +104,9 @@ class LeafSet:
         """The next members counterclockwise, the nearest first."""
         return self._ring[: -self.half - 1 : -1]
 
-    def admits(self, point: int) -> bool:
+    def admits(self, peer_id: int) -> bool:
         """Whether a peer with this id belongs here and is not here yet."""
-        offset = (point - self.center) & MASK
+        offset = (peer_id - self.center) & MASK
         if offset == 0 or offset in self._by_offset:
             return False
         offsets, right, half = self._offsets, self._right, self.half
@@ -119,9 +119,9 @@ class LeafSet:
         return not ordered[first - 1] < offset < ordered[-last]
 
     def rivals(self, candidates: list[Peer], others: Iterable[Id]) -> list[Peer]:
-        """Those of the candidates that would have a place if all of them and the others came in together."""
+        """The candidates that would belong here if all candidates and all others were added."""
         center = self.center
-        offsets = {(point - center) & MASK for point in others}
+        offsets = {(other - center) & MASK for other in others}
         offsets.update(self._offsets)
         offsets.update((peer.id - center) & MASK for peer in candidates)
         if len(offsets) <= 2 * self.half:
@@ -134,7 +134,7 @@ class LeafSet:
     def add(self, peer: Peer) -> Peer | None:
         """Put in a peer that the set admits, or replace the address of a member.
 
-        Returns whom it pushed out; raises ValueError for a peer that does not belong here.
+        Returns the member that it pushed out. Raises ValueError for a peer that does not belong here.
         """
         offset = (peer.id - self.center) & MASK
         if offset not in self._by_offset and not self.admits(peer.id):
@@ -144,13 +144,14 @@ class LeafSet:
         pushed_out: Peer | None = None
         if len(self._by_offset) > 2 * self.half:
             first, _ = kept(list(self._by_offset), self.half)
+            # One member too many, so it is the member right behind the share of the clockwise side.
             _, pushed_out = self._by_offset.popitem(first)
             self.ids.discard(pushed_out.id)
         self._refresh()
         return pushed_out
 
     def fill(self, peers: Iterable[Peer]) -> None:
-        """Put in those of many that belong here; quicker than one by one."""
+        """Add all peers that belong here, at once: faster than `add` for each."""
         for peer in peers:
             if peer.id != self.center:
                 self._by_offset[(peer.id - self.center) & MASK] = peer
@@ -161,8 +162,8 @@ class LeafSet:
         self._refresh()
         self.ids = {peer.id for peer in self._ring}
 
-    def remove(self, point: int) -> Peer | None:
-        peer = self._by_offset.pop((point - self.center) & MASK, None)
+    def remove(self, peer_id: int) -> Peer | None:
+        peer = self._by_offset.pop((peer_id - self.center) & MASK, None)
         if peer is not None:
             self.ids.discard(peer.id)
             self._refresh()
@@ -175,9 +176,9 @@ class LeafSet:
         self._gap = None
 
     def ragged_ends(self) -> tuple[Peer, ...]:
-        """The last members of the sides that are too short: next to them more may be found.
+        """The last members of the sides that are too short: further peers may be next to them.
 
-        In a small ring both sides are always short, and nothing more is found.
+        In a small ring both sides are always short, without further peers.
         """
         ring, right = self._ring, self._right
         ends = []
@@ -188,6 +189,7 @@ class LeafSet:
         return tuple(ends)
 
     def _widest_gap(self) -> tuple[int, int]:
+        # Kept until the members change: `covers` asks for every routed message.
         if self._gap is None:
             stops = [0, *self._offsets, SPACE]
             self._gap = max(itertools.pairwise(stops), key=lambda gap: gap[1] - gap[0])
@@ -196,8 +198,8 @@ class LeafSet:
     def covers(self, key: int) -> bool:
         """Whether the owner of this key must be a member or the centre.
 
-        A set that is not full covers all but its widest gap: in a small ring nobody is in there, in a large one
-        that lost many members those not yet found are.
+        A set that is not full covers all keys outside its widest gap. In a small ring that gap has no peers; in a large
+        ring it has the peers that were not found yet after many members were lost.
         """
         offset = (key - self.center) & MASK
         if self.full:
@@ -206,7 +208,7 @@ class LeafSet:
         return not start < offset < end
 
     def closest(self, key: int, without: Collection[Id] = ()) -> Peer | None:
-        """The member nearest to the key, leaving some out; None when the centre itself is nearer."""
+        """The member nearest to the key, except `without`; None when the centre itself is nearer."""
         ring: tuple[Peer, ...] | list[Peer] = self._ring
         offsets = self._offsets
         if without:
@@ -214,7 +216,7 @@ class LeafSet:
             offsets = [(peer.id - self.center) & MASK for peer in ring]
         offset = (key - self.center) & MASK
         above = bisect_right(offsets, offset)
-        # The centre stands at both ends of the list: before the first member and after the last.
+        # The centre is at both ends of the list: before the first member and after the last.
         low = offsets[above - 1] if above else 0
         high = offsets[above] if above < len(offsets) else SPACE
         if high - offset < offset - low:
@@ -225,14 +227,14 @@ class LeafSet:
         """The members nearest to a key, the nearest first; the centre is not among them."""
         return sorted(self._ring, key=lambda peer: nearness(key, peer.id))[:count]
 
-    def before(self, point: int) -> Peer | None:
-        """The member next counterclockwise of a point; None when the centre is."""
-        offset = (point - self.center) & MASK
-        place = bisect_right(self._offsets, offset - 1)
-        return self._ring[place - 1] if place else None
+    def before(self, peer_id: int) -> Peer | None:
+        """The next member counterclockwise of an id; None when that is the centre."""
+        offset = (peer_id - self.center) & MASK
+        index = bisect_right(self._offsets, offset - 1)
+        return self._ring[index - 1] if index else None
 
     def reach(self) -> tuple[int, int]:
-        """How far, counterclockwise and clockwise, the keys go that the centre is nearest to."""
+        """Reach of the centre's own keys, counterclockwise and clockwise."""
         if not self._offsets:
             return SPACE >> 1, (SPACE >> 1) - 1
         return (SPACE - self._offsets[-1] - 1) >> 1, self._offsets[0] >> 1

@@ -58,7 +58,7 @@ class Upward(NamedTuple):
 
 
 class Inquiry:
-    """A peer asked to acknowledge this one, until it does or is found dead."""
+    """A peer that was asked to acknowledge this peer, until it does or is declared dead."""
 
     __slots__ = ("asked_at", "peer", "tries")
 
@@ -152,6 +152,7 @@ class Membership:
         self._started = True
         state, timing = self._state, self._state.timing
         self.failure_detector.start()
+        # Other bits of the id than those of the heartbeats' phase, so that the two phases are independent.
         phase = (state.me.id >> 16 & 0xFFFF) / 0x10000
         state.timers.at(state.now + phase * timing.stabilise_s, self._stabilise)
         state.timers.at(state.now + phase * timing.table_s, self._ask_for_a_row)
@@ -170,6 +171,7 @@ class Membership:
                 self._attempts += 1
                 self._state.post(contact, Route(me, self._state.next_seq(), me.id, 0, JOIN))
         self._state.timers.at(now + self._patience * self._state.timing.join_s, self._ask_for_a_place)
+        # The queue of the gap may be long, and a request that comes again only replaces the queued one.
         self._patience = min(MAX_PATIENCE, self._patience * 1.5)
 
     def on_grant(self, granter: Peer, grant: Grant) -> None:
@@ -440,6 +442,7 @@ class Membership:
         """Search for our place through this peer: if it is of another ring, the two rings become one."""
         state = self._state
         if state.active and state.now - self._sought_at >= state.timing.reunion_s:
+            # Bounded in rate, as a search costs as much as a lookup.
             self._sought_at = state.now
             state.post(peer, Route(state.me, state.next_seq(), state.me.id, 0, SEEK))
 

@@ -1,6 +1,6 @@
-"""What peers say to each other: every message of the ring, and the bounds on each of its fields.
+"""Messages between peers: every message of the ring, and the bounds on each of its fields.
 
-Immutable values. How they become bytes is `overlay.core.codec`'s business; what they cause is the ring core's.
+Immutable values. `overlay.core.codec` turns them into bytes, and the ring core acts on them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ringmq.overlay.core.ids import DIGITS, Id
 MAX_HOPS: Final = 64
 """A message that went further is in a loop: Pastry needs 5 hops at 10^5 peers, DIGITS at the very worst."""
 MAX_LEAVES: Final = 64
-"""Twice the leaf set: more cannot be meant."""
+"""Twice the leaf set: no honest message has more."""
 MAX_ROWS: Final = 16 * DIGITS
 MAX_HOST: Final = 255
 
@@ -28,7 +28,8 @@ RowNumber = Annotated[int, Meta(ge=0, lt=DIGITS)]
 
 
 class Peer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where a peer is reached. `boot` grows with each start of the process, so that old addresses lose."""
+    """The address of a peer. `boot` is SWIM's incarnation number: it grows with each start of the process, so that old
+    addresses lose."""
 
     id: Id
     host: Host
@@ -43,12 +44,14 @@ Leaves = Annotated[tuple[Peer, ...], Meta(max_length=MAX_LEAVES)]
 Rows = Annotated[tuple[Peer, ...], Meta(max_length=MAX_ROWS)]
 
 
+# Tags are on the wire: a new message takes the next free number. `gc=False`, as immutable values of numbers, strings
+# and tuples form no cycles: the garbage collector need not visit them.
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """To the counterclockwise neighbour: I live, and I take you for my neighbour."""
+    """For the counterclockwise neighbour: I live, and I hold you for my neighbour."""
 
 
 class Probe(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
-    """Put me into your leaf set if I belong there, and tell me yours; this is mine."""
+    """Put me into your leaf set if I belong there, and send me yours; this is mine."""
 
     leaves: Leaves
 
@@ -64,7 +67,7 @@ class ProbeAck(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
-    """Are you there? (For one who need not enter a leaf set.)"""
+    """Are you there? Unlike a `Probe`, it does not change leaf sets."""
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
@@ -78,16 +81,16 @@ class PingRequest(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False)
 
 
 class PingResult(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """What came of a `PingRequest`: it answered me, or I cannot reach it either."""
+    """Result of a `PingRequest`: the target answered me, or I cannot reach it either."""
 
     target: Peer
     alive: bool
 
 
 class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """`peer` was found dead. Sent to the accused as well, who refutes by probing its leaf set.
+    """`peer` was found dead. Sent to the dead peer as well: if it lives, it refutes by probing its leaf set.
 
-    `leaves` is the finder's leaf set: whoever loses a member finds the one that takes its place in there.
+    `leaves` is the finder's leaf set: it has the peer that replaces the lost member.
     """
 
     peer: Peer
@@ -101,13 +104,13 @@ class Doubt(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
 
 
 class Leaving(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """I stop now. `leaves` is my leaf set: whoever loses me finds the one that takes my place in there."""
+    """I stop now. `leaves` is my leaf set: it has the peer that replaces me."""
 
     leaves: Leaves
 
 
 class Admit(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
-    """Towards the active peer that a joining one comes after, who alone may grant the gap.
+    """For the active peer that precedes a joining peer, which alone may grant the gap.
 
     `back` is set by a peer that is not active itself: the gap belongs to the next active one counterclockwise of it.
     """
@@ -119,18 +122,18 @@ class Admit(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
 
 
 class Grant(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """To a joining peer: the gap behind me is yours for a while; these are its surroundings."""
+    """For a joining peer: the gap behind me is yours for a while; these are its surroundings."""
 
     leaves: Leaves
     rows: Rows
 
 
 class Joined(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
-    """To the granter: my whole leaf set has acknowledged me; serve the next one."""
+    """For the granter: my whole leaf set has acknowledged me; serve the next joining peer."""
 
 
 class RowRequest(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
-    """Tell me row `row` of your routing table."""
+    """Send me row `row` of your routing table."""
 
     row: RowNumber
 
@@ -143,11 +146,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
 
 
 class Here(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
-    """I am a new peer; take me into your routing table where you have nobody."""
+    """I am a new peer; add me to your routing table if the slot has space."""
 
 
 class RouteAck(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
-    """I have taken charge of that routed message."""
+    """I have received that routed message and forward it."""
 
     origin: Id
     boot: Count
@@ -155,7 +158,7 @@ class RouteAck(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
-    """To the origin: the message number `seq` of its life `boot` was delivered here."""
+    """For the origin: message number `seq` of its incarnation `boot` was delivered here."""
 
     boot: Count
     seq: Count
@@ -178,7 +181,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 
 class Route(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
-    """On its way to the owner of `key`. (`origin.id`, `origin.boot`, `seq`) names it for ever."""
+    """A message on its way to the owner of `key`. (`origin.id`, `origin.boot`, `seq`) identifies it for ever."""
 
     origin: Peer
     seq: Count

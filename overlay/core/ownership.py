@@ -1,7 +1,7 @@
-"""Whose a key is: the peers closest to the keys that the layer above watches, and word when they change.
+"""Ownership of keys: the peers closest to the keys that the layer above watches, and notice of changes.
 
-The coordinator of a topic and its shadows are the S+1 peers closest to the topic's key; this is how they learn that
-they are, or no longer are.
+The coordinator of a topic and its shadows are the S+1 peers closest to the topic's key. By these notices they learn
+their role, and its end.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import OverlayError
 
 MAX_OWNERS: Final = 16
-"""One side of the leaf set: farther out the leaf set cannot tell who is closest."""
+"""One side of the leaf set: farther out it does not know the closest peers."""
 
-LOOKED_AT_ONCE: Final = 4000
-GO_ON_S: Final = 0.02
-"""So many keys are looked at in one turn, which takes a tenth of a second, and the others in later turns. A peer that
-goes through 200,000 at once would not be heard meanwhile, and taken for dead."""
+KEYS_AT_ONCE: Final = 4000
+PAUSE_S: Final = 0.02
+"""Keys checked in one iteration, which takes a tenth of a second, and the pause before the next keys. A peer that
+checked 200,000 at once would send nothing meanwhile, and others would declare it dead."""
 
 Change = Callable[[Id, tuple[Peer, ...]], None]
 
 
 class Watch:
-    """A watched key and who was closest to it last."""
+    """A watched key, with the peers that were closest to it last."""
 
     __slots__ = ("count", "owners")
 
@@ -40,7 +40,7 @@ class Watch:
 
 
 class Ownership:
-    """Answers `owners` for any key near this peer, and tells of changes for the watched ones."""
+    """Answers `owners` for any key near this peer, and notifies of changes for the watched keys."""
 
     __slots__ = ("_due", "_on_change", "_state", "_waiting", "_watched", "_widest")
 
@@ -50,7 +50,7 @@ class Ownership:
         self._watched: SortedDict[Id, Watch] = SortedDict()
         self._widest = 0
         self._due: dict[Id, None] = {}
-        """Keys to be looked at, since the leaf set has changed."""
+        """Keys to check, since the leaf set has changed."""
         self._waiting = False
 
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
@@ -59,15 +59,16 @@ class Ownership:
         True for keys that it or one of its direct neighbours owns. Raises OverlayError for more than MAX_OWNERS.
         """
         if not 1 <= count <= MAX_OWNERS:
-            raise OverlayError(f"owners of a key: {count} asked for, 1 to {MAX_OWNERS} can be told")
+            raise OverlayError(f"the number of owners must be 1 to {MAX_OWNERS}, got {count}")
         state = self._state
         nearest = state.leaves.nearest(key, count)
         return tuple(sorted((*nearest, state.me), key=lambda peer: nearness(key, peer.id))[:count])
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
-        """From now on tell of changes among the `count` closest; returns who they are."""
+        """Notify of changes among the `count` closest peers from now on. Returns these peers."""
         owners = self.owners(key, count)
         self._watched[key] = Watch(count, owners)
+        # It never shrinks: a range that is too wide costs only more checks.
         self._widest = max(self._widest, count)
         return owners
 
@@ -77,47 +78,49 @@ class Ownership:
             self._watched = SortedDict(self._watched)
 
     def news(self, key: Id) -> tuple[Peer, ...] | None:
-        """Who is closest to a watched key, if that is to be told yet; it is told with this. None: no others."""
+        """The new owners of a watched key if their notice is still due, which this replaces. None: no change."""
         if key not in self._due:
             return None
         del self._due[key]
         watch = self._watched.get(key)
-        return None if watch is None else self._others(key, watch)
+        return None if watch is None else self._new_owners(key, watch)
 
     def changed(self, entered: Peer | None, left: Peer | None) -> None:
-        """The leaf set has changed by these: look at the keys that may care."""
+        """These peers entered and left the leaf set: check the keys near them."""
         if not self._watched:
             return
         for peer in (entered, left):
             if peer is not None:
                 self._due.update(dict.fromkeys(self._keys_near(peer)))
         if not self._waiting:
-            self._look_at_some()
+            self._check_due_keys()
 
-    def _look_at_some(self) -> None:
-        """As many as there is time for now, and the others soon."""
-        for key in list(islice(self._due, LOOKED_AT_ONCE)):
-            if key in self._due:  # nobody has asked meanwhile
+    def _check_due_keys(self) -> None:
+        """Check KEYS_AT_ONCE keys now, and the others soon."""
+        for key in list(islice(self._due, KEYS_AT_ONCE)):
+            # A callback may have asked for the news of this key meanwhile.
+            if key in self._due:
                 del self._due[key]
-                self._look_at(key)
+                self._check(key)
         if not self._due:
-            self._due = {}  # which takes less room than one that was emptied
+            # A new dict: an emptied one keeps the memory of its former entries.
+            self._due = {}
         elif not self._waiting:
             self._waiting = True
-            self._state.timers.at(self._state.now + GO_ON_S, self._go_on)
+            self._state.timers.at(self._state.now + PAUSE_S, self._continue)
 
-    def _go_on(self, now: float, _: object) -> None:
+    def _continue(self, now: float, _: object) -> None:
         self._waiting = False
-        self._look_at_some()
+        self._check_due_keys()
 
-    def _look_at(self, key: Id) -> None:
+    def _check(self, key: Id) -> None:
         watch = self._watched.get(key)
-        owners = None if watch is None else self._others(key, watch)
+        owners = None if watch is None else self._new_owners(key, watch)
         if owners is not None:
             self._on_change(key, owners)
 
-    def _others(self, key: Id, watch: Watch) -> tuple[Peer, ...] | None:
-        """Who is closest now; None if that is known."""
+    def _new_owners(self, key: Id, watch: Watch) -> tuple[Peer, ...] | None:
+        """The closest peers now; None if they have not changed."""
         owners = self.owners(key, watch.count)
         if owners == watch.owners:
             return None
@@ -125,14 +128,14 @@ class Ownership:
         return owners
 
     def _keys_near(self, peer: Peer) -> Iterator[Id]:
-        """The watched keys to which this peer can be among the closest: those up to as many peers away as are asked."""
-        points = sorted({self._state.me.id, peer.id, *(member.id for member in self._state.leaves)})
-        if len(points) <= 2 * self._widest:
+        """The watched keys that may have this peer among their owners: at most `_widest` peers away."""
+        peer_ids = sorted({self._state.me.id, peer.id, *(member.id for member in self._state.leaves)})
+        if len(peer_ids) <= 2 * self._widest:
             yield from self._watched
             return
-        place = points.index(peer.id)
-        low = points[place - self._widest]
-        high = points[(place + self._widest) % len(points)]
+        index = peer_ids.index(peer.id)
+        low = peer_ids[index - self._widest]
+        high = peer_ids[(index + self._widest) % len(peer_ids)]
         if low < high:
             yield from self._watched.irange(low, high)
         else:

@@ -77,7 +77,7 @@ class Application(Protocol):
         """The peers closest to a watched key are now these, the owner first."""
 
     def activity_changed(self, active: bool) -> None:
-        """From now on this peer serves keys, or it no longer does."""
+        """This peer serves keys from now on, or it no longer does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,7 @@ class Ring:
         self._membership = Membership(self._state, self.failure_detector, Upward(self._changed, self._activity))
         self._forwarding = Forwarding(self._state, self.failure_detector, self)
         self._ownership = Ownership(self._state, application.owners_changed)
+        # One lookup by type per message; a chain of comparisons would grow with each kind.
         self._handlers = self._handlers_of_parts()
         self._last: float | None = None
 
@@ -285,7 +286,7 @@ class Ring:
     # Calls from the parts
 
     def _on_death(self, peer: Peer, source: DeathSource) -> None:
-        # The leaf set loses the peer first: what is routed around it then goes to the new owners.
+        # The leaf set loses the peer first: messages routed around it then go to the new owners.
         self._membership.on_death(peer, source)
         self._forwarding.lost(peer)
         self._forwarding.reconsider()

@@ -18,13 +18,13 @@ from ringmq.overlay.core.messages import Peer
 class RoutingTable:
     """Slots by row and digit; empty ones take no memory."""
 
-    __slots__ = ("_first", "_second", "_turn", "center")
+    __slots__ = ("_first", "_rotation", "_second", "center")
 
     def __init__(self, center: Id) -> None:
         self.center = center
         self._first: dict[int, Peer] = {}
         self._second: dict[int, Peer] = {}
-        self._turn = 0
+        self._rotation = 0
 
     def __len__(self) -> int:
         return len(self._first) + len(self._second)
@@ -33,50 +33,53 @@ class RoutingTable:
         yield from self._first.values()
         yield from self._second.values()
 
-    def __contains__(self, point: int) -> bool:
-        if point == self.center:
+    def __contains__(self, peer_id: int) -> bool:
+        if peer_id == self.center:
             return False
-        slot = self._slot(point)
-        return any(entry is not None and entry.id == point for entry in (self._first.get(slot), self._second.get(slot)))
+        slot = self._slot(peer_id)
+        return any(
+            entry is not None and entry.id == peer_id for entry in (self._first.get(slot), self._second.get(slot))
+        )
 
-    def _slot(self, point: int) -> int:
-        row = (ID_BITS - (point ^ self.center).bit_length()) // DIGIT_BITS
-        return row << DIGIT_BITS | (point >> (ID_BITS - DIGIT_BITS - DIGIT_BITS * row)) & (BASE - 1)
+    def _slot(self, peer_id: int) -> int:
+        row = (ID_BITS - (peer_id ^ self.center).bit_length()) // DIGIT_BITS
+        return row << DIGIT_BITS | (peer_id >> (ID_BITS - DIGIT_BITS - DIGIT_BITS * row)) & (BASE - 1)
 
     def offer(self, peer: Peer) -> bool:
-        """Take the peer in where its slot has room, or has it with an older address. True if the table changed."""
-        point = peer.id
-        if point == self.center:
+        """Add the peer if its slot has space, or replace its own older address. True if the table changed."""
+        peer_id = peer.id
+        if peer_id == self.center:
             return False
-        slot = self._slot(point)
+        slot = self._slot(peer_id)
         first = self._first.get(slot)
         if first is None:
             self._first[slot] = peer
             return True
-        if first.id == point:
+        if first.id == peer_id:
             return self._renew(self._first, slot, first, peer)
         second = self._second.get(slot)
         if second is None:
             self._second[slot] = peer
             return True
-        return second.id == point and self._renew(self._second, slot, second, peer)
+        return second.id == peer_id and self._renew(self._second, slot, second, peer)
 
     @staticmethod
     def _renew(entries: dict[int, Peer], slot: int, old: Peer, new: Peer) -> bool:
+        # Hearsay of an earlier incarnation must not bring back an address that is no longer served.
         if new.boot <= old.boot:
             return False
         entries[slot] = new
         return True
 
-    def remove(self, point: int) -> Peer | None:
-        """Forget a peer; the second of its slot, if any, moves up."""
-        if point == self.center:
+    def remove(self, peer_id: int) -> Peer | None:
+        """Remove a peer; the second entry of its slot, if any, moves up."""
+        if peer_id == self.center:
             return None
-        slot = self._slot(point)
+        slot = self._slot(peer_id)
         first, second = self._first.get(slot), self._second.get(slot)
-        if second is not None and second.id == point:
+        if second is not None and second.id == peer_id:
             return self._second.pop(slot)
-        if first is None or first.id != point:
+        if first is None or first.id != peer_id:
             return None
         if second is None:
             del self._first[slot]
@@ -85,11 +88,12 @@ class RoutingTable:
         return first
 
     def towards(self, key: int, without: Collection[Id] = ()) -> Peer | None:
-        """An entry that shares at least one digit more with the key than the centre does."""
+        """An entry that shares at least one more digit with the key than the centre does."""
         if key == self.center:
             return None
         slot = self._slot(key)
         first = self._first.get(slot)
+        # The second entry stands in for a first that does not answer.
         if first is None or first.id not in without:
             return first
         second = self._second.get(slot)
@@ -101,25 +105,25 @@ class RoutingTable:
         slots = range(number << DIGIT_BITS, (number + 1) << DIGIT_BITS)
         return tuple(first[slot] for slot in slots if slot in first)
 
-    def rows_for(self, point: int, start: int) -> tuple[Peer, ...]:
-        """The rows from `start` on that are of use to a peer with this id: up to the common prefix."""
-        if point == self.center:
+    def rows_for(self, peer_id: int, start: int) -> tuple[Peer, ...]:
+        """The rows from `start` on that a peer with this id can use: up to the common prefix."""
+        if peer_id == self.center:
             return ()
-        last = shared_digits(point, self.center)
+        last = shared_digits(peer_id, self.center)
         return tuple(peer for number in range(start, last + 1) for peer in self.row(number))
 
     def next_in_turn(self) -> tuple[int, Peer] | None:
-        """One entry after the other, with its row; for probing them all in rotation."""
+        """The next entry in rotation, with its row; for probing all of them."""
         slots = list(self._first)
         if not slots:
             return None
-        self._turn = (self._turn + 1) % len(slots)
-        slot = slots[self._turn]
+        self._rotation = (self._rotation + 1) % len(slots)
+        slot = slots[self._rotation]
         return slot >> DIGIT_BITS, self._first[slot]
 
 
 def next_hop(leaves: LeafSet, table: RoutingTable, key: Id, without: Collection[Id] = ()) -> Peer | None:
-    """The peer to send to, some left out because they do not answer; None when this peer is the nearest known.
+    """The next peer on the way to the key, except `without`; None when this peer is the nearest known.
 
     Each hop shares a longer prefix with the key, or the same and is nearer, or is the nearest of the leaf set.
     """
@@ -129,7 +133,7 @@ def next_hop(leaves: LeafSet, table: RoutingTable, key: Id, without: Collection[
     ahead = table.towards(key, without)
     if ahead is not None:
         return ahead
-    # The rare case: nobody known has the next digit. Any peer will do that is no worse and is nearer (§2.3).
+    # The rare case: no known peer has the next digit. Any peer serves that shares the prefix and is nearer (§2.3).
     center = leaves.center
     prefix = shared_digits(center, key)
     best, best_nearness = nearest, nearness(key, nearest.id)

@@ -1,4 +1,4 @@
-"""Every period and timeout of the ring, with what it trades, and presets for three kinds of network.
+"""Every period and timeout of the ring, with its trade-off, and presets for three kinds of network.
 
 The cores are given a `Timing`; they never ask for the time themselves.
 """
@@ -14,49 +14,54 @@ class Timing:
     """All in seconds. Shorter finds failures sooner and costs messages in inverse proportion."""
 
     heartbeat_s: float
-    """Each peer tells its counterclockwise neighbour this often that it lives: 1/heartbeat_s messages/s."""
+    """Period of the heartbeats to the counterclockwise neighbour: 1/heartbeat_s messages/s."""
     silence_s: float
-    """A clockwise neighbour not heard for this long is suspected. At least 2 heartbeats, or one lost one accuses."""
+    """A clockwise neighbour that was not heard for this time is suspected. At least 2 heartbeats, or a single lost
+    heartbeat causes a suspicion."""
     fence_s: float
     """A peer that did nothing at all for this long was paused: it asks its leaf set before it serves a key again.
     More than heartbeat_s, and less than it takes the others to find and replace it (`fastest_verdict_s`)."""
     probe_s: float
     """How long a probe may take before it is sent again or counts as failed. Above the longest round trip."""
     probe_tries: int
-    """How often a silent peer is asked directly before others are asked to ask it."""
+    """Direct probes of a silent peer before members of the leaf set are asked for an indirect probe."""
     verdict_s: float
-    """How long the asked ones have before the suspect is declared dead. At least 2 round trips."""
+    """SWIM's suspicion timeout: time for the indirect probes until the suspect is declared dead. At least 2 round
+    trips."""
     hop_s: float
     """The longest wait for the acknowledgement of a hop; after it the message is routed around."""
     receipt_s: float
     """The origin of a routed message sends it again when no receipt came for this long."""
     receipt_tries: int
-    """After so many sendings a routed message is given up, counted, and its sender told."""
+    """After this many sendings a routed message is given up and counted, and its sender is notified."""
     stabilise_s: float
-    """How often a peer compares leaf sets with one of its neighbours: what repairs after lost messages."""
+    """Period of the comparison of leaf sets with a neighbour, which repairs the damage of lost messages."""
     table_s: float
     """How often a peer asks one entry of its routing table for that row: probes and fills the table."""
     reunion_s: float
-    """How often a peer tries one of those it holds for dead: what merges a split ring. 1/reunion_s messages/s."""
+    """Period of the retries of dead peers, which merge a split ring. 1/reunion_s messages/s."""
     forget_s: float
-    """After so long a dead peer is no longer tried."""
+    """After this time a dead peer is no longer tried."""
     join_s: float
     """A joining peer that has heard nothing asks again after this."""
     found_s: float
-    """A joining peer that finds nobody of a ring for this long founds one. More than the 4 join_s after which a seed is
-    asked again, and than peers take to start, or they found rings that must become one; shorter lets the others serve
-    sooner when one stays away."""
+    """A joining peer that finds no ring for this time founds one. More than the 4 join_s after which a seed is asked
+    again, and than the start of a peer takes, or peers found rings that must merge later. Shorter lets the others serve
+    sooner when a peer stays away."""
     grant_s: float
     """For how long the gap between two neighbours is reserved for one joining peer. Above the time of a join."""
 
     def __post_init__(self) -> None:
+        # A paused peer must notice its pause before others can declare it dead, or two peers would serve the same keys.
         if not self.heartbeat_s < self.fence_s < self.fastest_verdict_s:
             raise ValueError(
-                f"fence_s is {self.fence_s}, right would be more than heartbeat_s ({self.heartbeat_s})"
-                f" and less than probe_tries * probe_s + verdict_s ({self.fastest_verdict_s})"
+                f"fence_s must be more than heartbeat_s ({self.heartbeat_s})"
+                f" and less than probe_tries * probe_s + verdict_s ({self.fastest_verdict_s}), got {self.fence_s}"
             )
         if self.silence_s < 2 * self.heartbeat_s:
-            raise ValueError(f"silence_s is {self.silence_s}, right would be at least 2 * heartbeat_s")
+            raise ValueError(
+                f"silence_s must be at least 2 * heartbeat_s ({2 * self.heartbeat_s}), got {self.silence_s}"
+            )
 
     @property
     def fastest_verdict_s(self) -> float:

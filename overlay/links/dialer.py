@@ -1,6 +1,6 @@
-"""Outbound links on their way: one dial per peer, and what waits for it, bounded.
+"""Outbound links being opened: one dial per peer, with a bounded queue of messages for it.
 
-Tells `overlay.links.table` of those that failed; those that worked are taken from here when the HELLO comes back.
+Notifies `overlay.links.table` of failed dials. The table finishes a successful dial when the HELLO comes back.
 """
 
 from __future__ import annotations
@@ -17,37 +17,46 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.links.frames import HEADER_BYTES, Kind
 from ringmq.overlay.links.handshake import LinkState, Reason
 from ringmq.overlay.links.incidents import Incidents
-from ringmq.overlay.links.link import Link, Phase, Switchboard
+from ringmq.overlay.links.link import Link, Switchboard
+from ringmq.overlay.links.phase import Phase
 from ringmq.overlay.queries import cause
 
 MessageQueue = list[tuple[Kind, bytes]]
 
 REDIALS: Final = 20
-"""A dial refused as a duplicate is repeated up to this often within handshake_s, should the other side's not come."""
+"""Repetitions, within handshake_s, of a dial that was refused as a duplicate, in case the other side's dial fails."""
 _OUT_OF_SOCKETS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
-"""Our own shortage says nothing about the peer."""
+"""Shortages of this machine, which say nothing about the peer."""
 
 
 @dataclass(slots=True, eq=False)
 class Dial:
+    """The opening of a link to one peer, with the messages that wait for it."""
+
     peer: Peer
     task: asyncio.Task[None] | None = None
     link: Link | None = None
     """The attempt under way."""
     over: asyncio.Future[tuple[Reason, str]] | None = None
-    """How that attempt ended, unless it became a link."""
+    """The end of that attempt, unless it became a link."""
     queue: MessageQueue = field(default_factory=list)
     queued_bytes: int = 0
 
+    def add(self, kind: Kind, body: bytes) -> None:
+        self.queue.append((kind, body))
+        self.queued_bytes += HEADER_BYTES + len(body)
+
     @property
     def greeted(self) -> bool:
-        """Whether our HELLO is on its way to somebody who has not refused it."""
+        """Whether our HELLO was sent and not refused yet."""
         return self.link is not None and self.link.transport is not None and self.link.phase is Phase.STRANGER
 
 
 class Dialer:
-    """`failed(peer, why, refused, parcels)` is called for each dial that came to nothing, with the parcels that waited
-    for it; all else that waited is lost."""
+    """Calls `failed(peer, why, refused, parcels)` for each failed dial, with the parcels that waited for it.
+
+    All other queued messages are lost.
+    """
 
     def __init__(
         self,
@@ -61,50 +70,53 @@ class Dialer:
         self._incidents = incidents
         self._failed = failed
         self._loop = asyncio.get_running_loop()
-        self._dialer: dict[Id, Dial] = {}
+        self._dials: dict[Id, Dial] = {}
         self._unreachable: dict[Id, float] = {}
-        """Peers that could not be dialled, and until when parcels for them are refused. At most max_dials."""
+        """Peers that could not be dialled, and the time until which parcels for them are refused. At most max_dials."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
-    def standing(self, peer: Id) -> LinkState:
-        dial = self._dialer.get(peer)
+    def state_of(self, peer: Id) -> LinkState:
+        dial = self._dials.get(peer)
         if dial is None:
             return LinkState.APART
         return LinkState.GREETED if dial.greeted else LinkState.CONNECTING
 
     def room(self, peer: Id) -> int:
-        """How many bytes of parcels would wait for this peer's link."""
-        dial = self._dialer.get(peer)
+        """Bytes of parcels that would be queued for this peer's link."""
+        dial = self._dials.get(peer)
         return max(0, self._config.max_link_buffer_bytes - (dial.queued_bytes if dial is not None else 0))
 
-    def wait(self, peer: Peer, kind: Kind, body: bytes) -> bool:
-        """Queue for a peer that is not linked, and dial it if it is not dialled yet. False: refused."""
-        dial = self._dialer.get(peer.id)
+    def enqueue(self, peer: Peer, kind: Kind, body: bytes) -> bool:
+        """Queue a message for a peer without a link, and dial the peer if it is not dialled yet. False: refused."""
+        dial = self._dials.get(peer.id)
         if (
             dial is not None
             and peer.boot > dial.peer.boot
             and (peer.host, peer.port) != (dial.peer.host, dial.peer.port)
         ):
-            queue = self.take(peer.id)
+            # It has started again at another address, so the old dial would fail.
+            queue = self.finish(peer.id)
             dial = self._start(peer)
-            dial.queue, dial.queued_bytes = queue, sum(HEADER_BYTES + len(waiting) for _, waiting in queue)
+            for message in queue:
+                dial.add(*message)
         elif dial is None:
+            # Parcels only: a ping must still find out whether the peer lives.
             paused = kind == Kind.PARCEL and self._unreachable.get(peer.id, 0.0) > self._loop.time()
-            if paused or self._closed or len(self._dialer) >= self._config.max_dials:
+            if paused or self._closed or len(self._dials) >= self._config.max_dials:
                 return False
             dial = self._start(peer)
         size = HEADER_BYTES + len(body)
         limit = self._config.max_link_buffer_bytes
+        # The first message is queued in any size, as max_frame_bytes bounds it.
         if dial.queue and dial.queued_bytes + size > (limit if kind == Kind.PARCEL else limit + limit // 4):
             return False
-        dial.queue.append((kind, body))
-        dial.queued_bytes += size
+        dial.add(kind, body)
         return True
 
-    def take(self, peer: Id, link: Link | None = None) -> MessageQueue:
-        """End the dial to this peer, because `link` is open or it should go elsewhere; what waited for it."""
-        dial = self._dialer.pop(peer, None)
+    def finish(self, peer: Id, link: Link | None = None) -> MessageQueue:
+        """End the dial to this peer, as `link` is open or another dial replaces it. Returns its queue."""
+        dial = self._dials.pop(peer, None)
         if dial is None:
             return []
         if dial.task is not None and dial.link is not link:
@@ -116,24 +128,24 @@ class Dialer:
         return dial.queue
 
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
-        """A dialled connection ended before it became a link."""
-        dial = self._dialer.get(link.dialled.id) if link.dialled is not None else None
+        """A dialled connection has ended before it became a link."""
+        dial = self._dials.get(link.dialled.id) if link.dialled is not None else None
         if dial is not None and dial.link is link and dial.over is not None and not dial.over.done():
             dial.over.set_result((reason, detail))
 
     async def close(self) -> None:
-        """Start no more, and wait a little for those under way; what remains is given up, without calling it failed."""
+        """Start no further dial, and wait a little for the present ones; the rest is given up without `failed`."""
         self._closed = True
         if self._tasks:
             await asyncio.wait(list(self._tasks), timeout=self._config.linger_s / 2)
-        for peer in list(self._dialer):
-            self.take(peer)
+        for peer in list(self._dials):
+            self.finish(peer)
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
     def _start(self, peer: Peer) -> Dial:
         dial = Dial(peer)
-        self._dialer[peer.id] = dial
+        self._dials[peer.id] = dial
         self._incidents.count("dials")
         dial.task = self._loop.create_task(self._run(dial), name=f"dial {peer}")
         self._tasks.add(dial.task)
@@ -146,38 +158,40 @@ class Dialer:
             async with asyncio.timeout(self._config.handshake_s):
                 reason, why = await self._attempt(dial)
                 while reason is Reason.DUPLICATE:
-                    # the other side dials us, or holds a link for open that we lost; either will end
+                    # The other side dials us, or holds a link for open that we lost. Both will end.
                     await asyncio.sleep(self._config.handshake_s / REDIALS)
                     reason, why = await self._attempt(dial)
-                refused = reason is not Reason.FULL  # that one lives
+                refused = reason is not Reason.FULL  # A peer that answers with FULL is alive.
         except (OSError, UnicodeError, OverflowError) as error:
             why = cause(error)
             refused = not (isinstance(error, OSError) and error.errno in _OUT_OF_SOCKETS)
         except Exception:  # noqa: BLE001 - a task's root: logged and counted
             self._incidents.failed("dial_errors")
-        if self._dialer.get(dial.peer.id) is dial:
+        if self._dials.get(dial.peer.id) is dial:
             self._fail(dial, why, refused)
 
     async def _attempt(self, dial: Dial) -> tuple[Reason, str]:
-        """Dial once; returns how it ended, if it did not become a link."""
+        """Dial once. Returns the end of the connection, if it did not become a link."""
         link = dial.link = Link(self._board, self._config, dial.peer)
         over = dial.over = self._loop.create_future()
         tls, connected = self._config.tls_client, False
         try:
             await self._loop.create_connection(lambda: link, dial.peer.host, dial.peer.port, ssl=tls)
             connected = True
-            how: tuple[Reason, str] = await over
+            end: tuple[Reason, str] = await over
         finally:
-            if not connected:  # uvloop closes the transport of a cancelled dial without telling its protocol
+            if not connected:
+                # uvloop closes the transport of a cancelled dial without a call to its protocol.
                 link.abort()
                 link.connection_lost(None)
             elif link.phase is Phase.STRANGER:
                 link.close(Reason.SLOW)
-        return how
+        return end
 
     def _fail(self, dial: Dial, why: str, refused: bool) -> None:
-        del self._dialer[dial.peer.id]
+        del self._dials[dial.peer.id]
         now = self._loop.time()
+        # Only a full table is worth the search for expired entries.
         if len(self._unreachable) >= self._config.max_dials:
             self._unreachable = {peer: until for peer, until in self._unreachable.items() if until > now}
         if len(self._unreachable) < self._config.max_dials:

@@ -1,10 +1,10 @@
-"""Frames: how a stream of bytes between two peers is cut into pieces.
+"""Frames: the pieces of the stream of bytes between two peers.
 
-    4 bytes  length of what follows, big endian, at least 1
+    4 bytes  length of kind and body, big endian, at least 1
     1 byte   kind
     n bytes  body
 
-Owns the cutting and its limit. Knows nothing of sockets, and not what a body means.
+Owns the cutting and its limit. Knows neither sockets nor the meaning of a body.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ _HEADER: Final = struct.Struct(">IB")
 
 
 class Kind(IntEnum):
-    """The second field of a frame: who is to read the body."""
+    """The second field of a frame: the reader of the body."""
 
     HELLO = 1
-    """Who I am (`overlay.links.handshake`); the first frame of a link, and again when my address changed."""
+    """Identity of the sender (`overlay.links.handshake`); first in each link, repeated after a change of address."""
     GOODBYE = 2
-    """I close this connection; the body says why."""
+    """The sender closes this connection; the body has the reason."""
     CONTROL = 3
     """A message of the ring (`overlay.core.codec`)."""
     PARCEL = 4
     """Bytes of the application, as they are."""
     STATUS_REQUEST = 5
-    """Tell me your status; instead of a HELLO. The body says what about, for the application; empty: all."""
+    """Request for the status, instead of a HELLO. The body names a subject, for the application; empty: all."""
     STATUS_REPLY = 6
-    """My status, as JSON."""
+    """The status, as JSON."""
 
 
 _KINDS: Final = frozenset(int(kind) for kind in Kind)
 
 
 def header(kind: Kind, body_bytes: int) -> bytes:
-    """What goes before a body of that many bytes."""
+    """Length and kind, which go before a body of this size."""
     return _HEADER.pack(body_bytes + 1, kind)
 
 
 def frame(kind: Kind, body: bytes = b"") -> bytes:
-    """A whole frame; a link writes header and body apart, and copies the body once less."""
+    """A whole frame. A link writes header and body apart instead, and copies the body once less."""
     return _HEADER.pack(len(body) + 1, kind) + body
 
 
@@ -64,17 +64,18 @@ class FrameReader:
         self.max_frame_bytes = max_frame_bytes
         self._rest = bytearray()
         self._missing = _LENGTH_BYTES
-        """With fewer bytes than these in `_rest` there is nothing to look at yet."""
+        """Bytes that `_rest` needs before there is anything to cut."""
         self._broken = False
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         """The frames that are now complete, as (kind, body); exhaust them before feeding again.
 
-        Raises ProtocolError for what is no frame; from then on the reader raises for anything.
+        Raises ProtocolError for bytes that are no frame; after that the reader raises for any bytes.
         """
         if self._broken:
             raise ProtocolError("the stream is broken already")
         rest = self._rest
+        # Small chunks of a large frame gather in `_rest` and are joined once, when the frame is complete.
         if rest or len(data) < self._missing:
             rest += data
             if len(rest) < self._missing:
@@ -86,14 +87,14 @@ class FrameReader:
             size = int.from_bytes(data[at : at + _LENGTH_BYTES], "big")
             stop = at + _LENGTH_BYTES + size
             if size == 0 or size > self.max_frame_bytes:
-                raise self._break(f"a frame of {size} bytes, where 1 to {self.max_frame_bytes} are allowed")
+                raise self._break(f"a frame must have 1 to {self.max_frame_bytes} bytes, got {size}")
             if stop > end:
                 rest += data[at:]
                 self._missing = stop - at
                 return
             kind = data[at + _LENGTH_BYTES]
             if kind not in _KINDS:
-                raise self._break(f"a frame of the unknown kind {kind}")
+                raise self._break(f"unknown frame kind {kind}")
             yield kind, data[at + HEADER_BYTES : stop]
             at = stop
         rest += data[at:]
@@ -101,7 +102,7 @@ class FrameReader:
 
     @property
     def buffered_bytes(self) -> int:
-        """What waits for the remainder of its frame."""
+        """Bytes of a frame that is not complete yet."""
         return len(self._rest)
 
     def _break(self, why: str) -> ProtocolError:

@@ -1,10 +1,10 @@
-"""The handshake of a link: who speaks, whether we want to hear it, and which of two connections stays.
+"""The handshake of a link: identity of the sender, whether it is accepted, and which of two connections stays.
 
 Pure decisions; `overlay.links.table` acts on them.
 
-The dialling side sends HELLO as its first frame and names whom it wants to reach. The other answers with its own HELLO,
-and the link is open, or with a GOODBYE that says why not. A HELLO that names nobody asks for an introduction: it is
-answered by a HELLO and the connection ends there, so that an introduction never competes with a link.
+The dialling side sends HELLO as its first frame and names its target. The other side answers with its own HELLO, and
+the link is open, or with a GOODBYE that has the reason. A HELLO without a target asks for an introduction: it is
+answered by a HELLO and the connection ends there, so an introduction never competes with a link.
 
 When both sides dial at once, the connection dialled by the peer with the lower id stays.
 """
@@ -24,14 +24,14 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 
 VERSION: Final = 1
-"""Of the link protocol; the first byte of each HELLO, so that a later version may change all that follows."""
+"""Version of the link protocol, the first byte of each HELLO: a later version may change all bytes after it."""
 MAX_HELLO_BYTES: Final = 4096
-"""A stranger may send no larger frame: two host names and a ring name fit many times."""
+"""Largest frame of a stranger: two host names and a ring name fit many times."""
 MAX_RING_CHARS: Final = 128
 
 
 class Reason(StrEnum):
-    """Why a connection was closed: the body of a GOODBYE, up to the colon."""
+    """Reason for the end of a connection: the body of a GOODBYE, up to the colon."""
 
     IDLE = "idle"
     STOPPING = "stopping"
@@ -40,7 +40,7 @@ class Reason(StrEnum):
     INTRODUCED = "introduced"
     VERSION = "other protocol version"
     RING = "other ring"
-    TERMS = "other terms"
+    RING_SETTINGS = "other terms"
     MYSELF = "connected to itself"
     ID_TAKEN = "id taken"
     NOT_ME = "not me"
@@ -54,20 +54,20 @@ class Reason(StrEnum):
 
 
 HARMLESS: Final = frozenset({Reason.IDLE, Reason.STOPPING, Reason.DUPLICATE, Reason.REPLACED, Reason.INTRODUCED})
-"""An open link that ends for one of these is no loss: nothing is wrong with the peer."""
+"""An open link that ends for one of these reasons is no loss: nothing is wrong with the peer."""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True):
-    """Who I am, and whom I take you for."""
+    """The sender's identity, and the identity that it expects at the other end."""
 
     ring: Annotated[str, Meta(max_length=MAX_RING_CHARS)]
     peer: Peer
     active: bool
-    """Whether I serve keys, so that one can join through me."""
+    """Whether the sender serves keys, so that others can join through it."""
     target: Id | None
-    """Whom I want a link with; None: only an introduction."""
-    terms: Annotated[str, Meta(max_length=MAX_RING_CHARS)] = ""
-    """What I take all of us to have agreed on."""
+    """The peer to be linked; None: only an introduction."""
+    ring_settings: Annotated[str, Meta(max_length=MAX_RING_CHARS)] = ""
+    """Settings that must be equal at all peers of a ring."""
 
 
 _hellos: Final = Codec[Hello](Hello)
@@ -89,7 +89,7 @@ def encode_goodbye(reason: Reason, detail: str = "") -> bytes:
 
 
 def decode_goodbye(body: bytes) -> tuple[Reason, str]:
-    """The reason, PROTOCOL for one that we do not know, and the whole text for the log."""
+    """The reason, PROTOCOL for an unknown reason, and the whole text for the log."""
     text = one_line(body[:512].decode("utf-8", "replace"))
     try:
         return Reason(text.partition(":")[0]), text
@@ -98,11 +98,11 @@ def decode_goodbye(body: bytes) -> tuple[Reason, str]:
 
 
 class LinkState(Enum):
-    """How we stand with the peer whose HELLO came in on a new connection."""
+    """State of our links with the peer whose HELLO came in on a new connection."""
 
     APART = auto()
     CONNECTING = auto()
-    """We dial it, but our HELLO is not sent."""
+    """We dial it, but our HELLO is not sent yet."""
     GREETED = auto()
     """We dial it and have sent our HELLO."""
     LINKED_BY_US = auto()
@@ -116,30 +116,31 @@ class HandshakePolicy:
 
     me: Peer
     ring: str
-    terms: str = ""
+    ring_settings: str = ""
 
     def stranger(self, hello: Hello | None) -> Reason | None:
-        """Why we refuse to talk at all to the sender of this HELLO; None: we do not."""
+        """Reason for refusing any exchange with the sender of this HELLO; None: accepted."""
         if hello is None:
             return Reason.VERSION
         if hello.ring != self.ring:
             return Reason.RING
-        if hello.terms != self.terms:
-            return Reason.TERMS
+        if hello.ring_settings != self.ring_settings:
+            return Reason.RING_SETTINGS
         if hello.peer.id == self.me.id:
             return Reason.MYSELF if hello.peer == self.me else Reason.ID_TAKEN
         if hello.target is not None and hello.target != self.me.id:
             return Reason.NOT_ME
         return None
 
-    def inbound(self, peer: Peer, standing: LinkState, known_boot: int) -> Reason | None:
-        """Why a new connection from this peer must not become its link; None: it becomes it.
+    def inbound(self, peer: Peer, state: LinkState, known_boot: int) -> Reason | None:
+        """Reason for refusing a new connection of this peer as its link; None: it becomes the link.
 
-        When it does, a dial of ours is given up, and an open link replaced: the peer would not have dialled had it
-        known of one. `known_boot` is that of the open link.
+        In that case our dial is given up and an open link replaced: the peer would not have dialled if it knew of an
+        open link. `known_boot` is the boot of the open link's peer.
         """
-        linked = standing in (LinkState.LINKED, LinkState.LINKED_BY_US)
+        linked = state in (LinkState.LINKED, LinkState.LINKED_BY_US)
         if linked and peer.boot != known_boot:
             return Reason.OLD_BOOT if peer.boot < known_boot else None
-        ours_counts = standing in (LinkState.GREETED, LinkState.LINKED_BY_US)
+        # Both sides compare the same two ids, so they keep the same connection.
+        ours_counts = state in (LinkState.GREETED, LinkState.LINKED_BY_US)
         return Reason.DUPLICATE if ours_counts and self.me.id < peer.id else None

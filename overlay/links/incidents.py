@@ -1,6 +1,6 @@
-"""What went wrong from outside: counted always, logged once.
+"""Incidents caused from outside: counted always, logged once.
 
-A misbehaving peer must not fill the log, nor memory with the list of what was logged.
+A misbehaving peer must fill neither the log nor, with the list of logged incidents, the memory.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ringmq.overlay.core.codec import one_line
 logger = structlog.get_logger("overlay")
 
 MAX_REMEMBERED: Final = 1024
-"""Distinct (event, who) pairs that are logged; what comes after is only counted."""
+"""Distinct (event, culprit) pairs that are logged; further pairs are only counted."""
 MAX_CULPRITS: Final = 64
-"""Of one event: who it was is often the stranger's own claim, and he can make up as many as he likes."""
+"""Culprits logged per event: the name is often the stranger's own claim, and a stranger can invent any number."""
 
 MAX_TRACEBACKS: Final = 100
-"""Logged of each kind of failure: one that repeats with every message must not fill the disk."""
+"""Tracebacks logged per kind of failure: a failure that repeats with every message must not fill the disk."""
 
 
 class Incidents:
-    """Counts events by name; the first of each event and culprit is a log line as well."""
+    """Counts events by name; the first incident of each event and culprit is a log line as well."""
 
     __slots__ = ("_culprits", "_logged", "counters")
 
@@ -47,14 +47,14 @@ class Incidents:
         logger.warning(event, peer=key[1], reason=one_line(why))
 
     def forgive(self, event: str, who: object) -> None:
-        """It went well again: the next time is worth a line."""
+        """It went well again, so the next incident is logged again."""
         key = (event, one_line(str(who)))
         if key in self._logged:
             self._logged.discard(key)
             self._culprits[event] -= 1
 
     def failed(self, event: str) -> None:
-        """To be called in an `except` block: our own code, or the application's, raised."""
+        """Call it in an `except` block: our own code, or the application's, raised."""
         self.counters[event] += 1
         if self.counters[event] <= MAX_TRACEBACKS:
             logger.exception(event)

@@ -2,10 +2,7 @@
 
 A thin asyncio protocol. `overlay.links.table` decides which strangers are accepted and which of two connections stays;
 a link notifies it of each HELLO, each message and the end. Outgoing frames are gathered and written once per iteration
-of the event loop. The life of a link is the table `TRANSITIONS`:
-
-    STRANGER ──OPENED──▶ OPEN ──FAREWELL──▶ CLOSING ──▶ CLOSED
-        └──────────────────┴── HUNG_UP, ABORTED, LOST ────▲
+of the event loop. `overlay.links.phase` has the life of a link as a table.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from enum import Enum, auto
 from functools import partial
 from itertools import chain
 from time import perf_counter
@@ -36,6 +32,7 @@ from ringmq.overlay.links.handshake import (
     decode_hello,
     encode_goodbye,
 )
+from ringmq.overlay.links.phase import TRANSITIONS, LinkEvent, Phase
 
 LONG_S: Final = 0.05
 """When the frames of one read take longer than this, other links and due timers come before the rest of them, and
@@ -46,47 +43,6 @@ WRITE_BYTES: Final = 256 * 1024
 """Gathered bytes beyond this are written at once instead of at the end of the iteration, so that the socket can take
 them meanwhile."""
 _PARCEL: Final = int(Kind.PARCEL)
-
-
-class Phase(Enum):
-    STRANGER = auto()
-    """No HELLO of the other side was accepted yet."""
-    OPEN = auto()
-    CLOSING = auto()
-    """We said GOODBYE for a harmless reason, and still receive the frames that the other side sent before it came."""
-    CLOSED = auto()
-    """Nothing goes in or out any more, except the bytes that the socket still has to write."""
-
-
-class LinkEvent(Enum):
-    OPENED = auto()
-    """The handshake is done."""
-    FAREWELL = auto()
-    """We said GOODBYE to an open link for a harmless reason."""
-    HUNG_UP = auto()
-    """The other side said GOODBYE, or we did for any other reason: flush and close."""
-    ABORTED = auto()
-    """The socket is cut without a flush: linger_s is over, or the owner gives the connection up."""
-    LOST = auto()
-    """The socket is closed."""
-
-
-TRANSITIONS: Final[dict[tuple[Phase, LinkEvent], Phase]] = {
-    (Phase.STRANGER, LinkEvent.OPENED): Phase.OPEN,
-    (Phase.STRANGER, LinkEvent.HUNG_UP): Phase.CLOSED,
-    (Phase.STRANGER, LinkEvent.ABORTED): Phase.CLOSED,
-    (Phase.STRANGER, LinkEvent.LOST): Phase.CLOSED,
-    (Phase.OPEN, LinkEvent.FAREWELL): Phase.CLOSING,
-    (Phase.OPEN, LinkEvent.HUNG_UP): Phase.CLOSED,
-    (Phase.OPEN, LinkEvent.ABORTED): Phase.CLOSED,
-    (Phase.OPEN, LinkEvent.LOST): Phase.CLOSED,
-    (Phase.CLOSING, LinkEvent.HUNG_UP): Phase.CLOSED,
-    (Phase.CLOSING, LinkEvent.ABORTED): Phase.CLOSED,
-    (Phase.CLOSING, LinkEvent.LOST): Phase.CLOSED,
-    # After each other end the socket closes, or linger_s passes before it has flushed.
-    (Phase.CLOSED, LinkEvent.ABORTED): Phase.CLOSED,
-    (Phase.CLOSED, LinkEvent.LOST): Phase.CLOSED,
-}
 
 
 class Switchboard(Protocol):
@@ -103,7 +59,7 @@ class Switchboard(Protocol):
 
     def received(self, sender: Peer, message: Message) -> None: ...
     def parcel(self, sender: Peer, payload: bytes) -> None: ...
-    def settled(self) -> None:
+    def read_done(self) -> None:
         """All frames of one read were handed over."""
 
     def faulty(self, link: Link, why: str) -> None:
@@ -120,10 +76,35 @@ class Link(asyncio.Protocol):
     """Inbound, or dialled to a peer. `peer` is set once the link is open."""
 
     __slots__ = (
-        "_board", "_breathing", "_config", "_ended", "_flushing", "_gathered", "_introduced_as", "_iteration", "_line",
-        "_loop", "_most_bytes", "_out", "_reader", "_rest", "_timer", "_unsent", "_wake", "_wanted",
-        "bytes_in", "bytes_out", "dialled", "frames_in", "frames_out", "idle_rounds", "opened_at", "peer", "phase",
-        "seen_frames", "transport",
+        "_board",
+        "_breathing",
+        "_config",
+        "_ended",
+        "_flushing",
+        "_gathered",
+        "_introduced_as",
+        "_iteration",
+        "_line",
+        "_loop",
+        "_most_bytes",
+        "_out",
+        "_reader",
+        "_rest",
+        "_seen_frames",
+        "_timer",
+        "_unsent",
+        "_wake",
+        "_wanted",
+        "bytes_in",
+        "bytes_out",
+        "dialled",
+        "frames_in",
+        "frames_out",
+        "idle_rounds",
+        "opened_at",
+        "peer",
+        "phase",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, board: Switchboard, config: OverlayConfig, dialled: Peer | None) -> None:
@@ -152,8 +133,8 @@ class Link(asyncio.Protocol):
         self.phase = Phase.STRANGER
         self.opened_at = 0.0
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
-        self.seen_frames = self.idle_rounds = 0
-        """For the sweep of idle links: frames at its last round, and rounds in a row without any."""
+        self._seen_frames = self.idle_rounds = 0
+        """Frames at the last sweep of idle links, and sweeps in a row without any."""
 
     # -- what asyncio calls
 
@@ -196,7 +177,7 @@ class Link(asyncio.Protocol):
         except ProtocolError as error:
             self._board.faulty(self, str(error))
             self.close(Reason.PROTOCOL, str(error))
-        self._board.settled()
+        self._board.read_done()
         if not self._breathing and perf_counter() - began > LONG_S:
             self._breathing = True
             self._set_reading()
@@ -286,6 +267,13 @@ class Link(asyncio.Protocol):
     def delay_s(self) -> float:
         """The emulated latency."""
         return self._line.delay_s if self._line is not None else 0.0
+
+    def count_idle_rounds(self) -> int:
+        """For the sweep of idle links: the rounds in a row, including the present round, without a frame either way."""
+        frames = self.frames_in + self.frames_out
+        self.idle_rounds = self.idle_rounds + 1 if frames == self._seen_frames else 0
+        self._seen_frames = frames
+        return self.idle_rounds
 
     def introduced_as(self, me: Peer) -> bool:
         """Whether our last HELLO to the other side had this very address."""

@@ -1,7 +1,7 @@
 """All links of this peer: at most one per other peer, dialled or accepted, and the limits on their number.
 
-Owns the listening socket and the table of links. What a message means, and when a peer is dead, is the ring's
-business: it is told of each loss at once.
+Owns the listening socket and the table of links. The ring decides the meaning of a message and the death of a peer;
+the table reports each loss to it at once.
 """
 
 from __future__ import annotations
@@ -26,38 +26,44 @@ from ringmq.overlay.links.link import Link
 from ringmq.overlay.queries import cause
 
 SWEEPS: Final = 4
-"""A link is idle when so many sweeps in a row found no traffic."""
+"""Sweeps in a row without traffic after which a link is idle."""
 
 
-class Owner(Protocol):
-    """Whom the links tell."""
+class LinkOwner(Protocol):
+    """The owner of the table, which is notified of messages and losses."""
+
+    @property
+    def active(self) -> bool:
+        """Whether this peer serves keys, as each HELLO says."""
 
     def received(self, sender: Peer, message: Message) -> None: ...
     def parcel(self, sender: Peer, payload: bytes) -> None:
-        """Bytes of the application: most of what comes when much comes."""
+        """Bytes of the application: most of the messages under load, so they have a call of their own."""
 
-    def read(self) -> None:
+    def read_done(self) -> None:
         """All messages of one read were handed over."""
 
     def lost(self, peer: Peer, refused: bool) -> None:
         """A link broke without farewell (refused=False), or none can be opened (refused=True)."""
 
     def unsent(self, parcel: bytes) -> None:
-        """It waited for a link that could not be opened; `lost` came before."""
+        """The parcel waited for a link that could not be opened. `lost` came before."""
 
     def status_body(self, about: bytes) -> bytes: ...
 
 
 class LinkTable:
-    """The switchboard. `me` and `active` are for the owner to keep up to date."""
+    """The switchboard of all links."""
 
-    def __init__(self, config: OverlayConfig, owner: Owner, incidents: Incidents, iteration: IterationOwner) -> None:
+    def __init__(
+        self, config: OverlayConfig, owner: LinkOwner, incidents: Incidents, iteration: IterationOwner
+    ) -> None:
         self.iteration = iteration
         self.me = Peer(config.id, config.advertised_host, config.listen[1] or 1, config.boot)
-        self.active = False
+        # Bound methods of the owner, not of this class: a message passes through one call less.
         self.received = owner.received
         self.parcel = owner.parcel
-        self.settled = owner.read
+        self.read_done = owner.read_done
         self._config = config
         self._owner = owner
         self._incidents = incidents
@@ -67,9 +73,9 @@ class LinkTable:
         self._dialer = Dialer(config, self, incidents, self._dial_failed)
         self._strangers: set[Link] = set()
         self._sockets: set[Link] = set()
-        """All that are connected, those that are ending included."""
+        """All connected links, links that are ending included."""
         self._past_in = self._past_out = 0
-        """Bytes over those that are no more."""
+        """Bytes over links that are closed."""
         self._reading = True
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
@@ -78,13 +84,14 @@ class LinkTable:
     # -- listening
 
     async def bind(self) -> int:
-        """Take the listen address; the port. Raises OverlayError naming address and cause."""
+        """Bind the listen address; returns the port. Raises OverlayError naming address and cause."""
         host, port = self._config.listen
         try:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             hosts = list(dict.fromkeys(str(info[4][0]) for info in found))
             self._server = await self._loop.create_server(
                 lambda: Link(self, self._config, None),
+                # Port 0 on several addresses would give each its own port, and a peer has only one.
                 hosts if port else hosts[:1],
                 port,
                 ssl=self._config.tls_server,
@@ -115,6 +122,7 @@ class LinkTable:
         await self._dialer.close()
         for link in list(self._sockets):
             link.close(Reason.STOPPING)
+        # The second wait is for the sockets that are aborted after the first.
         for patience_s in (self._config.linger_s, 1.0):
             if self._sockets:
                 try:
@@ -134,9 +142,10 @@ class LinkTable:
         return self.send_bytes(peer, Kind.CONTROL, encode(message))
 
     def send_parcel(self, peer: Peer, body: bytes) -> bool:
-        """Bytes of the application; of no more than a frame holds, and not to this peer itself."""
+        """Send bytes of the application: at most a frame, and not to this peer itself. False: refused, and counted."""
         link = self._links.get(peer.id)
         known = None if link is None else link.peer
+        # The fast path of `send_bytes`, which handles all cases in which this link may be the wrong one.
         if link is None or known is None or known.boot < peer.boot or not link.introduced_as(self.me):
             return self.send_bytes(peer, Kind.PARCEL, body)
         if link.send(Kind.PARCEL, body):
@@ -149,11 +158,12 @@ class LinkTable:
         if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
             self._incidents.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
             return False
+        # The process behind the old link is gone; waiting for TCP to notice would cost the message.
         if link is not None and link.peer is not peer and self._moved(link, peer):
             link.close(Reason.REPLACED)
             link = None
         if link is None:
-            sent = self._dialer.wait(peer, kind, body)
+            sent = self._dialer.enqueue(peer, kind, body)
         else:
             if not link.introduced_as(self.me):
                 link.say_hello(self.me, self._hello(peer.id))
@@ -163,7 +173,7 @@ class LinkTable:
         return sent
 
     def room(self, peer: Id) -> int:
-        """How many bytes of parcels would be taken for this peer now."""
+        """Bytes of parcels that would be accepted for this peer now."""
         link = self._links.get(peer)
         return max(0, link.room()) if link is not None else self._dialer.room(peer)
 
@@ -173,9 +183,9 @@ class LinkTable:
         return known is not None and peer.boot > known.boot and (peer.host, peer.port) != (known.host, known.port)
 
     def _hello(self, target: Id) -> bytes:
-        return encode_hello(Hello(self._config.ring, self.me, self.active, target, self._config.terms))
+        return encode_hello(Hello(self._config.ring, self.me, self._owner.active, target, self._config.ring_settings))
 
-    # -- what the links tell
+    # -- calls of the links
 
     def connected(self, link: Link) -> None:
         self._sockets.add(link)
@@ -194,16 +204,16 @@ class LinkTable:
         link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
 
     def greeted(self, link: Link, hello: Hello | None) -> None:
-        terms = self._config.terms
-        reason = HandshakePolicy(self.me, self._config.ring, terms).stranger(hello)
+        settings = self._config.ring_settings
+        reason = HandshakePolicy(self.me, self._config.ring, settings).stranger(hello)
         if reason is not None or hello is None:
             why = reason or Reason.VERSION
-            detail = f"{hello.terms}, where {terms} is agreed on" if hello and why is Reason.TERMS else ""
+            detail = f"{hello.ring_settings}, need {settings}" if hello and why is Reason.RING_SETTINGS else ""
             self._incidents.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
             link.close(why, detail)
             return
         if link.peer is not None:
-            self._renamed(link, hello.peer)
+            self._update_address(link, hello.peer)
         elif link.dialled is not None:
             if hello.peer.id == link.dialled.id:
                 self._adopt(link, hello.peer)
@@ -242,20 +252,22 @@ class LinkTable:
     def _dial_failed(self, peer: Peer, why: str, refused: bool, parcels: list[bytes]) -> None:
         self._incidents.warn("dials_failed", peer, why)
         self._owner.lost(peer, refused)
+        # After the loss: the layer above then knows already that this peer is not reachable, and takes another way.
         for parcel in parcels:
             self._owner.unsent(parcel)
 
     # -- the table
 
     def _welcome(self, link: Link, peer: Peer) -> None:
-        """An inbound HELLO that wants a link."""
+        """Decide about an inbound HELLO that wants a link."""
         known = self._links.get(peer.id)
-        standing = self._dialer.standing(peer.id)
+        state = self._dialer.state_of(peer.id)
         if known is not None:
+            # Within handshake_s this HELLO may have crossed ours. A later one shows that the peer has no link.
             fresh = known.dialled is not None and self._loop.time() - known.opened_at < self._config.handshake_s
-            standing = LinkState.LINKED_BY_US if fresh else LinkState.LINKED
+            state = LinkState.LINKED_BY_US if fresh else LinkState.LINKED
         known_boot = known.peer.boot if known is not None and known.peer is not None else 0
-        reason = HandshakePolicy(self.me, self._config.ring).inbound(peer, standing, known_boot)
+        reason = HandshakePolicy(self.me, self._config.ring).inbound(peer, state, known_boot)
         if reason is None and known is None and len(self._links) >= self._config.max_links:
             reason = Reason.FULL
         if reason is None:
@@ -265,7 +277,7 @@ class LinkTable:
             link.close(reason)
 
     def _adopt(self, link: Link, peer: Peer) -> None:
-        """This connection is the link to that peer from now on."""
+        """Make this connection the link to that peer."""
         known = self._links.pop(peer.id, None)
         if known is not None:
             known.close(Reason.REPLACED)
@@ -273,20 +285,22 @@ class LinkTable:
         self._strangers.discard(link)
         self._incidents.forgive("links_lost", peer)
         self._incidents.forgive("dials_failed", peer)
-        waiting = self._dialer.take(peer.id, link)
+        queued = self._dialer.finish(peer.id, link)
         if len(self._links) >= self._config.max_links:
             self._incidents.count("links_evicted")
-            max(self._links.values(), key=lambda each: each.idle_rounds).close(Reason.IDLE)
+            # A new link is wanted now; the least used one is dialled again when it is needed.
+            max(self._links.values(), key=lambda candidate: candidate.idle_rounds).close(Reason.IDLE)
         delay_range = self._config.delay_s
         delay = pair_delay_s(self.me.id, peer.id, delay_range, self._config.delay_seed) if delay_range else None
         link.open(peer, delay)
         self._links[peer.id] = link
+        # A dialled link has sent its HELLO already, unless our address has changed since.
         if link.dialled is None or not link.introduced_as(self.me):
             link.say_hello(self.me, self._hello(peer.id))
-        for kind, body in waiting:
+        for kind, body in queued:
             link.send(kind, body)
 
-    def _renamed(self, link: Link, peer: Peer) -> None:
+    def _update_address(self, link: Link, peer: Peer) -> None:
         """The peer of an open link has a new address or boot."""
         if link.peer is None or peer.id != link.peer.id:
             raise ProtocolError("a hello that changes the id")
@@ -294,13 +308,11 @@ class LinkTable:
             link.peer = peer
 
     def _sweep(self) -> None:
-        """Close what nobody uses."""
+        """Close idle links."""
         self._sweeper = self._loop.call_later(self._config.idle_link_s / SWEEPS, self._sweep)
+        # A list, as closing a link removes it from the table.
         for link in list(self._links.values()):
-            frames = link.frames_in + link.frames_out
-            link.idle_rounds = link.idle_rounds + 1 if frames == link.seen_frames else 0
-            link.seen_frames = frames
-            if link.idle_rounds >= SWEEPS:
+            if link.count_idle_rounds() >= SWEEPS:
                 link.close(Reason.IDLE)
 
     # -- looking in
@@ -319,14 +331,14 @@ class LinkTable:
         return self._links.get(peer)
 
     def set_reading(self, on: bool) -> None:
-        """Take nothing in, from anybody, or go on with it."""
+        """Pause or resume reading from all peers."""
         self._reading = on
         for link in self._sockets:
             link.set_reading(on)
 
 
 def remote(link: Link) -> str:
-    """Who is at the other end, for logs: the host alone, as a hostile one has many ports."""
+    """Name of the other end, for logs. For a stranger the host alone: a hostile host has many ports."""
     if link.peer is not None:
         return str(link.peer)
     name = link.transport.get_extra_info("peername") if link.transport is not None else None

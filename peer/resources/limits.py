@@ -1,4 +1,4 @@
-"""What the system lets one process have, and how often Python looks for garbage in it."""
+"""Limits of the process: open files, and how often Python collects garbage."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from typing import Any, Final
 import structlog
 
 QUIET_S: Final = 60.0
-"""Between two lines about the same lack: without files, thousands of accepts may fail each second."""
+"""Pause between two log lines about the same shortage: without descriptors, thousands of accepts may fail each
+second."""
 
 log = structlog.get_logger()
 
 
 def allow_files(wanted: int) -> int:
-    """Raise the soft limit of open files towards `wanted`, as far as the hard one lets; returns how many of them it is.
-
-    Each link of a peer, each client and each pipe to a child takes one. The usual soft limit of 1024 is for programs
-    that use select(), which we do not.
-    """
+    """Raise the soft limit of open files towards `wanted`, up to the hard limit. Returns how many of `wanted` it
+    allows."""
+    # Each link, client and pipe takes a descriptor. The usual soft limit of 1024 protects programs that use select(),
+    # which cannot handle higher descriptors; event loops use epoll or kqueue.
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     best = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft == resource.RLIM_INFINITY or soft >= best:
         return best
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (best, hard))
-    except (OSError, ValueError):  # some systems have another limit above
+    except (
+        OSError,
+        ValueError,
+    ):  # some systems (macOS) have another limit below the hard one
         return soft
     return best
 
 
 class Exhaustion:
-    """An event loop's exception handler: that there are no file descriptors is one line now and then, and no traceback.
+    """Exception handler of an event loop that logs a lack of file descriptors as one line per minute, not a traceback.
 
-    asyncio tells it. uvloop does not: it closes the connections that it has no descriptor for.
+    asyncio reports the lack. uvloop does not: it closes the connections for which it has no descriptor.
     """
 
     def __init__(self) -> None:
@@ -53,11 +56,12 @@ class Exhaustion:
 
 
 def collect_garbage_seldom() -> None:
-    """To be called once all is there that a process has from its start to its end.
+    """Collect garbage more seldom. Call this once all permanent parts of the process exist.
 
-    What clients bring lives long, and with 100,000 subscriptions new topics cost 1.21 times as much under Python's own
-    thresholds, from looking at it again and again, and 1.03 times under these. `memory` has others where it runs.
+    `memory` sets other thresholds where it runs.
     """
+    # Objects of clients live long, and Python's thresholds examine them again and again: with 100,000 subscriptions new
+    # topics cost 1.21 times as much under Python's thresholds, and 1.03 times under these.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)

@@ -1,11 +1,11 @@
-"""Memory that is not in use any more goes back to the system, so that a peer is no larger than what it keeps.
+"""Returns unused memory to the system, so that a peer shrinks after its load has gone.
 
-Python's own allocator gives back pieces of a megabyte in which nothing is in use, and after 3,000 topics came and went
-there was something in use in nearly each of them. That of glibc gives back pages. So with glibc a peer runs on that: as
-fast, as far as could be measured, and with a tenth more memory for each of many leases. Elsewhere nothing is done.
+Python's allocator returns pieces of 1 MB, and only if nothing in them is in use; after 3,000 topics came and went,
+nearly every piece had an object in use. The allocator of glibc returns pages. So with glibc a peer uses that allocator:
+no speed difference was measured, and each of many leases takes a tenth more memory. On other systems nothing is done.
 
-There it also says when garbage is looked for, in the place of `limits`: a search through all of a large peer takes a
-second. And `without_rich` keeps out what a peer never shows.
+With glibc this module also replaces the garbage collection thresholds of `limits`, because a full collection of a large
+peer takes a second. `without_rich` keeps an unused package out of memory.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from time import perf_counter
 from typing import Any, Final
 
 ALLOCATOR: Final = "PYTHONMALLOC"
-"""The variable by which Python is told what to allocate with. Who has set it has chosen."""
+"""Environment variable that selects Python's allocator. If the user has set it, that choice stays."""
 LOOK_S: Final = 5.0
 PATIENCE: Final = 300
 LONGEST_S: Final = 60.0
-"""Between two looks: so many times as long as one takes, which is up to half a second where 1 GB is in pieces; at the
-least, and at the most."""
+"""The pause between two checks is PATIENCE times the duration of a check (up to 0.5 s where 1 GB is fragmented), but at
+least LOOK_S and at most LONGEST_S."""
 SHARE: Final = 8
-"""Once one part in so many of what was in use is not any more, it is given back."""
+"""Memory is returned once a SHARE-th of the peak usage is unused."""
 FINE_SHARE: Final = 64
 FINE_LOOKS: Final = 6
-"""One look in so many is for smaller parts, and for garbage everywhere."""
+"""Every FINE_LOOKS-th check returns smaller parts (FINE_SHARE), after a full garbage collection."""
 YOUNG: Final = (5_000, 5, 1_000_000)
-"""When Python looks for garbage by itself: only among what is young, 30,000 objects at the most, which takes up to 0.1
-s in a large peer."""
+"""Thresholds of automatic garbage collection: only young objects, at most 30,000, which takes up to 0.1 s in a large
+peer."""
 SMALL_BYTES: Final = 100_000_000
-"""With more in use nobody looks for garbage among what is old. It takes a second per GB, and a peer that is not heard
-for so long is taken for dead. What a peer drops is not garbage in this sense: it has no cycles, and goes at once."""
+"""Above this usage full garbage collections stop. They take a second per GB, and a peer that is silent for a second is
+suspected. Dropped objects of a peer have no cycles, so they are freed without garbage collection."""
 
 
 class _Usage(ctypes.Structure):
@@ -54,7 +54,7 @@ class _Usage(ctypes.Structure):
 
 @cache
 def _glibc() -> Any:
-    """The library; None if this is not it, or one before 2.33."""
+    """The C library; None if it is not glibc 2.33 or newer, which has mallinfo2."""
     try:
         if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
             return None
@@ -66,46 +66,46 @@ def _glibc() -> Any:
 
 
 def with_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a peer that need not start again to run on the system's allocator."""
+    """Environment for a peer that uses the allocator of glibc from its start."""
     return {ALLOCATOR: "malloc", **environment} if _glibc() is not None else dict(environment)
 
 
 def start_again_with_pages() -> None:
-    """Start this program once more, as the same process, on the system's allocator: there is no other way to have it.
+    """Start this program again, as the same process, with the allocator of glibc. Call it before anything else.
 
-    To be called before anything is done. Returns if it runs on it already, or if it should not.
+    Returns if the allocator is in use already, or not available, or if the user has chosen another.
     """
+    # Python reads the variable only at its start, so a running process cannot change its allocator.
     if ALLOCATOR in os.environ or sys.flags.ignore_environment or not sys.executable or _glibc() is None:
         return
-    with contextlib.suppress(OSError):  # it runs as it is, then
+    with contextlib.suppress(OSError):  # the peer then keeps its allocator
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], with_pages(os.environ))  # noqa: S606
 
 
 def without_rich() -> None:
-    """structlog draws tracebacks with rich where that is installed, as it is with amqtt: megabytes that no peer needs.
-
-    To be called before structlog is imported.
-    """
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # its import says then that it is not there
+    """Prevent the import of rich by structlog. Call it before structlog is imported."""
+    # structlog formats tracebacks with rich where it is installed, as with amqtt. A peer never shows them, and rich
+    # takes megabytes.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None makes an import raise ImportError
 
 
 class GivingBack:
-    """Looks now and then whether less is in use than at most since it last did so, and gives the rest back."""
+    """Compares the memory in use with its peak from time to time, and returns unused memory to the system."""
 
     def __init__(self) -> None:
         self._on_pages = os.environ.get(ALLOCATOR) == "malloc" and _glibc() is not None
         self.used_bytes = 0
-        """What was in use at the last look."""
+        """Memory in use at the last check."""
         self._most_bytes = 0
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """In the running event loop, until `stop`."""
+        """Begin the checks in the running event loop. They end with `stop`."""
         if self._on_pages:
             gc.set_threshold(*YOUNG)
             loop = asyncio.get_running_loop()
-            loop.call_soon(_glibc().malloc_trim, 0)  # what the start needed, once its frames have gone
+            loop.call_soon(_glibc().malloc_trim, 0)  # memory of the start, once its frames are gone
             self._look(loop)
 
     def stop(self) -> None:
@@ -124,7 +124,7 @@ class GivingBack:
         self._timer = loop.call_later(wait_s, self._look, loop)
 
     def look(self, share: int) -> bool:
-        """Whether one part in so many of the most that was in use is not any more, and was given back."""
+        """Return unused memory if it is at least a `share`-th of the peak. Returns whether it was returned."""
         used = self.used_bytes = in_use_bytes()
         self._most_bytes = max(self._most_bytes, used)
         if used > self._most_bytes - self._most_bytes // share:
@@ -136,11 +136,10 @@ class GivingBack:
 
 
 def _forget_free_objects() -> None:
-    """Python keeps thousands of tuples for later use, and names by which methods were found, each on another page.
-
-    It forgets the tuples once it has looked for garbage everywhere. There may be millions of old objects, so they are
-    hidden from it for that moment; those from the start are hidden no longer after it.
-    """
+    """Empty Python's free lists and its cache of methods."""
+    # Python keeps thousands of freed tuples for reuse, and names of found methods, each on another page. A full
+    # collection empties the free lists. There may be millions of old objects, so `freeze` hides them from it. After
+    # `unfreeze`, the objects that `collect_garbage_seldom` froze at the start are no longer hidden either.
     gc.collect(1)
     gc.freeze()
     gc.collect()
@@ -151,7 +150,7 @@ def _forget_free_objects() -> None:
 
 
 def in_use_bytes() -> int:
-    """What this process was given of the system's allocator, and has not given back. 0 where nobody can say."""
+    """Bytes that glibc has allocated to this process and that are in use. 0 if unknown."""
     library = _glibc()
     if library is None:
         return 0

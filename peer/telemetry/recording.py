@@ -1,7 +1,7 @@
-"""What one peer records, and the way of it to clients, into a file and to Prometheus.
+"""Recording of one peer: sends its records to MQTT clients and into a file, and serves metrics to Prometheus.
 
-Owns the one timer, the sinks and how much of what was recorded is on its way. What a record is, `logger` knows; what is
-in a sample, `peer.telemetry.sampling`.
+Owns the timer, the sinks and the number of batches in flight. `logger` knows the form of records,
+`peer.telemetry.sampling` the content of a sample.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ from ringmq.peer.errors import PeerError
 from ringmq.peer.web.http_server import MetricsServer
 
 MAX_UNACKNOWLEDGED: Final = 64
-"""Batches that are published and not acknowledged: 4 MB. The rest waits in the recorder, which has its own bound."""
+"""Maximum published batches without acknowledgement: 4 MB. Others wait in the recorder, which has its own limit."""
 LOOK_S: Final = 0.1
-"""How often it is looked for batches that are full."""
+"""Period of the check for full batches."""
 FLUSH_S: Final = 1.0
-"""How long records wait for a batch to become full where no interval ends."""
+"""Maximum wait for a batch to fill up if samples are off, so that no interval ends."""
 STOP_S: Final = 0.5
-"""How long the last batches may take: what nobody acknowledges in time is not waited for."""
+"""Maximum wait for the acknowledgements of the last batches when the peer stops."""
 LEVEL: Final = "debug"
-"""Of the line in the log for each sample."""
+"""Log level of the line for each sample."""
 FAILURES: Final = 0x80
-"""Reasons from here on are failures (MQTT 5.0 §2.4)."""
+"""Lowest reason code of a failure (MQTT 5.0 §2.4)."""
 
 log = structlog.get_logger()
 
 
 class RecordingError(PeerError):
-    """It cannot be recorded as configured."""
+    """Recording is impossible as configured."""
 
 
 class Recording:
-    """Create it before anything happens, for the roles to record by `recorder` if `records`; `start` it once there is
-    something to sample; `stop` it before clients are told that the peer goes."""
+    """Create it first, so that the engine can write to `recorder` if `records`; `start` it once samples can be taken;
+    `stop` it before the front and the node stop."""
 
     def __init__(self, config: RecordConfig, ring: str, peer: str, boot: int) -> None:
         self._config = config
         self.run = config.run_name(ring)
         self.recorder = Recorder(self.run, peer, boot, config, time.time())
         self.records = config.mqtt or config.file is not None
-        """Whether anybody takes what is recorded."""
+        """Whether there is a sink for records."""
         self._topic = f"{LOG_TOPICS}/{peer}"
         self._file = None if config.file is None else FileSink(config.file)
         self._loop = asyncio.get_running_loop()
@@ -70,13 +70,13 @@ class Recording:
         self._interval_s = config.interval_s or FLUSH_S
         self._interval_ends_at = 0.0
         self._refused: deque[bytes] = deque()
-        """To be published again."""
+        """Batches to publish again."""
         self._unacknowledged = 0
         self._changed = asyncio.Event()
-        """Something was acknowledged."""
+        """Set when a batch is acknowledged."""
 
     async def listen(self, sample: Callable[[str, float], Sample], counters: Callable[[], dict[str, int]]) -> None:
-        """Serve Prometheus, if that is wanted. Raises PeerError, one clear line."""
+        """Serve Prometheus if configured. Raises PeerError with one line."""
         if self._config.metrics is None:
             return
         self._server = MetricsServer(lambda: exposition(self._now(sample), counters()))
@@ -87,7 +87,7 @@ class Recording:
         log.info("serving metrics", address=show(address))
 
     def start(self, sample: Callable[[str, float], Sample], publish: Callable[[Message, Done], None]) -> None:
-        """From now on samples are taken and batches go out."""
+        """Begin to take samples and send batches."""
         if self.records:
             self._sample = sample
             self._publish = publish if self._config.mqtt else None
@@ -95,7 +95,7 @@ class Recording:
             self._timer = self._loop.call_later(min(LOOK_S, self._interval_s), self._look)
 
     async def stop(self) -> None:
-        """Record a last sample, and send what there is as far as that is quick. Idempotent."""
+        """Record a last sample, and send all batches within STOP_S. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -109,7 +109,7 @@ class Recording:
             await self._server.close()
 
     def status(self) -> dict[str, Any]:
-        """JSON-able."""
+        """JSON-able: the run and the counts of records in each state."""
         return {
             "run": self.run,
             "unrecorded": self.recorder.unrecorded,
@@ -129,7 +129,7 @@ class Recording:
             self._send(partly=False)
 
     def _end_interval(self) -> None:
-        assert self._sample is not None, "it was started"
+        assert self._sample is not None, "only `start` sets the timer"
         now = time.time()
         if self._config.deliveries == "histogram":
             self.recorder.end_interval(now)
@@ -139,12 +139,13 @@ class Recording:
             log_sample(sample, LEVEL)
 
     def _now(self, sample: Callable[[str, float], Sample]) -> Sample:
-        one = sample(self.run, time.time())
-        one.unrecorded = self.recorder.unrecorded
-        return one
+        latest = sample(self.run, time.time())
+        latest.unrecorded = self.recorder.unrecorded
+        return latest
 
     def _send(self, partly: bool) -> bool:
-        """Give away batches, with `partly` those that are not full as well. Whether some had to stay."""
+        """Send full batches, with `partly` also partial ones. Returns whether MAX_UNACKNOWLEDGED stopped it."""
+        # Only the batches refused before this call: a batch that is refused again at once must not be retried for ever.
         again = len(self._refused)
         while self._unacknowledged < MAX_UNACKNOWLEDGED:
             if again:
@@ -161,13 +162,13 @@ class Recording:
         return self._unacknowledged >= MAX_UNACKNOWLEDGED
 
     def _publish_batch(self, batch: bytes) -> None:
-        assert self._publish is not None, "there are batches"
+        assert self._publish is not None, "only batches for MQTT come here"
         self._unacknowledged += 1
         self._publish(Message(self._topic, batch, 1), partial(self._done, batch))
 
     def _done(self, batch: bytes, reason: Reason) -> None:
-        """Refused for want of room, it is tried again with the next."""
         self._unacknowledged -= 1
+        # A refusal means that a queue was full, so the batch is published again with the next batches.
         if reason >= FAILURES:
             self._refused.append(batch)
         self._changed.set()

@@ -1,6 +1,6 @@
-"""The samples of one peer: what the node, the roles and the front tell, brought together as one record.
+"""Samples of one peer: combines the figures of the node, the pub/sub engine and the front into one record.
 
-Reads them and changes nothing. What costs with the number of places is not counted each time.
+Only reads. Counts whose cost grows with the number of places are cached.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
-"""Of a sample, those with the most bytes: some 40 kB, so that it stays below a batch."""
+"""Maximum links in a sample (those with the most bytes): some 40 kB, so that a sample fits into a batch."""
 PLACE_S: Final = 1e-5
-"""Places are counted anew after so long for each of them: that takes a hundredth of the time, whatever their number."""
+"""Seconds per place between two counts of all places: counting then takes 1 % of the time, whatever their number."""
 MAX_COUNT: Final = (1 << 63) - 1
-"""That a record has room for. Other peers have a say in some."""
+"""Largest count in a record. Other peers can influence some counts, so they are capped."""
 _STATM: Final = Path("/proc/self/statm")
 
 
 class Sampling:
-    """Once the node has started, `sample` it. `clients` is None of a peer that serves none."""
+    """Takes samples once the node has started. `clients` is None on a peer that serves no clients."""
 
     def __init__(
         self, config: PeerConfig, node: Node, adapter: EngineAdapter[Any], clients: MqttService | None
@@ -48,7 +48,7 @@ class Sampling:
         self._count_at = self._began_at
 
     def sample(self, run: str, at: float) -> Sample:
-        """As things are now; `at` in seconds since 1970."""
+        """Take a sample of the current state; `at` is in seconds since 1970."""
         node, roles = self._node, self._config.roles
         me = node.ring.me
         bytes_in, bytes_out, links = node.traffic()
@@ -106,7 +106,7 @@ class Sampling:
         )
 
     def counters(self) -> dict[str, int]:
-        """What is counted beside, by the names of a status; of the roles and the front with whose it is before it."""
+        """Counters by their names in a status. Names of the engine and the front get a prefix."""
         counted = {**self._node.ring.statistics().counters, **self._node.counters}
         engine: Engine = self._adapter.core
         groups = {engine.kind: engine.counters.as_dict() | {"unsendable": self._adapter.unsendable}}
@@ -117,8 +117,8 @@ class Sampling:
     def _front(self) -> dict[str, Any]:
         if self._clients is None:
             return {"listeners": {}, "clients": 0, "subscriptions": 0, "counters": Counter[str]()}
-        told = self._clients.status()
-        return {"listeners": told["listeners"], **told["front"]}
+        status = self._clients.status()
+        return {"listeners": status["listeners"], **status["front"]}
 
     def _count_places(self, engine: Engine) -> tuple[int, int]:
         """Places coordinated here, and copied. Counting visits all of them, so it happens rarely if they are many."""
@@ -130,7 +130,7 @@ class Sampling:
 
 
 def links_of(links: list[dict[str, Any]]) -> list[LinkTraffic]:
-    """As a node tells of them, those of known peers."""
+    """Traffic of the links to known peers, from the node's list of links."""
     known = [link for link in links if "id" in link]
     if len(known) > MAX_LINKS:
         known = heapq.nlargest(MAX_LINKS, known, _crossed)
@@ -151,9 +151,9 @@ def _crossed(link: Mapping[str, Any]) -> int:
 
 
 def memory_bytes() -> int:
-    """Resident; where the system does not tell that, the most that it was."""
+    """Resident memory of this process; its peak where the system does not report the current value."""
     try:
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
+        return most if sys.platform == "darwin" else most * 1024  # ru_maxrss: bytes on macOS, kB on Linux

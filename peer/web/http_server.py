@@ -31,7 +31,7 @@ MAX_REQUEST_BYTES: Final = 8192
 MAX_CONNECTIONS: Final = 16
 """Scrapers are few. A further connection is closed at once."""
 DEADLINE_S: Final = 10.0
-"""From the connection to its end: a scraper that is slower gives up by itself."""
+"""Maximum duration of a connection: a slower scraper gives up by itself."""
 
 _METHODS: Final = ("GET", "HEAD")
 _VERSIONS: Final = ("HTTP/1.1", "HTTP/1.0")
@@ -101,6 +101,17 @@ class MetricsServer:
         found_host, found_port = self._server.sockets[0].getsockname()[:2]
         return str(found_host), int(found_port)
 
+    def admit(self, scraper: _Scraper) -> bool:
+        """Register a connection; False at the bound."""
+        if len(self.connections) >= self.max_connections:
+            self.refused += 1
+            return False
+        self.connections.add(scraper)
+        return True
+
+    def forget(self, scraper: _Scraper) -> None:
+        self.connections.discard(scraper)
+
     async def close(self) -> None:
         """End all connections and free the port."""
         if self._server is not None:
@@ -121,12 +132,10 @@ class _Scraper(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's are not derived from it
-        if len(self._server.connections) >= self._server.max_connections:
-            self._server.refused += 1
+        self._transport = cast("asyncio.Transport", transport)  # Transports of uvloop are not derived from it.
+        if not self._server.admit(self):
             self._transport.abort()
             return
-        self._server.connections.add(self)
         self._deadline = asyncio.get_running_loop().call_later(self._server.deadline_s, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -149,7 +158,7 @@ class _Scraper(asyncio.Protocol):
         self._transport.write_eof()
 
     def connection_lost(self, _: Exception | None) -> None:
-        self._server.connections.discard(self)
+        self._server.forget(self)
         if self._deadline is not None:
             self._deadline.cancel()
 

@@ -217,7 +217,7 @@ def name_for(ring: Network, coordinator: Host) -> str:
     )
 
 
-def test_a_short_cut_costs_nothing(ring: Network, traffic: Traffic) -> None:
+def test_short_cut_loses_nothing(ring: Network, traffic: Traffic) -> None:
     """Whoever comes back before its leases have run out has everything."""
     site = Site(ring, traffic, "short")
     ring.cut(ring.hosts[1])
@@ -228,7 +228,7 @@ def test_a_short_cut_costs_nothing(ring: Network, traffic: Traffic) -> None:
     site.check([*site.live.values(), *site.fetch(*ring.hosts)], everything)
 
 
-def test_a_peer_that_is_restarted_misses_nothing(ring: Network, traffic: Traffic) -> None:
+def test_restarted_peer_misses_nothing(ring: Network, traffic: Traffic) -> None:
     """As for an upgrade."""
     site = Site(ring, traffic, "restart")
     host, *others = ring.hosts
@@ -240,7 +240,7 @@ def test_a_peer_that_is_restarted_misses_nothing(ring: Network, traffic: Traffic
     site.check([*[site.live[other] for other in others], *site.fetch(*ring.hosts)], everything)
 
 
-def test_a_host_is_lost_and_comes_back(ring: Network, traffic: Traffic) -> None:
+def test_ring_survives_a_lost_host_and_readmits_it(ring: Network, traffic: Traffic) -> None:
     """It is the one that the others joined at, and that has the list of subscribers; it says nothing when it goes."""
     victim, *others = ring.hosts
     site = Site(ring, traffic, name_for(ring, victim))
@@ -336,7 +336,7 @@ sys.stdin.read()
 """
 
 
-def test_nothing_is_left_when_the_tests_are_killed(
+def test_killed_tests_leave_nothing(
     network: Network, tmp_path: Path, usage: type[Usage], eventually: Eventually
 ) -> None:
     """Namespaces and devices live no longer than the processes in them."""

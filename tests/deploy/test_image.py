@@ -56,7 +56,7 @@ def config_of(*options: str) -> PeerConfig:
     return peer_config([*entry_point(), *options])
 
 
-def test_what_is_copied_is_there_and_is_not_ignored() -> None:
+def test_copied_sources_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     kept = {line.removeprefix("!") for line in ignored if line.startswith("!")}
     assert "*" in ignored
@@ -69,7 +69,7 @@ def test_all_that_is_installed_is_copied() -> None:
     assert {"src", "overlay"} <= {"src", *rooms} <= set(sources())
 
 
-def test_a_container_must_be_told_where_others_reach_it() -> None:
+def test_container_requires_advertise() -> None:
     with pytest.raises(ConfigError, match="advertise: missing"):
         config_of()
     config = config_of("--advertise", "192.168.1.10", "--mqtt", "0.0.0.0:1883")
@@ -86,7 +86,7 @@ def test_the_health_check_asks_the_peer_of_the_container() -> None:
     assert config_of("--advertise", "one").overlay[1] == int(DEFAULT_PEER.rpartition(":")[2])
 
 
-def test_the_peers_of_the_sample_find_each_other() -> None:
+def test_peers_of_the_compose_file_join_the_first() -> None:
     services = COMPOSE["services"]
     configs = {name: config_of(*service["command"]) for name, service in services.items()}
     assert {name: config.advertise for name, config in configs.items()} == {name: name for name in configs}
@@ -104,7 +104,7 @@ def test_the_peers_of_the_sample_find_each_other() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_it_can_be_installed_as_in_the_image(tmp_path: Path, eventually: Callable[..., Any]) -> None:
+def test_sources_can_be_installed_as_in_the_image(tmp_path: Path, eventually: Callable[..., Any]) -> None:
     """In a new environment, from nothing but what is copied. It fetches from the package index."""
     source, home = tmp_path / "source", tmp_path / "ringmq"
     source.mkdir()

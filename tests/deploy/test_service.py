@@ -39,14 +39,14 @@ def command() -> list[str]:
     return shlex.split(SERVICE["ExecStart"])
 
 
-def test_its_command_is_understood_and_the_sample_is_right() -> None:
+def test_service_command_and_sample_are_valid() -> None:
     config = peer_config(command(), SETTINGS)
     assert config.data == Path("/var/lib") / SERVICE["StateDirectory"]
     assert config.overlay in config.join
     assert list(config.listeners) == ["mqtt"]
 
 
-def test_lines_of_the_sample_that_are_left_out_are_right_too(tmp_path: Path) -> None:
+def test_commented_lines_of_the_sample_are_valid(tmp_path: Path) -> None:
     text = SETTINGS.read_text(encoding="utf-8")
     lines = [line.removeprefix("# ") if " = " in line else line for line in text.splitlines()]
     assert lines != text.splitlines()
@@ -55,17 +55,15 @@ def test_lines_of_the_sample_that_are_left_out_are_right_too(tmp_path: Path) -> 
     assert peer_config(command(), full).acl == Path("/etc/ringmq/acl")
 
 
-def test_systemd_waits_longer_for_an_end_than_the_peer_takes() -> None:
+def test_systemd_waits_longer_than_a_stop_takes() -> None:
     assert float(SERVICE["TimeoutStopSec"]) > 2 * (STOP_S + RECORDING_STOP_S)
 
 
-def test_it_may_open_as_many_files_as_it_wants() -> None:
+def test_service_allows_all_open_files() -> None:
     assert int(SERVICE["LimitNOFILE"]) >= OWN_FILES + FrontConfig().max_connections
 
 
-def test_wrong_settings_end_it_with_the_status_that_is_not_tried_again(
-    ringmq: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_wrong_settings_exit_with_the_status_without_restart(ringmq: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "wrong.toml"
     file.write_text('timing = "slow"\n', encoding="utf-8")
     line = [str(file) if word.endswith(".toml") else word for word in command()]
@@ -75,7 +73,7 @@ def test_wrong_settings_end_it_with_the_status_that_is_not_tried_again(
     assert process.err.startswith(f"ringmq: {file}: timing: ")
 
 
-def test_a_reload_is_the_signal_that_the_peer_knows(start: Callable[..., Any], eventually: Callable[..., Any]) -> None:
+def test_reload_sends_sighup(start: Callable[..., Any], eventually: Callable[..., Any]) -> None:
     name = shlex.split(SERVICE["ExecReload"])[1].removeprefix("-")
     process = start("peer", "--overlay", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--no-discovery")
     eventually(lambda: "serving MQTT" in process.err)
@@ -84,7 +82,7 @@ def test_a_reload_is_the_signal_that_the_peer_knows(start: Callable[..., Any], e
     assert process.end() == 0
 
 
-def test_systemd_finds_nothing_wrong_with_it(tmp_path: Path) -> None:
+def test_systemd_verifies_the_unit(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
     assert verify(tmp_path, UNIT.read_text(encoding="utf-8")) == ""

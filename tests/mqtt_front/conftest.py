@@ -60,7 +60,7 @@ class SlowPorts:
         self.messages.append((message, receivers_here))
         self.dones.append(done)
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None:
         self.published(Message(topic, payload), receivers_here, None)
 
     def take_over(self, messages: list[Message]) -> bool:
@@ -139,7 +139,7 @@ class World:
         """What the shell does at the end of a turn: bring the bytes to the clients."""
         broker = self.broker
         broker.encoded = None
-        broker.turn += 1
+        broker.iteration += 1
         broker.journal.commit()
         dirty, broker.dirty = broker.dirty, []
         for writer in dirty:

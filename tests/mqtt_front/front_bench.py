@@ -165,7 +165,7 @@ class Bench:
 
     def transport(self, client_id: str) -> asyncio.Transport:
         """The server's side of a client, with as little room as possible."""
-        line = self.front.broker.sessions[client_id].line
+        line = self.front.broker.sessions[client_id].writer
         transport = next(client.transport for writer, client in self.front.clients.items() if writer is line)
         assert transport is not None
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)

@@ -75,11 +75,11 @@ def test_a_group_fills_its_queues_before_anything_is_dropped(make_world: type[Wo
 
 
 def test_groups_are_served_when_the_layer_above_says_so(make_world: type[World], quick_ports: QuickPorts) -> None:
+    quick_ports.serves_groups = True
     world = make_world(cluster=quick_ports)
     publisher, first, second = world.connect("p"), world.connect("1"), world.connect("2")
     first.subscribe("$share/g/a", "a")
     second.subscribe("$share/g/a", "$share/h/+")
-    quick_ports.serves_groups = True
     for qos in (0, 1):
         publisher.publish("a", b"%d" % qos, qos)
         assert first.payloads() == [b"%d" % qos]

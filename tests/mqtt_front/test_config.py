@@ -20,5 +20,5 @@ def test_the_ends_of_a_range_will_do_and_nothing_beyond(name: str) -> None:
     for value in (least, most):
         FrontConfig(**{name: value})  # type: ignore[arg-type]
     for value in (least - 1, most * 2):
-        with pytest.raises(ValueError, match=f"{name} is .*, right would be {least} to "):
+        with pytest.raises(ValueError, match=f"{name} must be {least} to .*, got "):
             FrontConfig(**{name: value})  # type: ignore[arg-type]

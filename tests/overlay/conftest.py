@@ -1,4 +1,4 @@
-"""What tests of the overlay's shell share: waiting with a deadline, a clock that leaps, and sides of all kinds.
+"""Fixtures of the overlay's shell: waiting with a deadline, a clock that leaps, and sides of all kinds.
 
 A `side` has real links, a stranger real bytes for it; `start` runs whole nodes on fake cores; `Wire` and `Board` are
 the two ends that a single link sees.
@@ -39,7 +39,7 @@ QUICK = dataclasses.replace(LOCAL, join_s=0.1, reunion_s=0.02)
 
 async def wait_until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - anything may become true, and nothing else should have to tell
+        while not condition():  # noqa: ASYNC110 - anything may become true, and no other code should have to notify
             await asyncio.sleep(0.001)
 
 
@@ -106,7 +106,7 @@ class Wire:
         self._protocol = protocol
         self._closing = False
         self.deaf = False
-        """The far end takes nothing more: what is written stays in the buffer."""
+        """The far end reads no more: written bytes stay in the buffer."""
         self.buffered_bytes = 0
         self.writes: list[bytes] = []
         self.aborted = False
@@ -145,12 +145,12 @@ class Wire:
         return None
 
     def frames(self) -> list[tuple[int, bytes]]:
-        """What was written so far."""
+        """The frames written so far."""
         return list(FrameReader(1 << 30).feed(b"".join(self.writes)))
 
 
 class Board:
-    """A switchboard that notes what links tell; `on_ended` may do more."""
+    """A switchboard that records the calls of links; `on_ended` may do more."""
 
     def __init__(self) -> None:
         self.linked: list[Link] = []
@@ -181,7 +181,7 @@ class Board:
     def parcel(self, sender: Peer, payload: bytes) -> None:
         self.messages.append((sender, Parcel(payload)))
 
-    def settled(self) -> None:
+    def read_done(self) -> None:
         self.turns += 1
 
     def faulty(self, link: Link, why: str) -> None:
@@ -209,7 +209,9 @@ def board() -> Board:
 
 
 class Recorder:
-    """An owner that notes what it is told."""
+    """An owner of links that records all calls."""
+
+    active = False
 
     def __init__(self) -> None:
         self.messages: list[tuple[Peer, Message]] = []
@@ -222,7 +224,7 @@ class Recorder:
     def parcel(self, sender: Peer, payload: bytes) -> None:
         self.messages.append((sender, Parcel(payload)))
 
-    def read(self) -> None: ...
+    def read_done(self) -> None: ...
 
     def lost(self, peer: Peer, refused: bool) -> None:
         self.losses.append((peer, refused))
@@ -235,7 +237,7 @@ class Recorder:
 
 
 class Side:
-    """One peer's links, and who it is."""
+    """One peer's links, and its identity."""
 
     def __init__(self, config: OverlayConfig) -> None:
         self.config = config
@@ -261,8 +263,8 @@ async def side() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Side]]]:
     """Starts a side; all are closed in the end, and nothing is left running."""
     started: list[Side] = []
 
-    async def begin(point: int, **changes: Any) -> Side:
-        config = OverlayConfig(id=Id(point), boot=1, listen=("127.0.0.1", 0))
+    async def begin(peer_id: int, **changes: Any) -> Side:
+        config = OverlayConfig(id=Id(peer_id), boot=1, listen=("127.0.0.1", 0))
         made = Side(dataclasses.replace(config, **changes))
         started.append(made)
         await made.start()
@@ -280,7 +282,7 @@ class Stranger:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
         self.heard: list[tuple[int, bytes]] = []
-        """What the last call of `hears` brought."""
+        """Frames of the last call of `hears`."""
 
     async def say(self, data: bytes) -> None:
         self.writer.write(data)
@@ -310,8 +312,8 @@ class Stranger:
                     pass
         return True
 
-    async def greet(self, one: Side, point: int = 5, boot: int = 1, **changes: Any) -> None:
-        hello = Hello("ringmq", Peer(Id(point), "127.0.0.1", 1, boot), True, one.me.id)
+    async def greet(self, ours: Side, peer_id: int = 5, boot: int = 1, **changes: Any) -> None:
+        hello = Hello("ringmq", Peer(Id(peer_id), "127.0.0.1", 1, boot), True, ours.me.id)
         body = encode_hello(Hello(**{**{name: getattr(hello, name) for name in hello.__struct_fields__}, **changes}))
         await self.say(frame(Kind.HELLO, body))
 
@@ -321,8 +323,8 @@ def stranger_to() -> Callable[[Side], contextlib.AbstractAsyncContextManager[Str
     """A connection to a side that has said nothing yet."""
 
     @contextlib.asynccontextmanager
-    async def connect(one: Side) -> AsyncIterator[Stranger]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", one.me.port, limit=1 << 16)
+    async def connect(ours: Side) -> AsyncIterator[Stranger]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", ours.me.port, limit=1 << 16)
         try:
             yield Stranger(reader, writer)
         finally:
@@ -487,11 +489,11 @@ async def start() -> AsyncIterator[Callable[..., Coroutine[Any, Any, Node]]]:
     """Starts nodes on fake cores; all are stopped in the end, and nothing is left running."""
     started: list[Node] = []
 
-    async def run(point: int, core: Any = FakeCore, **changes: Any) -> Node:
+    async def run(peer_id: int, core: Any = FakeCore, more_status: Any = None, **changes: Any) -> Node:
         config = OverlayConfig(
-            id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
+            id=Id(peer_id), boot=1, listen=("127.0.0.1", 0), timing=QUICK, discovery=False, linger_s=0.5
         )
-        node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core)
+        node = Node(dataclasses.replace(config, **changes), App(), Iteration(), core, more_status)
         started.append(node)
         await node.start()
         return node

@@ -1,4 +1,4 @@
-"""Every knob: what is right is taken, and what is wrong is one clear line."""
+"""Every setting: a right value is accepted, a wrong value gives one clear line."""
 
 import dataclasses
 import math
@@ -16,31 +16,31 @@ OTHERS_CAN_DIAL = "a host that others can dial"
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"listen": ("127.0.0.1", 70000)}, "listen: ('127.0.0.1', 70000) will not do, it must be (host, 0 to 65535)"),
-        ({"listen": ("127.0.0.1", -1)}, "listen: ('127.0.0.1', -1) will not do, it must be (host, 0 to 65535)"),
-        ({"listen": ("", 1)}, "listen: ('', 1) will not do, it must be (host, 0 to 65535)"),
-        ({"boot": -1}, "boot: -1 will not do, it must be 0 to 2^63 - 1"),
-        ({"boot": 1 << 63}, f"boot: {1 << 63} will not do, it must be 0 to 2^63 - 1"),
-        ({"ring": ""}, "ring: '' will not do, it must be 1 to 128 characters"),
-        ({"ring": "r" * 129}, f"ring: '{'r' * 129}' will not do, it must be 1 to 128 characters"),
-        ({"advertise": ""}, f"advertise: '' will not do, it must be {OTHERS_CAN_DIAL}"),
-        ({"advertise": "h" * 256}, f"advertise: '{'h' * 256}' will not do, it must be {OTHERS_CAN_DIAL}"),
-        ({"seeds": (("host", 0),)}, "seeds: ('host', 0) will not do, it must be (host, 1 to 65535)"),
+        ({"listen": ("127.0.0.1", 70000)}, "listen must be (host, 0 to 65535), got ('127.0.0.1', 70000)"),
+        ({"listen": ("127.0.0.1", -1)}, "listen must be (host, 0 to 65535), got ('127.0.0.1', -1)"),
+        ({"listen": ("", 1)}, "listen must be (host, 0 to 65535), got ('', 1)"),
+        ({"boot": -1}, "boot must be 0 to 2^63 - 1, got -1"),
+        ({"boot": 1 << 63}, f"boot must be 0 to 2^63 - 1, got {1 << 63}"),
+        ({"ring": ""}, "ring must be 1 to 128 characters, got ''"),
+        ({"ring": "r" * 129}, f"ring must be 1 to 128 characters, got '{'r' * 129}'"),
+        ({"advertise": ""}, f"advertise must be {OTHERS_CAN_DIAL}, got ''"),
+        ({"advertise": "h" * 256}, f"advertise must be {OTHERS_CAN_DIAL}, got '{'h' * 256}'"),
+        ({"seeds": (("host", 0),)}, "seeds must be (host, 1 to 65535), got ('host', 0)"),
         (
             {"seeds": (("fine", 1), ("host", 65536))},
-            "seeds: ('host', 65536) will not do, it must be (host, 1 to 65535)",
+            "seeds must be (host, 1 to 65535), got ('host', 65536)",
         ),
-        ({"seeds": (("", 1),)}, "seeds: ('', 1) will not do, it must be (host, 1 to 65535)"),
-        ({"delay_s": (0.2, 0.1)}, "delay_s: (0.2, 0.1) will not do, it must be 0 <= low <= high <= 60"),
-        ({"delay_s": (-0.1, 0.1)}, "delay_s: (-0.1, 0.1) will not do, it must be 0 <= low <= high <= 60"),
-        ({"delay_s": (0.0, 61.0)}, "delay_s: (0.0, 61.0) will not do, it must be 0 <= low <= high <= 60"),
-        ({"delay_s": (math.nan, 1.0)}, "delay_s: (nan, 1.0) will not do, it must be 0 <= low <= high <= 60"),
-        ({"delay_seed": 1 << 64}, f"delay_seed: {1 << 64} will not do, it must be less than 2^64"),
-        ({"max_frame_bytes": 65535}, "max_frame_bytes: 65535 will not do, it must be 64 KiB to 2 GiB"),
-        ({"max_frame_bytes": 1 << 31}, f"max_frame_bytes: {1 << 31} will not do, it must be 64 KiB to 2 GiB"),
+        ({"seeds": (("", 1),)}, "seeds must be (host, 1 to 65535), got ('', 1)"),
+        ({"delay_s": (0.2, 0.1)}, "delay_s must be 0 <= low <= high <= 60, got (0.2, 0.1)"),
+        ({"delay_s": (-0.1, 0.1)}, "delay_s must be 0 <= low <= high <= 60, got (-0.1, 0.1)"),
+        ({"delay_s": (0.0, 61.0)}, "delay_s must be 0 <= low <= high <= 60, got (0.0, 61.0)"),
+        ({"delay_s": (math.nan, 1.0)}, "delay_s must be 0 <= low <= high <= 60, got (nan, 1.0)"),
+        ({"delay_seed": 1 << 64}, f"delay_seed must be less than 2^64, got {1 << 64}"),
+        ({"max_frame_bytes": 65535}, "max_frame_bytes must be 64 KiB to 2 GiB, got 65535"),
+        ({"max_frame_bytes": 1 << 31}, f"max_frame_bytes must be 64 KiB to 2 GiB, got {1 << 31}"),
     ],
 )
-def test_wrong_values_are_one_clear_line(changes: dict[str, object], line: str) -> None:
+def test_a_wrong_value_gives_one_clear_line(changes: dict[str, object], line: str) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, **changes)
     assert str(caught.value) == f"overlay {line}"
@@ -51,7 +51,7 @@ def test_wrong_values_are_one_clear_line(changes: dict[str, object], line: str) 
 def test_limits_are_above_0(field: str, value: int) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, **{field: value})
-    assert str(caught.value) == f"overlay {field}: {value} will not do, it must be above 0"
+    assert str(caught.value) == f"overlay {field} must be above 0, got {value}"
     assert getattr(dataclasses.replace(CONFIG, **{field: 1}), field) == 1
 
 
@@ -60,7 +60,7 @@ def test_limits_are_above_0(field: str, value: int) -> None:
 def test_times_are_above_0(field: str, value: float) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, **{field: value})
-    assert str(caught.value) == f"overlay {field}: {value} will not do, it must be above 0"
+    assert str(caught.value) == f"overlay {field} must be above 0, got {value}"
     assert getattr(dataclasses.replace(CONFIG, **{field: 0.001}), field) == 0.001
 
 
@@ -89,11 +89,11 @@ def test_the_outermost_right_values_are_taken(changes: dict[str, object]) -> Non
 
 
 @pytest.mark.parametrize(("host", "shown"), [("0.0.0.0", "0.0.0.0:7"), ("::", "[::]:7")])
-def test_who_listens_on_all_addresses_must_say_which_to_dial(host: str, shown: str) -> None:
+def test_listening_on_all_addresses_needs_an_address_to_dial(host: str, shown: str) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, listen=(host, 7))
     wanted = f"a host others can dial, as {shown} listens on all addresses"
-    assert str(caught.value) == f"overlay advertise: None will not do, it must be {wanted}"
+    assert str(caught.value) == f"overlay advertise must be {wanted}, got None"
     assert dataclasses.replace(CONFIG, listen=(host, 7), advertise="broker.example").advertised_host == "broker.example"
 
 
@@ -102,7 +102,7 @@ def test_who_listens_on_all_addresses_must_say_which_to_dial(host: str, shown: s
 def test_all_addresses_cannot_be_advertised(listen: str, advertise: str) -> None:
     with pytest.raises(OverlayError) as caught:
         dataclasses.replace(CONFIG, listen=(listen, 7), advertise=advertise)
-    assert str(caught.value) == f"overlay advertise: {advertise!r} will not do, it must be {OTHERS_CAN_DIAL}"
+    assert str(caught.value) == f"overlay advertise must be {OTHERS_CAN_DIAL}, got {advertise!r}"
 
 
 def test_a_host_that_is_listened_on_is_advertised() -> None:
@@ -111,7 +111,7 @@ def test_a_host_that_is_listened_on_is_advertised() -> None:
 
 
 def test_a_listen_host_too_long_to_be_advertised_is_refused() -> None:
-    with pytest.raises(OverlayError, match=rf"^overlay advertise: 'h+' will not do, it must be {OTHERS_CAN_DIAL}$"):
+    with pytest.raises(OverlayError, match=rf"^overlay advertise must be {OTHERS_CAN_DIAL}, got 'h+'$"):
         dataclasses.replace(CONFIG, listen=("h" * 256, 1))
 
 

@@ -24,22 +24,22 @@ async def test_one_timer_follows_the_deadline(start, until) -> None:
     loop = asyncio.get_running_loop()
     for ahead in (0.05, 0.01):
         node.ring.timers.next_at = loop.time() + ahead
-        node.settled()
+        node.flush_outbox()
     await until(lambda: node.ring.named("tick"))
     assert node.ring.named("tick")[0][1] < loop.time() + 0.03
     node.ring.timers.next_at = loop.time() - 5
-    node.settled()
+    node.flush_outbox()
     await until(lambda: len(node.ring.named("tick")) == 2)
 
 
-async def test_what_is_overdue_is_done_also_while_there_is_much_else_to_do(start) -> None:
+async def test_an_overdue_call_comes_also_under_load(start) -> None:
     node = await start(1)
     loop = asyncio.get_running_loop()
     began = loop.time()
     node.ring.timers.next_at = began - 5
     while not node.ring.named("tick"):
         assert loop.time() < began + 10
-        node.settled()
+        node.flush_outbox()
         await asyncio.sleep(0)
 
 
@@ -52,58 +52,58 @@ async def test_a_deadline_that_stands_still_does_not_spin(start, until) -> None:
         node.ring.timers.next_at = began
 
     node.ring.then = stuck
-    node.settled()
+    node.flush_outbox()
     await until(lambda: loop.time() > began + 0.1)
     assert 10 < len(node.ring.named("tick")) <= 110
 
 
 async def test_the_outbox_goes_out_after_each_call(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.ring.then = lambda: one.ring.outbox.append((other.ring.me, Heartbeat()))
-    assert one.route(Id(5), b"x")
+    ours, other = await start(1), await start(2)
+    ours.ring.then = lambda: ours.ring.outbox.append((other.ring.me, Heartbeat()))
+    assert ours.route(Id(5), b"x")
     await until(lambda: other.ring.named("receive"))
-    assert other.ring.named("receive") == [("receive", one.ring.me, Heartbeat())]
-    other.ring.outbox.append((one.ring.me, Ping()))
-    other.settled()
-    await until(lambda: one.ring.named("receive"))
+    assert other.ring.named("receive") == [("receive", ours.ring.me, Heartbeat())]
+    other.ring.outbox.append((ours.ring.me, Ping()))
+    other.flush_outbox()
+    await until(lambda: ours.ring.named("receive"))
 
 
 async def test_sending_past_the_core(start, until) -> None:
-    one, other = await start(1), await start(2)
-    assert one.send(other.ring.me, b"payload")
+    ours, other = await start(1), await start(2)
+    assert ours.send(other.ring.me, b"payload")
     await until(lambda: other.ring.named("receive"))
     assert other.ring.named("receive")[0][2] == Parcel(b"payload")
-    assert one.send(one.ring.me, b"to myself")
-    assert one._application.received == [(one.ring.me, b"to myself")]
-    assert one.room(other.ring.me.id) > 0
-    with pytest.raises(OverlayError, match="a payload of 16777216 bytes"):
-        one.send(other.ring.me, bytes(16 << 20))
+    assert ours.send(ours.ring.me, b"to myself")
+    assert ours._application.received == [(ours.ring.me, b"to myself")]
+    assert ours.room(other.ring.me.id) > 0
+    with pytest.raises(OverlayError, match="a payload must have at most 16777215 bytes, got 16777216"):
+        ours.send(other.ring.me, bytes(16 << 20))
 
 
-async def test_a_lost_link_is_told_at_once(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.send(other.ring.me, b"x")
-    await until(lambda: one.linked(other.ring.me.id))
-    one._links.get(other.ring.me.id).transport.abort()
-    await until(lambda: one.ring.named("link_lost") and other.ring.named("link_lost"))
-    assert one.ring.named("link_lost") == [("link_lost", other.ring.me, False)]
+async def test_a_lost_link_is_reported_at_once(start, until) -> None:
+    ours, other = await start(1), await start(2)
+    ours.send(other.ring.me, b"x")
+    await until(lambda: ours.linked(other.ring.me.id))
+    ours._links.get(other.ring.me.id).transport.abort()
+    await until(lambda: ours.ring.named("link_lost") and other.ring.named("link_lost"))
+    assert ours.ring.named("link_lost") == [("link_lost", other.ring.me, False)]
     await other.stop()
-    one.ring.outbox.append((other.ring.me, Ping()))
-    one.settled()
-    await until(lambda: len(one.ring.named("link_lost")) == 2)
-    assert one.ring.named("link_lost")[1] == ("link_lost", other.ring.me, True)
+    ours.ring.outbox.append((other.ring.me, Ping()))
+    ours.flush_outbox()
+    await until(lambda: len(ours.ring.named("link_lost")) == 2)
+    assert ours.ring.named("link_lost")[1] == ("link_lost", other.ring.me, True)
 
 
-async def test_what_the_core_or_the_application_raises_is_logged_and_harms_nothing_else(start, until) -> None:
-    one, other = await start(1), await start(2)
+async def test_an_error_of_the_core_or_the_application_is_logged_and_harms_nothing_else(start, until) -> None:
+    ours, other = await start(1), await start(2)
 
     def fail() -> None:
         raise ZeroDivisionError("in a callback")
 
     other.ring.then = fail
     with capture_logs() as lines:
-        one.send(other.ring.me, b"1")
-        one.send(other.ring.me, b"2")
+        ours.send(other.ring.me, b"1")
+        ours.send(other.ring.me, b"2")
         await until(lambda: len(other.ring.named("receive")) == 2)
     assert other.counters["core_errors"] == 2
     assert [line["event"] for line in lines if line.get("exc_info")] == ["core_errors"] * 2
@@ -117,7 +117,7 @@ async def test_losing_activity_is_seen(start) -> None:
     node = await start(1)
     await node.wait_active(1.0)
     node.ring.active = False
-    node.settled()
+    node.flush_outbox()
     with pytest.raises(OverlayError):
         await node.wait_active(0.01)
 
@@ -126,31 +126,31 @@ async def test_losing_activity_is_seen(start) -> None:
 
 
 async def test_stop_leaves_tells_the_neighbours_and_can_be_repeated(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.send(other.ring.me, b"x")
+    ours, other = await start(1), await start(2)
+    ours.send(other.ring.me, b"x")
     await until(lambda: other.ring.named("receive"))
-    one.ring.then = lambda: one.ring.outbox.append((other.ring.me, Heartbeat()))
-    await one.stop()
-    await one.stop()
-    assert one.ring.named("leave") == [("leave",)]
+    ours.ring.then = lambda: ours.ring.outbox.append((other.ring.me, Heartbeat()))
+    await ours.stop()
+    await ours.stop()
+    assert ours.ring.named("leave") == [("leave",)]
     await until(lambda: len(other.ring.named("receive")) == 2)
-    await until(lambda: not other.linked(one.ring.me.id))
+    await until(lambda: not other.linked(ours.ring.me.id))
     assert other.ring.named("link_lost") == []
 
 
 async def test_a_port_in_use(start) -> None:
-    one = await start(1)
-    with pytest.raises(OverlayError, match=rf"^cannot listen on {show(one.address)}: address already in use$"):
-        await start(2, listen=one.address)
+    ours = await start(1)
+    with pytest.raises(OverlayError, match=rf"^cannot listen on {show(ours.address)}: address already in use$"):
+        await start(2, listen=ours.address)
 
 
-async def test_an_advertised_name_is_what_others_are_told(start, until) -> None:
-    one = await start(1, advertise="localhost")
-    other = await start(2, seeds=(("127.0.0.1", one.ring.me.port),))
+async def test_others_learn_the_advertised_name(start, until) -> None:
+    ours = await start(1, advertise="localhost")
+    other = await start(2, seeds=(("127.0.0.1", ours.ring.me.port),))
     await other.wait_active(10.0)
     assert other.ring.calls[0][1].host == "localhost"
-    other.send(one.ring.me, b"x")
-    await until(lambda: one.ring.named("receive"))
+    other.send(ours.ring.me, b"x")
+    await until(lambda: ours.ring.named("receive"))
 
 
 async def test_garbage_to_a_node_is_counted_and_forgotten(start, until) -> None:
@@ -186,7 +186,7 @@ class Real(Ring):
 
 
 def points(*nodes: Node) -> list[set[Id]]:
-    """Whom each of the nodes has in its leaf set; itself as well if it serves keys."""
+    """The leaf set of each node; itself as well if it serves keys."""
     return [node.ring.leaves.ids | ({node.ring.me.id} if node.active else set()) for node in nodes]
 
 
@@ -196,7 +196,7 @@ def founders(*nodes: Node) -> list[int]:
 
 @pytest.fixture
 def addresses(free_port):
-    """Where so many nodes are going to be."""
+    """Free addresses for the nodes."""
 
     async def choose(count: int) -> list[tuple[str, int]]:
         return [("127.0.0.1", await free_port()) for _ in range(count)]
@@ -204,7 +204,7 @@ def addresses(free_port):
     return choose
 
 
-async def test_those_that_reach_each_other_become_one_ring(start, until, addresses) -> None:
+async def test_peers_that_reach_each_other_become_one_ring(start, until, addresses) -> None:
     away, *there = await addresses(4)
     timing = dataclasses.replace(BRIEF, join_s=0.1, found_s=2.0)
     nodes = [
@@ -226,7 +226,7 @@ async def test_each_joins_the_next_in_a_cycle(start, until, addresses) -> None:
     await until(lambda: points(*nodes) == [{10, 20, 30}] * 3)
 
 
-async def test_rings_that_were_founded_apart_become_one_when_the_missing_one_is_back(start, until, addresses) -> None:
+async def test_rings_founded_apart_merge_when_the_missing_peer_is_back(start, until, addresses) -> None:
     """The most that can be apart: all know the missing one alone."""
     (away,) = await addresses(1)
     nodes = [await start(number, Real, seeds=(away,), timing=BRIEF) for number in range(10, 50, 10)]
@@ -237,21 +237,21 @@ async def test_rings_that_were_founded_apart_become_one_when_the_missing_one_is_
     await until(lambda: points(*nodes, back) == [{10, 20, 25, 30, 40}] * 5)
 
 
-async def test_two_that_found_at_one_moment_become_one_ring(start, until, addresses) -> None:
+async def test_two_rings_founded_at_the_same_time_merge(start, until, addresses) -> None:
     where = await addresses(2)
     patient = dataclasses.replace(BRIEF, found_s=60.0)
-    one, other = [
+    ours, other = [
         await start(number, Real, listen=where[number - 1], seeds=(where[2 - number],), timing=patient)
         for number in (1, 2)
     ]
-    await until(lambda: "founding in" in one.status()["search"] and "unless" in other.status()["search"])
-    one.found()
+    await until(lambda: "founding in" in ours.status()["search"] and "unless" in other.status()["search"])
+    ours.found()
     other.found()
-    assert points(one, other) == [{1}, {2}]
-    await until(lambda: points(one, other) == [{1, 2}] * 2)
+    assert points(ours, other) == [{1}, {2}]
+    await until(lambda: points(ours, other) == [{1, 2}] * 2)
 
 
-async def test_whoever_finds_a_ring_the_seeds_hear_of_it(start, patient, addresses) -> None:
+async def test_the_seeds_learn_of_a_ring_found_in_any_way(start, patient, addresses) -> None:
     """Discovery does so too."""
     node = await start(1, patient, seeds=tuple(await addresses(1)))
     assert (await ask_status(node.address))["search"].startswith("no ring found; asked 127.0.0.1:")

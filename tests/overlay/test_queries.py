@@ -28,7 +28,7 @@ def hello_frame(**changes: object) -> bytes:
 
 
 async def fails(question, address: Address) -> str:
-    """What the one line says after the address, with which it begins."""
+    """The text after the address in the line with which it begins."""
     with pytest.raises(OverlayError) as caught:
         await question
     line, start = str(caught.value), f"{address[0]}:{address[1]}"
@@ -53,7 +53,7 @@ async def test_a_status_of_the_largest_size_and_one_byte_more(answering) -> None
     largest = frame(Kind.STATUS_REPLY, start + text + b'"}')
     assert await ask_status(await answering(largest)) == {"x": text.decode()}
     address = await answering((MAX_STATUS_BYTES + 1).to_bytes(4, "big"), stays=True)
-    wrong = f": a frame of {MAX_STATUS_BYTES + 1} bytes, where 1 to {MAX_STATUS_BYTES} are allowed"
+    wrong = f": a frame must have 1 to {MAX_STATUS_BYTES} bytes, got {MAX_STATUS_BYTES + 1}"
     assert await fails(ask_status(address), address) == wrong
 
 
@@ -70,14 +70,14 @@ async def test_status_of_something_else(answering, answer: bytes) -> None:
     [
         (b"", ": closed the connection without an answer"),
         (b"\0\0", ": closed the connection without an answer"),
-        (b"\0\0\0\1\x63", ": a frame of the unknown kind 99"),
+        (b"\0\0\0\1\x63", ": unknown frame kind 99"),
         (frame(Kind.HELLO), " is no peer of this version: it answered with frame kind 1"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.FULL)), " refuses: too many links"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.PROTOCOL, "no")), " refuses: protocol error: no"),
         (frame(Kind.GOODBYE, b"\n\xff" * 1000), " refuses: " + "?\ufffd" * 60),
     ],
 )
-async def test_what_is_wrong_with_an_answer(answering, answer: bytes, line: str) -> None:
+async def test_a_wrong_answer_gives_one_line_with_its_fault(answering, answer: bytes, line: str) -> None:
     address = await answering(answer)
     assert await fails(ask_status(address), address) == line
 
@@ -88,7 +88,7 @@ async def test_an_unreadable_status(answering, body: bytes) -> None:
     assert (await fails(ask_status(address), address)).startswith(" sent no readable status: ")
 
 
-async def test_status_of_nobody_and_of_the_mute(answering, closed_port) -> None:
+async def test_a_status_request_without_an_answer_fails_in_time(answering, closed_port) -> None:
     with pytest.raises(OverlayError, match=rf"^127.0.0.1:{closed_port}: connection refused$"):
         await ask_status(("127.0.0.1", closed_port))
     mute = await answering(stays=True)
@@ -96,7 +96,7 @@ async def test_status_of_nobody_and_of_the_mute(answering, closed_port) -> None:
         await ask_status(mute, timeout_s=0.05)
 
 
-async def test_one_that_drips_is_not_waited_for_longer(answering) -> None:
+async def test_an_answer_in_drops_does_not_prolong_the_wait(answering) -> None:
     address = await answering(frame(Kind.STATUS_REPLY, b"{}")[:-1], stays=True)
     assert await fails(ask_status(address, timeout_s=0.05), address) == ": no answer in time"
 
@@ -139,10 +139,10 @@ async def test_an_introduction(answering) -> None:
 
 
 async def test_two_sides_introduce_each_other(side) -> None:
-    one = await side(Id(2))
-    hello = await introduce(CONFIG, ME, False, ("127.0.0.1", one.me.port))
-    assert (hello.peer, hello.active, hello.target) == (one.me, False, ME.id)
-    assert not list(one.links.open_links())
+    ours = await side(Id(2))
+    hello = await introduce(CONFIG, ME, False, ("127.0.0.1", ours.me.port))
+    assert (hello.peer, hello.active, hello.target) == (ours.me, False, ME.id)
+    assert not list(ours.links.open_links())
 
 
 @pytest.mark.parametrize(
@@ -155,11 +155,11 @@ async def test_two_sides_introduce_each_other(side) -> None:
         (frame(Kind.STATUS_REPLY, b"{}"), " is not for us: other protocol version"),
         (frame(Kind.HELLO), " is no peer: an empty hello"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.RING)), " refuses: other ring"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n", f": a frame of 1397966893 bytes, where 1 to {MAX_HELLO_BYTES} are allowed"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", f": a frame must have 1 to {MAX_HELLO_BYTES} bytes, got 1397966893"),
         (b"", ": closed the connection without an answer"),
     ],
 )
-async def test_introductions_that_come_to_nothing(answering, answer: bytes, line: str) -> None:
+async def test_a_failed_introduction_gives_one_line(answering, answer: bytes, line: str) -> None:
     address = await answering(answer)
     assert await fails(introduce(CONFIG, ME, True, address), address) == line
 
@@ -171,7 +171,7 @@ async def test_a_hello_that_cannot_be_read(answering) -> None:
 
 async def test_an_answer_larger_than_any_hello(answering) -> None:
     address = await answering((MAX_HELLO_BYTES + 1).to_bytes(4, "big"), stays=True)
-    assert "where 1 to 4096 are allowed" in await fails(introduce(CONFIG, ME, True, address), address)
+    assert "a frame must have 1 to 4096 bytes" in await fails(introduce(CONFIG, ME, True, address), address)
 
 
 @pytest.mark.parametrize("answer", [hello_frame(peer=ME), frame(Kind.GOODBYE, encode_goodbye(Reason.MYSELF))])

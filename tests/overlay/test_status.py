@@ -1,4 +1,4 @@
-"""What a peer tells about itself."""
+"""The status of a peer."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def ring_of(clockwise: tuple[Peer, ...] = (), counterclockwise: tuple[Peer, ...]
 
 
 class FakeLink:
-    """What a status reads of a link; knows how much is queued only after it was asked for its room."""
+    """The part of a link that a status reads; knows how much is queued only after it was asked for its room."""
 
     dialled = None
     transport = None
@@ -49,7 +49,7 @@ class FakeLink:
         return 0
 
 
-def test_all_that_is_told() -> None:
+def test_a_status_has_every_field() -> None:
     ring = ring_of((NEXT, LAST), (LAST, NEXT))
     status = describe(ring, CONFIG, iter([FakeLink(NEXT)]), {"dials": 1}, 1.23456)
     following, last = {"id": Id(2).hex(), "address": "next:8"}, {"id": Id(3).hex(), "address": "last:9"}
@@ -85,7 +85,7 @@ def test_all_that_is_told() -> None:
     assert json.loads(json.dumps(status)) == msgspec.json.decode(msgspec.json.encode(status)) == status
 
 
-def test_one_that_is_alone() -> None:
+def test_a_peer_alone_has_no_neighbours() -> None:
     status = describe(ring_of(), CONFIG, [], {}, 0.0)
     assert status["neighbours"] == {"clockwise": None, "counterclockwise": None}
     assert status["leaves"] == {"clockwise": [], "counterclockwise": []}
@@ -125,28 +125,27 @@ def test_no_round_trip_where_the_kernel_does_not_tell(found: type[socket.socket]
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_INFO"), reason="this system does not measure round trips")
 async def test_a_round_trip_has_the_emulated_latency_on_both_ways(side, until) -> None:
-    one, other = await side(1000, delay_s=(0.02, 0.02)), await side(2000, delay_s=(0.02, 0.02))
-    one.links.send_bytes(other.me, 4, b"x")
+    ours, other = await side(1000, delay_s=(0.02, 0.02)), await side(2000, delay_s=(0.02, 0.02))
+    ours.links.send_bytes(other.me, 4, b"x")
     await until(other.parcels)
-    assert 40.0 <= round_trip_ms(one.link(other)) < 1000.0
+    assert 40.0 <= round_trip_ms(ours.link(other)) < 1000.0
 
 
 # -- over the wire
 
 
 async def test_a_question_about_something_is_for_the_application(start) -> None:
-    node = await start(1)
-    node.more_status = lambda about: {"about": about}
+    node = await start(1, more_status=lambda about: {"about": about})
     assert (await ask_status(node.address))["about"] == ""
     longest = "é" * (MAX_ABOUT_BYTES // 2)
     assert (await ask_status(node.address, about=longest))["about"] == longest
-    with pytest.raises(OverlayError, match=r"a frame of 4097 bytes"):
+    with pytest.raises(OverlayError, match=r"a frame must have 1 to 4096 bytes, got 4097"):
         await ask_status(node.address, about="a" * (MAX_ABOUT_BYTES + 1))
 
 
 async def test_status_over_the_wire(start, until) -> None:
-    one, other = await start(1), await start(2)
-    one.send(other.ring.me, b"x")
+    ours, other = await start(1), await start(2)
+    ours.send(other.ring.me, b"x")
     await until(lambda: other.ring.named("receive"))
     status = await ask_status(other.address)
     assert status["id"] == Id(2).hex()
@@ -157,9 +156,9 @@ async def test_status_over_the_wire(start, until) -> None:
         "counterclockwise": None,
     }
     (link,) = status["links"]
-    assert (link["id"], link["address"]) == (Id(1).hex(), show(one.address))
+    assert (link["id"], link["address"]) == (Id(1).hex(), show(ours.address))
     assert link["frames_in"] == 2
     assert link["bytes_in"] > 0
     assert link["rtt_ms"] is None or 0 <= link["rtt_ms"] < 1000
     assert status["ring_counters"] == {"x": 1}
-    assert not [link for link in other._links.open_links() if link.peer != one.ring.me]
+    assert not [link for link in other._links.open_links() if link.peer != ours.ring.me]

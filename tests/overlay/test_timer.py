@@ -15,7 +15,7 @@ WITHIN_S = 10
 
 
 class Rings:
-    """What has happened, in order; each ring once more is waited for with `next`."""
+    """Events in order; each ring once more is waited for with `next`."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -63,7 +63,7 @@ async def test_after_the_end_it_does_not_ring() -> None:
 
 
 @pytest.mark.parametrize("name", ["asyncio", "uvloop"])
-def test_what_lies_unread_comes_first(name: str) -> None:
+def test_unread_messages_come_before_an_overdue_call(name: str) -> None:
     """Each time anew. The loop of a peer, uvloop, has its timers before what can be read."""
     loops = pytest.importorskip(name)
     with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:

@@ -38,7 +38,7 @@ def shown_to(certificates: Certificates, client: ssl.SSLContext) -> ssl.SSLObjec
     return side
 
 
-def test_renewed_certificates(files: Files) -> None:
+def test_new_connections_get_renewed_certificates(files: Files) -> None:
     certificates = Certificates(files.certificate, files.key)
     first = serial(certificates, files.client_context())
     files.issue("server", HOST)
@@ -47,7 +47,7 @@ def test_renewed_certificates(files: Files) -> None:
     assert serial(certificates, files.client_context()) != first
 
 
-def test_a_certificate_with_a_key_of_another_kind_takes_the_place_of_the_old_one(files: Files) -> None:
+def test_renewed_certificate_may_have_another_key_type(files: Files) -> None:
     certificates = Certificates(files.certificate, files.key)
     ca = trustme.CA(key_type=trustme.KeyType.RSA)
     issued = ca.issue_cert(HOST, key_type=trustme.KeyType.RSA)
@@ -58,7 +58,7 @@ def test_a_certificate_with_a_key_of_another_kind_takes_the_place_of_the_old_one
     assert serial(certificates, files.client_context())
 
 
-def test_a_wrong_file_changes_nothing(files: Files) -> None:
+def test_reload_of_a_wrong_file_keeps_the_old_certificates(files: Files) -> None:
     certificates = Certificates(files.certificate, files.key)
     first = serial(certificates, files.client_context())
     good = files.certificate.read_bytes()
@@ -69,12 +69,12 @@ def test_a_wrong_file_changes_nothing(files: Files) -> None:
         assert serial(certificates, files.client_context()) == first
 
 
-def test_a_file_that_is_wrong_from_the_start(files: Files) -> None:
+def test_wrong_file_at_creation_raises(files: Files) -> None:
     with pytest.raises(TlsError, match="no private key in PEM format found"):
         Certificates(files.certificate, files.certificate)
 
 
-def test_a_ca_that_is_replaced_counts_no_more(files: Files, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_replaced_ca_is_no_longer_trusted(files: Files, tmp_path_factory: pytest.TempPathFactory) -> None:
     certificates = Certificates(files.certificate, files.key, files.ca)
     client = files.client_context(True)
     assert shake_hands(certificates, client).getpeercert()

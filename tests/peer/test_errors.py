@@ -7,14 +7,14 @@ import pytest
 from ringmq.peer.errors import ConfigError, Faults, PeerError
 
 
-def test_an_error_says_the_first_line() -> None:
+def test_config_error_text_is_the_first_line() -> None:
     assert str(ConfigError("one")) == "one"
     assert ConfigError("one").lines == ("one",)
     error = ConfigError("one", "two")
     assert (str(error), error.lines) == ("one", ("one", "two"))
 
 
-def test_faults_are_gathered_in_their_order() -> None:
+def test_faults_are_collected_in_order() -> None:
     faults = Faults()
     with faults.gathered():
         raise ConfigError("one", "two")
@@ -27,11 +27,11 @@ def test_faults_are_gathered_in_their_order() -> None:
     assert caught.value.lines == ("one", "two", "three")
 
 
-def test_no_faults_no_error() -> None:
+def test_raise_any_without_faults_raises_nothing() -> None:
     Faults().raise_any()
 
 
-def test_other_errors_are_not_kept() -> None:
+def test_other_errors_are_not_collected() -> None:
     faults = Faults()
     with pytest.raises(PeerError, match="no setting"), faults.gathered():
         raise PeerError("no setting")

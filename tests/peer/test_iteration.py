@@ -71,7 +71,7 @@ async def test_calls_added_after_their_stage_are_made_at_the_end_of_the_next_ite
     assert order == ["flush", "continue", "acknowledge"]
 
 
-async def test_a_call_that_fails_is_reported_and_keeps_no_other_from_its_turn() -> None:
+async def test_failing_call_is_reported_and_does_not_stop_the_others() -> None:
     iteration, order, reported = Iteration(), list[str](), list[dict[str, Any]]()
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context))
 
@@ -140,7 +140,7 @@ async def _kept_session(peer: PeerHere) -> None:
     client = await Client.to(peer.mqtt_port, "kept", clean=False)
     await client.subscribe("t")
     await client.close()
-    await until(lambda: peer.front.broker.sessions["kept"].line is None)
+    await until(lambda: peer.front.broker.sessions["kept"].writer is None)
 
 
 async def _owing_ping_publication(folder: Path) -> list[bool]:

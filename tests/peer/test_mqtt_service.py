@@ -123,7 +123,7 @@ def ports_of(process: Any, eventually: Callable[..., Any], count: int) -> dict[s
 
 
 @pytest.mark.parametrize(("anonymous", "code"), [((), ACCEPTED), (("--no-anonymous",), NOT_AUTHORIZED)])
-async def test_every_listener_of_a_peer(
+async def test_every_kind_of_listener_serves_clients(
     start: Start, eventually: Callable[..., Any], files: Files, anonymous: tuple[str, ...], code: int
 ) -> None:
     process = start(*PEER, *options(files), *anonymous)
@@ -137,7 +137,9 @@ async def test_every_listener_of_a_peer(
     assert "Traceback" not in process.err
 
 
-async def test_clients_that_must_have_certificates(start: Start, eventually: Callable[..., Any], files: Files) -> None:
+async def test_clients_without_certificate_are_refused_with_tls_ca(
+    start: Start, eventually: Callable[..., Any], files: Files
+) -> None:
     ports = ports_of(start(*PEER, *options(files), "--tls-ca", str(files.ca)), eventually, len(EVERY))
     for listener, port in ports.items():
         assert await answer_of(listener, port, files.client_context(with_certificate=True)) == ACCEPTED, listener
@@ -146,9 +148,7 @@ async def test_clients_that_must_have_certificates(start: Start, eventually: Cal
             await answer_of(listener, ports[listener], files.client_context())
 
 
-async def test_a_renewed_certificate_needs_no_restart(
-    start: Start, eventually: Callable[..., Any], files: Files
-) -> None:
+async def test_sighup_renews_the_certificate(start: Start, eventually: Callable[..., Any], files: Files) -> None:
     process = start(*PEER, *options(files))
     port = ports_of(process, eventually, len(EVERY))["mqtt_tls"]
 
@@ -183,12 +183,14 @@ async def test_a_renewed_certificate_needs_no_restart(
         ),
     ],
 )
-def test_a_peer_that_cannot_serve_says_why(ringmq: Start, arguments: tuple[str, ...], status: int, line: str) -> None:
+def test_peer_that_cannot_serve_reports_the_reason(
+    ringmq: Start, arguments: tuple[str, ...], status: int, line: str
+) -> None:
     process = ringmq(*PEER, "--log-level", "error", *arguments)
     assert (process.popen.returncode, process.err) == (status, f"ringmq: {line}\n")
 
 
-def test_an_address_in_use_ends_the_start(ringmq: Start, start: Start, eventually: Callable[..., Any]) -> None:
+def test_address_in_use_ends_the_start(ringmq: Start, start: Start, eventually: Callable[..., Any]) -> None:
     port = ports_of(start(*PEER, "--mqtt-ws", f"{HOST}:0"), eventually, 1)["mqtt_ws"]
     process = ringmq(*PEER, "--log-level", "error", "--mqtt", f"{HOST}:0", "--mqtt-ws", f"{HOST}:{port}")
     assert process.popen.returncode == 1
@@ -208,7 +210,7 @@ async def served(clients: MqttService) -> dict[str, Address]:
     ("host", "local"),
     [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("10.0.0.1", False), ("edge", False)],
 )
-def test_which_hosts_only_this_machine_reaches(host: str, local: bool) -> None:
+def test_loopback_hosts_are_recognised(host: str, local: bool) -> None:
     assert is_loopback(host) is local
 
 
@@ -220,7 +222,7 @@ def test_which_hosts_only_this_machine_reaches(host: str, local: bool) -> None:
         (False, [NOT_AUTHORIZED, NOT_AUTHORIZED]),
     ],
 )
-async def test_whether_clients_without_a_password_are_let_in(anonymous: bool | None, codes: list[int]) -> None:
+async def test_anonymous_clients_are_admitted_by_setting_or_loopback(anonymous: bool | None, codes: list[int]) -> None:
     clients = MqttService(PeerConfig(mqtt=ANY, mqtt_ws=("0.0.0.0", 0), anonymous=anonymous), Standalone(), Iteration())
     addresses = await served(clients)
     assert [await answer_of(listener, port) for listener, (_, port) in addresses.items()] == codes
@@ -228,20 +230,20 @@ async def test_whether_clients_without_a_password_are_let_in(anonymous: bool | N
     await clients.stop()
 
 
-async def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+async def test_unreadable_file_fails_with_one_line(tmp_path: Path) -> None:
     clients = MqttService(PeerConfig(mqtt=ANY, passwords=tmp_path / "none"), Standalone(), Iteration())
     with pytest.raises(PeerError, match=r"^cannot read .*none: No such file or directory$"):
         clients.prepare()
 
 
 @pytest.mark.parametrize("setting", ["passwords", "acl"])
-async def test_a_file_without_an_end_is_not_read_to_its_end(setting: str) -> None:
+async def test_endless_file_is_read_up_to_its_limit(setting: str) -> None:
     clients = MqttService(PeerConfig(mqtt=ANY, **{setting: Path("/dev/zero")}), Standalone(), Iteration())  # type: ignore[arg-type]
     with pytest.raises(PeerError, match=r"^/dev/zero: longer than \d+ characters$"):
         clients.prepare()
 
 
-async def test_a_listener_that_cannot_be_opened_closes_the_others_at_the_stop() -> None:
+async def test_stop_closes_listeners_after_another_failed_to_open() -> None:
     first = MqttService(PeerConfig(mqtt=ANY), Standalone(), Iteration())
     taken = (await served(first))["mqtt"]
     second = MqttService(PeerConfig(mqtt=ANY, mqtt_ws=taken), Standalone(), Iteration())
@@ -252,7 +254,7 @@ async def test_a_listener_that_cannot_be_opened_closes_the_others_at_the_stop() 
 
 
 @pytest.mark.parametrize("front", ["own", "amqtt"])
-async def test_the_limits_are_those_of_the_settings(front: str) -> None:
+async def test_front_gets_the_limits_of_the_settings(front: str) -> None:
     if front == "amqtt":
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     clients = MqttService(
@@ -267,7 +269,7 @@ async def test_the_limits_are_those_of_the_settings(front: str) -> None:
 
 
 @pytest.mark.parametrize("front", ["own", "amqtt"])
-async def test_what_a_status_says_of_the_clients(front: str) -> None:
+async def test_status_counts_clients_and_listeners(front: str) -> None:
     if front == "amqtt":
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     clients = MqttService(PeerConfig(mqtt=ANY, mqtt_ws=ANY, front=front), Standalone(), Iteration())
@@ -286,7 +288,7 @@ async def test_what_a_status_says_of_the_clients(front: str) -> None:
     await clients.stop()
 
 
-async def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+async def test_unreadable_store_fails_with_one_line(tmp_path: Path) -> None:
     (tmp_path / "clients.sqlite").write_bytes(b"nonsense" * 1000)
     clients = MqttService(PeerConfig(mqtt=ANY, data=tmp_path), Standalone(), Iteration())
     clients.prepare()
@@ -295,7 +297,7 @@ async def test_a_store_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     await clients.stop()
 
 
-async def test_a_wrong_file_at_a_reload_changes_nothing(tmp_path: Path) -> None:
+async def test_reload_of_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
     acl = tmp_path / "acl"
     acl.write_text("topic readwrite a\n")
     clients = MqttService(PeerConfig(mqtt=ANY, acl=acl), Standalone(), Iteration())
@@ -312,7 +314,7 @@ async def test_a_wrong_file_at_a_reload_changes_nothing(tmp_path: Path) -> None:
 # amqtt in the front's place
 
 
-async def test_the_front_amqtt_serves_each_listener_by_the_same_rules(tmp_path: Path) -> None:
+async def test_amqtt_front_serves_each_listener_by_the_same_rules(tmp_path: Path) -> None:
     pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     acl = tmp_path / "acl"
     acl.write_text("topic readwrite a\n")
@@ -328,7 +330,7 @@ async def test_the_front_amqtt_serves_each_listener_by_the_same_rules(tmp_path: 
     assert not (tmp_path / "clients.sqlite").exists()
 
 
-async def test_wrong_settings_of_amqtt_are_one_line(tmp_path: Path) -> None:
+async def test_wrong_amqtt_settings_fail_with_one_line(tmp_path: Path) -> None:
     pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     settings = tmp_path / "amqtt.yaml"
     settings.write_text("plugins: 7\n")
@@ -337,7 +339,7 @@ async def test_wrong_settings_of_amqtt_are_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-async def test_the_first_settings_of_the_document_need_no_more_than_amqtt(tmp_path: Path) -> None:
+async def test_first_settings_of_the_document_need_only_amqtt(tmp_path: Path) -> None:
     pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     text = (Path(__file__).parents[2] / "docs" / "amqtt.md").read_text()
     settings = tmp_path / "amqtt.yaml"
@@ -348,7 +350,7 @@ async def test_the_first_settings_of_the_document_need_no_more_than_amqtt(tmp_pa
     await clients.stop()
 
 
-def test_a_process_with_the_front_amqtt(start: Start, eventually: Callable[..., Any]) -> None:
+def test_process_with_the_amqtt_front_serves_clients(start: Start, eventually: Callable[..., Any]) -> None:
     pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     process = start(*PEER, "--mqtt", f"{HOST}:0", "--front", "amqtt")
     port = ports_of(process, eventually, 1)["mqtt"]

@@ -53,7 +53,7 @@ def free_address() -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_peer_gracefully(start: Start, number: signal.Signals) -> None:
+def test_signal_ends_a_peer_gracefully(start: Start, number: signal.Signals) -> None:
     process = start("peer", *LISTEN)
     address_of(process)
     assert process.end(number) == 0
@@ -61,7 +61,7 @@ def test_a_signal_ends_a_peer_gracefully(start: Start, number: signal.Signals) -
     assert "stopped" in process.err
 
 
-async def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_second_signal_ends_the_peer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     exits: list[int] = []
     monkeypatch.setattr(os, "_exit", exits.append)
     process = PeerProcess(PeerConfig(), None)
@@ -72,7 +72,7 @@ async def test_a_second_signal_ends_it_at_once(monkeypatch: pytest.MonkeyPatch) 
     assert exits == [130, 143]
 
 
-def test_it_tells_its_status(start: Start, ringmq: Start) -> None:
+def test_status_command_shows_a_running_peer(start: Start, ringmq: Start) -> None:
     address = address_of(start("peer", *LISTEN))
     answer = status_of(ringmq, address)
     assert answer["active"] is True
@@ -83,7 +83,7 @@ def test_it_tells_its_status(start: Start, ringmq: Start) -> None:
     assert shown.out.startswith(f"peer        {answer['id'][:8]} at {address} of ring ringmq\nstate       active, up ")
 
 
-def test_its_status_tells_the_settings_of_the_roles(start: Start, ringmq: Start, tmp_path: Path) -> None:
+def test_status_has_the_pubsub_settings(start: Start, ringmq: Start, tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_text("shadows = 1\n[[topics]]\nfilter = 'video/#'\ndispatch = 'guided'\nfanout = 5\n")
     line = ("--shadows", "3", "--dispatch", "guided", "--fanout", "4")
@@ -97,7 +97,7 @@ def test_its_status_tells_the_settings_of_the_roles(start: Start, ringmq: Start,
     assert "clients     not served\n" in ringmq("status", "--peer", address).out
 
 
-def test_scribe_in_the_place_of_the_roles(start: Start, ringmq: Start, eventually: Callable[..., Any]) -> None:
+def test_scribe_peer_has_its_own_status(start: Start, ringmq: Start, eventually: Callable[..., Any]) -> None:
     line = (*LISTEN, "--mqtt", "127.0.0.1:0", "--dispatch", "scribe")
     first = address_of(start("peer", *line))
     second = address_of(start("peer", *line, "--join", first))
@@ -125,7 +125,7 @@ def test_scribe_in_the_place_of_the_roles(start: Start, ringmq: Start, eventuall
         (("--fanout", "3", "--dispatch", "scribe"), "fanout: no effect with dispatch scribe, which has trees"),
     ],
 )
-def test_wrong_settings_of_the_roles(ringmq: Start, line: tuple[str, ...], says: str) -> None:
+def test_wrong_pubsub_settings_fail_with_one_line(ringmq: Start, line: tuple[str, ...], says: str) -> None:
     process = ringmq("peer", *LISTEN, *line)
     assert (process.popen.returncode, process.out) == (2, "")
     assert process.err.startswith(f"ringmq: {says}")
@@ -133,9 +133,7 @@ def test_wrong_settings_of_the_roles(ringmq: Start, line: tuple[str, ...], says:
 
 
 @pytest.mark.parametrize("front", ["own", "amqtt"])
-def test_its_status_tells_of_its_clients(
-    start: Start, ringmq: Start, eventually: Callable[..., Any], front: str
-) -> None:
+def test_status_has_the_clients(start: Start, ringmq: Start, eventually: Callable[..., Any], front: str) -> None:
     if front == "amqtt":
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
     address = address_of(start("peer", *LISTEN, "--mqtt", "127.0.0.1:0", "--front", front))
@@ -169,7 +167,7 @@ def neighbours(ringmq: Start, address: str) -> set[str]:
     return {leaf["address"] for side in sides.values() for leaf in side}
 
 
-def test_the_port_is_in_use(start: Start, ringmq: Start) -> None:
+def test_port_in_use_fails_with_one_line(start: Start, ringmq: Start) -> None:
     address = address_of(start("peer", *LISTEN))
     second = ringmq("peer", "--overlay", address)
     assert second.popen.returncode == 1
@@ -179,14 +177,14 @@ def test_the_port_is_in_use(start: Start, ringmq: Start) -> None:
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
-def test_an_address_of_another_machine(ringmq: Start, host: str) -> None:
+def test_address_of_another_machine_fails_with_one_line(ringmq: Start, host: str) -> None:
     process = ringmq("peer", "--overlay", f"{host}:4883")
     assert process.popen.returncode == 1
     assert process.err.startswith("ringmq: ")
     assert process.err.count("\n") == 1
 
 
-def test_an_unreachable_seed_is_tried_until_another_answers(
+def test_unreachable_seeds_are_tried_until_one_answers(
     start: Start, ringmq: Start, eventually: Callable[..., Any], closed_port: int
 ) -> None:
     late = free_address()
@@ -198,7 +196,7 @@ def test_an_unreachable_seed_is_tried_until_another_answers(
     eventually(lambda: neighbours(ringmq, late) == {address_of(joining)}, 5)
 
 
-def test_the_id_outlives_the_process(start: Start, ringmq: Start, tmp_path: Path) -> None:
+def test_id_survives_a_restart(start: Start, ringmq: Start, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     ids = []
     for _ in range(2):
@@ -208,7 +206,7 @@ def test_the_id_outlives_the_process(start: Start, ringmq: Start, tmp_path: Path
     assert ids[0] == ids[1] == json.loads((tmp_path / "data" / "peer.json").read_text())["id"]
 
 
-def test_a_founder_finds_its_ring_again(
+def test_restarted_founder_finds_its_ring(
     start: Start, ringmq: Start, tmp_path: Path, eventually: Callable[..., Any]
 ) -> None:
     """At another port, where the others do not look for it."""
@@ -228,7 +226,7 @@ def test_a_founder_finds_its_ring_again(
     [(60.0, [False] * 12 + [True, True, False], [0.01] * 13 + [0.02, 0.04]), (0.02, [True] * 15, [0.01] + [0.02] * 14)],
     ids=["it doubles with each writing", "it has a bound"],
 )
-async def test_the_pause_between_two_looks(
+async def test_pause_between_saves_doubles(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, longest_s: float, written: list[bool], least_s: list[float]
 ) -> None:
     """Were it longer than it should be, the looks would take minutes."""
@@ -256,7 +254,7 @@ def remembered(data: Path) -> set[str]:
     return set(json.loads((data / "peer.json").read_text())["peers"])
 
 
-def test_two_of_three_serve_when_all_were_killed_and_the_first_stays_away(
+def test_two_restarted_peers_serve_without_the_first_seed(
     start: Start, ringmq: Start, tmp_path: Path, eventually: Callable[..., Any]
 ) -> None:
     """They were killed young, and know each other all the same."""
@@ -287,7 +285,7 @@ def test_two_of_three_serve_when_all_were_killed_and_the_first_stays_away(
         eventually(lambda address=address, known=known: neighbours(ringmq, address) == known, 20, "all in one ring")
 
 
-def test_a_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Path, closed_port: int) -> None:
+def test_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Path, closed_port: int) -> None:
     data = tmp_path / "data"
     data.mkdir()
     stored = {"id": "0" * 32, "boot": 1, "peers": [f"127.0.0.1:{closed_port}"]}
@@ -295,14 +293,14 @@ def test_a_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Pat
     start("peer", *LISTEN[2:], "--overlay", free_address(), "--data", str(data)).says("active: 00000000")
 
 
-def test_two_peers_do_not_share_a_folder(start: Start, ringmq: Start, tmp_path: Path) -> None:
+def test_second_peer_on_a_data_folder_is_refused(start: Start, ringmq: Start, tmp_path: Path) -> None:
     address_of(start("peer", *LISTEN, "--data", str(tmp_path / "data")))
     second = ringmq("peer", *LISTEN, "--data", str(tmp_path / "data"))
     assert second.popen.returncode == 1
     assert second.err == f"ringmq: data: {tmp_path / 'data'} is in use by another peer: each needs its own\n"
 
 
-def test_a_bad_data_folder_is_one_line(ringmq: Start, tmp_path: Path) -> None:
+def test_bad_data_folder_fails_with_one_line(ringmq: Start, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     process = ringmq("peer", *LISTEN, "--data", str(tmp_path / "file"))
     assert process.popen.returncode == 1
@@ -310,7 +308,7 @@ def test_a_bad_data_folder_is_one_line(ringmq: Start, tmp_path: Path) -> None:
     assert process.err.count("\n") == 1
 
 
-def test_settings_of_a_file_and_of_the_line(start: Start, ringmq: Start, tmp_path: Path) -> None:
+def test_command_line_overrides_the_file(start: Start, ringmq: Start, tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_text('overlay = "127.0.0.1:1"\ntiming = "local"\ndiscovery = false\nlog_json = true\n')
     process = start("peer", "--config", str(file), "--overlay", "127.0.0.1:0")
@@ -323,7 +321,7 @@ def test_settings_of_a_file_and_of_the_line(start: Start, ringmq: Start, tmp_pat
     assert wrong.err == f"ringmq: config: cannot read {tmp_path / 'none.toml'}: No such file or directory\n"
 
 
-def test_it_ends_when_its_parent_is_gone() -> None:
+def test_peer_ends_when_its_parent_is_gone() -> None:
     end, parents_end = os.pipe()
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "ringmq", "peer", *LISTEN, "--parent-pipe", str(end)],
@@ -342,7 +340,7 @@ def test_it_ends_when_its_parent_is_gone() -> None:
         process.wait()
 
 
-def test_it_is_small_and_idle(start: Start, usage: Callable[[int], Any]) -> None:
+def test_idle_peer_uses_little_memory_and_processor_time(start: Start, usage: Callable[[int], Any]) -> None:
     process = start("peer", *LISTEN)
     address_of(process)
     resident = usage(process.pid).resident_bytes
@@ -358,9 +356,7 @@ WRONG_FILES = {
 
 
 @pytest.mark.parametrize("setting", WRONG_FILES)
-def test_a_wrong_file_ends_the_start_before_anybody_knows_of_the_peer(
-    ringmq: Start, tmp_path: Path, setting: str
-) -> None:
+def test_wrong_file_ends_the_start_before_the_peer_joins(ringmq: Start, tmp_path: Path, setting: str) -> None:
     file = tmp_path / WRONG_FILES[setting]
     file.write_text("nonsense\n" * 100)
     value = tmp_path if setting == "data" else file
@@ -372,7 +368,7 @@ def test_a_wrong_file_ends_the_start_before_anybody_knows_of_the_peer(
     assert "listening" not in [json.loads(line)["event"] for line in logged]
 
 
-def test_a_listener_that_cannot_be_had_ends_a_peer_that_was_in_the_ring(ringmq: Start) -> None:
+def test_peer_without_its_listener_leaves_the_ring(ringmq: Start) -> None:
     process = ringmq("peer", *LISTEN, "--log-level", "error", "--mqtt", "nosuchhost.invalid:0")
     assert process.popen.returncode == 1
     assert process.err.startswith("ringmq: cannot listen for MQTT on nosuchhost.invalid:0: ")
@@ -389,7 +385,7 @@ def test_a_listener_that_cannot_be_had_ends_a_peer_that_was_in_the_ring(ringmq: 
         (("127.0.0.1", 0), 1024, [{"clients": 0, "max_connections": 10}]),
     ],
 )
-def test_how_many_clients_the_limit_of_files_leaves(
+def test_file_limit_reports_how_many_clients_fit(
     monkeypatch: pytest.MonkeyPatch, listener: tuple[str, int] | None, got: int, told: list[dict[str, int]]
 ) -> None:
     asked: list[int] = []
@@ -406,19 +402,21 @@ def test_how_many_clients_the_limit_of_files_leaves(
 
 
 @pytest.mark.parametrize(("wanted", "level"), [(100_000, "info"), (99_999, "warning")])
-def test_it_is_a_warning_to_whom_has_set_how_many(monkeypatch: pytest.MonkeyPatch, wanted: int, level: str) -> None:
+def test_file_limit_below_a_chosen_max_connections_is_a_warning(
+    monkeypatch: pytest.MonkeyPatch, wanted: int, level: str
+) -> None:
     monkeypatch.setattr(process_module, "allow_files", lambda wanted: OWN_FILES)
     with capture_logs() as lines:
         process_module.make_room(PeerConfig(mqtt=("127.0.0.1", 0), limits=FrontConfig(max_connections=wanted)))
     assert [line["log_level"] for line in lines] == [level]
 
 
-def test_the_overlay_fits_into_the_files_of_its_own() -> None:
+def test_overlay_fits_into_own_files() -> None:
     config = OverlayConfig(id=Id(1), boot=1, listen=("127.0.0.1", 0))
     assert config.max_links + config.max_strangers + config.max_dials < OWN_FILES
 
 
-def test_the_limits_of_the_file_hold(start: Start, tmp_path: Path, eventually: Callable[..., Any]) -> None:
+def test_limits_of_the_file_are_enforced(start: Start, tmp_path: Path, eventually: Callable[..., Any]) -> None:
     file = tmp_path / "peer.toml"
     file.write_text('mqtt = "127.0.0.1:0"\nlog_json = true\n[limits]\nmax_connections = 1\n')
     process = start("peer", *LISTEN, "--config", str(file))
@@ -436,18 +434,18 @@ def test_the_limits_of_the_file_hold(start: Start, tmp_path: Path, eventually: C
     assert process.end() == 0
 
 
-def test_every_setting_has_its_option() -> None:
+def test_every_setting_has_an_option() -> None:
     assert {option.name for option in peer.params} == {*SETTINGS, *RECORD_LINE, "config", "parent_pipe"}
 
 
-def test_the_defaults_of_the_roles_are_those_that_the_help_tells() -> None:
+def test_help_shows_the_defaults_of_pubsub() -> None:
     helps = {option.name: option.help for option in peer.params if isinstance(option, click.Option)}
     default = PeerConfig()
     for name, value in {"shadows": default.shadows, "dispatch": default.dispatch, "fanout": FANOUT}.items():
         assert f"[default: {value}]" in (helps[name] or "")
 
 
-def test_known_addresses_take_both_sides_in_turn() -> None:
+def test_known_addresses_alternate_between_both_sides() -> None:
     leaves = LeafSet(Id(0))
     assert known_addresses(leaves) == []
     leaves.fill(Peer(Id(offset % SPACE), "127.0.0.1", port, 1) for offset, port in ((1, 1), (2, 2), (-1, 3), (-2, 4)))

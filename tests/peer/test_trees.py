@@ -13,7 +13,7 @@ REDIAL_S = 0.3
 """After so long a peer that could not be reached is dialled again."""
 
 
-def test_the_dead_in_a_tree_are_gone_around(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_dead_peers_in_a_tree_are_bypassed(start: Start, ringmq: Start, eventually: Eventually) -> None:
     """A chain: each passes the message on to one other. Messages come seldom, so that each finds no link, and dials."""
     ring = Ring(start, ringmq, eventually, PEERS, "--dispatch", "guided", "--fanout", "1")
     receivers = [Client(address, f"s{number}", "t") for number, address in enumerate(ring.mqtt)]

@@ -1,6 +1,6 @@
 """Measurements of each side in each pattern: as rows, and beside the figures of the paper.
 
-In the paper each broker had a machine; here all servers of a side share one core. So the measurements cannot show the
+Each broker of the paper had a machine; here all servers of a side share one core. So the measurements cannot show the
 gain from more brokers, only the cost of joining them: throughput means the work of one core.
 """
 

@@ -23,7 +23,7 @@ class Measure(StrEnum):
     BANDWIDTH = "bandwidth"
 
 
-class Of(StrEnum):
+class Statistic(StrEnum):
     """A statistic over the nodes, by its column in `boxes`."""
 
     MAXIMUM = "maximum"
@@ -33,10 +33,10 @@ class Of(StrEnum):
 MEAN: Final = "mean"
 """The column of `boxes` with the mean over the nodes."""
 WORDS: Final = {
-    (Measure.LATENCY, Of.MAXIMUM): "highest average latency of a node",
-    (Measure.LATENCY, Of.SPREAD): "spread of average latencies over the nodes",
-    (Measure.BANDWIDTH, Of.MAXIMUM): "highest bandwidth of a node",
-    (Measure.BANDWIDTH, Of.SPREAD): "spread of bandwidth over the nodes",
+    (Measure.LATENCY, Statistic.MAXIMUM): "highest average latency of a node",
+    (Measure.LATENCY, Statistic.SPREAD): "spread of average latencies over the nodes",
+    (Measure.BANDWIDTH, Statistic.MAXIMUM): "highest bandwidth of a node",
+    (Measure.BANDWIDTH, Statistic.SPREAD): "spread of bandwidth over the nodes",
 }
 
 NO_TABLES: Final = "there are no tables of the collector"
@@ -56,21 +56,21 @@ class Claim:
     source: str
     approach: Approach
     measure: Measure
-    of: Of
+    statistic: Statistic
     percent: float
 
     def against(self, boxes: Boxes, ran: Approach, small: bool = False) -> Quantity:
         """Our figure beside theirs. `ran` was played in the place of the approach, with `small` in a small ring."""
-        ours = lower_percent(boxes, ran, self.measure, self.of)
+        ours = lower_percent(boxes, ran, self.measure, self.statistic)
         if ours is None:
             note = f"no level has measurements of both Scribe and {ran.label}" if boxes else NO_TABLES
         else:
-            note = _means(boxes, ran, self.measure, self.of)
+            note = _means(boxes, ran, self.measure, self.statistic)
             if ours < self.percent and self.measure is Measure.BANDWIDTH:
                 note += WHY_LESS + (WHY_SMALL if small else "")
-                if self.of is Of.MAXIMUM:
+                if self.statistic is Statistic.MAXIMUM:
                     note += _even(boxes, ran)
-        what = f"{WORDS[self.measure, self.of]}, {ran.label} below Scribe"
+        what = f"{WORDS[self.measure, self.statistic]}, {ran.label} below Scribe"
         return Quantity(what, self.source, self.percent, ours, "%", note=note)
 
 
@@ -96,18 +96,18 @@ def mean(boxes: Boxes, levels: Sequence[str], approach: Approach, measure: Measu
     return fmean(_number(boxes[level, approach.key][measure][column]) for level in levels)
 
 
-def lower_percent(boxes: Boxes, approach: Approach, measure: Measure, of: Of) -> float | None:
+def lower_percent(boxes: Boxes, approach: Approach, measure: Measure, statistic: Statistic) -> float | None:
     """Percentage by which the average over the levels is lower than with Scribe. None without a common level."""
     levels = common_levels(boxes, approach, measure)
     if not levels:
         return None
-    scribe = mean(boxes, levels, SCRIBE, measure, of)
-    return 100 * (1 - mean(boxes, levels, approach, measure, of) / scribe) if scribe else None
+    scribe = mean(boxes, levels, SCRIBE, measure, statistic)
+    return 100 * (1 - mean(boxes, levels, approach, measure, statistic) / scribe) if scribe else None
 
 
-def _means(boxes: Boxes, approach: Approach, measure: Measure, of: Of) -> str:
+def _means(boxes: Boxes, approach: Approach, measure: Measure, statistic: Statistic) -> str:
     levels = common_levels(boxes, approach, measure)
-    ours, scribes = (mean(boxes, levels, compared, measure, of) for compared in (approach, SCRIBE))
+    ours, scribes = (mean(boxes, levels, compared, measure, statistic) for compared in (approach, SCRIBE))
     return f"{with_unit(measure, ours)} against {with_unit(measure, scribes)}"
 
 
@@ -115,7 +115,7 @@ def _even(boxes: Boxes, approach: Approach) -> str:
     """The best possible figure: the highest bandwidth if every node had the same load."""
     levels = common_levels(boxes, approach, Measure.BANDWIDTH)
     equal = mean(boxes, levels, approach, Measure.BANDWIDTH, MEAN)
-    best = 100 * (1 - equal / mean(boxes, levels, SCRIBE, Measure.BANDWIDTH, Of.MAXIMUM))
+    best = 100 * (1 - equal / mean(boxes, levels, SCRIBE, Measure.BANDWIDTH, Statistic.MAXIMUM))
     return f"; with an equal load at every node it would be {with_unit(Measure.BANDWIDTH, equal)}, {best:.1f} % below"
 
 

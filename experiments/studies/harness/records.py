@@ -32,6 +32,7 @@ def land(files: Iterable[Path], data: Path, run: str, since: float, until: float
     landed = 0
     for number, file in enumerate(files):
         lines = [line for line in _lines(file) if _is_within(line, since, until)]
+        # The stream reads only *.jsonl, so it never sees an incomplete file.
         fresh = landing / f"{run}-{number}.part"
         fresh.write_bytes(b"".join(lines))
         fresh.replace(fresh.with_suffix(SUFFIX))

@@ -94,8 +94,8 @@ def recording_ring(plan: Plan) -> Iterator[RecordingRing]:
             asyncio.run(ring.settle())
             yield ring
         except BenchError as error:
-            complaints = [line for peer in ring.peers if peer.log.exists() for line in peer.complaints()]
-            raise BenchError(f"{error}: {complaints[-1]}" if complaints else str(error)) from error
+            errors = [line for peer in ring.peers if peer.log.exists() for line in peer.logged_errors()]
+            raise BenchError(f"{error}: {errors[-1]}" if errors else str(error)) from error
         finally:
             # Nothing has to be saved, and the good-byes of fifty peers take longer than the measurement.
             ring.kill(*ring.alive)

@@ -48,6 +48,7 @@ def play(plans: Mapping[str, Plan], request: Request, outcome: Outcome) -> Serie
     find_java()  # a missing Java must not be reported only after all trials
     series = Series()
     request.progress.begin(len(plans) + 1)
+    # In the folder of the request: the Parquet or the records move there by a rename, which needs one file system.
     with TemporaryDirectory(prefix="ringmq-lab-data-", dir=request.folder) as folder:
         data = Path(folder)
         try:

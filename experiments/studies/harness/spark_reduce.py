@@ -72,7 +72,7 @@ def tables(data: Path) -> Tables:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         process_group=0,
-        env={"JDK_JAVA_OPTIONS": JAVA} | os.environ,
+        env={"JDK_JAVA_OPTIONS": JAVA} | os.environ,  # options of the user take precedence
     ) as child:
         try:
             _, errors = child.communicate()

@@ -64,9 +64,9 @@ def run(plan: Plan, data: Path) -> Trial:
             ready_s = time.monotonic() - began
             load, killed_s = asyncio.run(_play(plan, ring))
             until = time.time()
-            complaints = ring.complaints()
-            if complaints:
-                raise ExperimentError(f"{plan.run}: {complaints[0]}")
+            errors = ring.logged_errors()
+            if errors:
+                raise ExperimentError(f"{plan.run}: {errors[0]}")
             since = load.began_at + (0.0 if plan.kill else plan.warm_s)
             records = land([peer.records for peer in ring.recording], data, plan.run, since, until)
     except BenchError as error:
@@ -96,5 +96,6 @@ async def _kill(kill: Kill | None, ring: RecordingRing, load: TrialLoad) -> floa
         return None
     await asyncio.sleep(kill.at_s - load.now())
     killed_s = load.now()
+    # In a thread: `kill` waits for the ends of the processes, and the load must go on meanwhile.
     await asyncio.to_thread(ring.kill, *(ring.peers[victim] for victim in kill.victims))
     return killed_s

@@ -38,7 +38,7 @@ class GrownRing(FilledRing):
 
 
 def grown_ring(ids: Sequence[Id], links: LinkModel, seed: int) -> GrownRing:
-    """Let peers join through the first of them, in batches as large as those of a real ring."""
+    """Let peers join through the first of them, in batches as large as in a real ring."""
     weather = Weather(delay_s=links.delay_s)
     world = World(seed, LOCAL, weather)
     world.network = PairDelays(weather, Random(seed), links)

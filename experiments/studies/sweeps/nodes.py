@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import DIRECT
-from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Statistic
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
@@ -14,7 +14,7 @@ SOURCE: Final = "§4.2.4"
 
 
 def _levels(size: TrialSize, *counts: int) -> tuple[Level, ...]:
-    """In all rings, the subscribers are at the nodes of the smallest ring."""
+    """Levels in which the subscribers are at the nodes of the smallest ring."""
     few = replace(size, subscribers=counts[0], homes=counts[0])
     return tuple([Level(str(count), replace(few, peers=count)) for count in counts])
 
@@ -26,10 +26,10 @@ SWEEP: Final = Sweep(
     full=_levels(FULL, 20, 30, 40, 50),
     quick=_levels(SMALL, 8, 16),
     claims=(
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.MAXIMUM, 17),
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.SPREAD, 16),
-        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Of.MAXIMUM, 44),
-        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Of.SPREAD, 28),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.MAXIMUM, 17),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.SPREAD, 16),
+        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Statistic.MAXIMUM, 44),
+        Claim(SOURCE, DIRECT, Measure.BANDWIDTH, Statistic.SPREAD, 28),
     ),
 )
 

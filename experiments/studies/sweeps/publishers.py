@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import guided
-from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Statistic
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
@@ -24,8 +24,8 @@ SWEEP: Final = Sweep(
     full=_levels(FULL, 1, 5, 10, 14),
     quick=_levels(SMALL, 1, 4),
     claims=(
-        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Of.MAXIMUM, 45),
-        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Of.SPREAD, 64),
+        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Statistic.MAXIMUM, 45),
+        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Statistic.SPREAD, 64),
     ),
 )
 

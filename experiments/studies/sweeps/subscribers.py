@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import DIRECT, guided
-from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Statistic
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
@@ -26,10 +26,10 @@ SWEEP: Final = Sweep(
     full=_levels(FULL, 25, 50, 75, 100),
     quick=_levels(SMALL, 50, 100),
     claims=(
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.MAXIMUM, 14),
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.SPREAD, 11),
-        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Of.MAXIMUM, 40),
-        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Of.SPREAD, 31),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.MAXIMUM, 14),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.SPREAD, 11),
+        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Statistic.MAXIMUM, 40),
+        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Statistic.SPREAD, 31),
     ),
 )
 

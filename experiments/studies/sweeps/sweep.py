@@ -10,7 +10,7 @@ from typing import Final
 
 from ringmq.collector.jobs.tables import columns as heads
 from ringmq.experiments.studies.harness.approaches import ALL, QUICK, QUICK_FANOUT, Approach, guided
-from ringmq.experiments.studies.harness.figures import Boxes, Claim, Measure, Of, by_level
+from ringmq.experiments.studies.harness.figures import Boxes, Claim, Measure, Statistic, by_level
 from ringmq.experiments.studies.harness.outcome import Outcome, Request, Row
 from ringmq.experiments.studies.harness.plan import Plan, client_positions, topics
 from ringmq.experiments.studies.harness.series import Series, play
@@ -127,7 +127,7 @@ def level_row(level: Level, approach: Approach, trial: Trial, boxes: Boxes, seri
     """The row of one trial in the table `levels`."""
     plan, counts, recorded = trial.plan, trial.counts, series.total(trial)
     of_trial = boxes.get((level.name, approach.key), {})
-    columns = {"maximum": Of.MAXIMUM, "median": MEDIAN, "spread": Of.SPREAD}
+    columns = {"maximum": Statistic.MAXIMUM, "median": MEDIAN, "spread": Statistic.SPREAD}
     latency, bandwidth = of_trial.get(Measure.LATENCY), of_trial.get(Measure.BANDWIDTH)
     return {
         "level": level.name,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import DIRECT, guided
-from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Statistic
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 from ringmq.experiments.studies.sweeps.sweep import FULL, SMALL, Level, Sweep, TrialSize, conduct
 
@@ -24,10 +24,10 @@ SWEEP: Final = Sweep(
     full=_levels(FULL, 1, 3, 5, 7),
     quick=_levels(SMALL, 1, 2),
     claims=(
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.MAXIMUM, 7),
-        Claim(SOURCE, DIRECT, Measure.LATENCY, Of.SPREAD, 26),
-        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Of.MAXIMUM, 75),
-        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Of.SPREAD, 89),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.MAXIMUM, 7),
+        Claim(SOURCE, DIRECT, Measure.LATENCY, Statistic.SPREAD, 26),
+        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Statistic.MAXIMUM, 75),
+        Claim(SOURCE, guided(5), Measure.BANDWIDTH, Statistic.SPREAD, 89),
     ),
 )
 

@@ -120,9 +120,9 @@ class EngineAdapter(ABC, Generic[E]):
             trace = Trace(time.time_ns(), clients=receivers_here)
         self.core.publish(message.topic, body, message.qos, matched, message.retain, clears, done, trace)
 
-    def plain_published(self, topic: str, payload: bytes, receivers_here: int) -> None:
+    def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None:
         if self._early is not None:
-            self._early.append(partial(self.plain_published, topic, payload, receivers_here))
+            self._early.append(partial(self.published_fast, topic, payload, receivers_here))
             return
         body = FAST_HEAD + payload
         # No test for log topics here: the front publishes to them by `published`, so that it can count them apart.

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Protocol
 
 from ringmq.mqtt_front.amqtt.server import AmqttServer
-from ringmq.mqtt_front.connection.fast_delivery import give_plain
+from ringmq.mqtt_front.connection.fast_path import distribute_fast
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.mqtt_front.message import Message
@@ -111,7 +111,7 @@ class FrontClients:
         if not body.startswith(FAST_HEAD):
             return None
         try:
-            return give_plain(self._broker, topic, body[len(FAST_HEAD) :]) > 0
+            return distribute_fast(self._broker, topic, body[len(FAST_HEAD) :]) > 0
         except (PacketError, UnicodeDecodeError):
             self._bodies.unreadable += 1
             return False
@@ -120,7 +120,7 @@ class FrontClients:
         message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
         if message is None:
             return 0
-        count = self._broker.distribute_plain(message) if publication.unshared else 0
+        count = self._broker.distribute_unshared(message) if publication.unshared else 0
         if publication.shared:
             count += self._broker.distribute_shared(message, publication.shared)
         return count

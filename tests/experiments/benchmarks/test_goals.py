@@ -41,7 +41,7 @@ def test_patterns_without_a_goal_are_not_judged(figures: Make) -> None:
     assert of_pattern("qos2-1to1", results) == []
 
 
-def test_a_ring_against_bridges(figures: Make) -> None:
+def test_verdicts_compare_a_ring_with_bridges(figures: Make) -> None:
     results = {
         "ringmq": result(figures, [110], [0.001]),
         "bridged": result(figures, [100], [0.001]),

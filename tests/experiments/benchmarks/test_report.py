@@ -43,7 +43,7 @@ def test_long_names_of_patterns_keep_the_columns(figures: Make) -> None:
     assert [line.index("ringmq") for line in lines[1:]] == [lines[0].index("servers")] * 2
 
 
-def test_a_measurement_in_a_line(figures: Make) -> None:
+def test_line_shows_whether_the_server_keeps_up(figures: Make) -> None:
     assert "keeps up" in line(figures())
     assert "does not" in line(figures(egress_hz=1.0))
 
@@ -65,11 +65,11 @@ def test_output_with_json_is_only_json(figures: Make, capsys: pytest.CaptureFixt
     report.judge([Verdict("a", 1.0, 2.0, at_least=True)])
     report.end()
     output = capsys.readouterr()
-    told = json.loads(output.out)
-    assert set(told) == {"qos0-1to1", "five-B", "five-C", "idle", "against", "goals"}
-    assert told["against"] == {"ratio": 1.5}
+    shown = json.loads(output.out)
+    assert set(shown) == {"qos0-1to1", "five-B", "five-C", "idle", "against", "goals"}
+    assert shown["against"] == {"ratio": 1.5}
     assert "a table\na detail\n" in output.err
-    assert told["goals"][0]["reached"] is False
+    assert shown["goals"][0]["reached"] is False
     assert "MISSED: a" in output.err
 
 

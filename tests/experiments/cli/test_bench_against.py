@@ -40,7 +40,7 @@ def run(*arguments: str | Path) -> Result:
     ("command", "pattern", "qos", "name"),
     [("front", "qos0-1to10", 2, "qos2-1to10-100B"), ("ring", "two-1to1", 1, "qos1-two-1to1-100B")],
 )
-def test_a_small_comparison(checkout: Path, command: str, pattern: str, qos: int, name: str) -> None:
+def test_small_comparison_has_all_figures(checkout: Path, command: str, pattern: str, qos: int, name: str) -> None:
     small = ("--repeats", 2, "--seconds", 0.1, "--rate", 1000, "--qos", qos, "--payload", 100)
     result = run(command, "--against", checkout, "--pattern", pattern, *map(str, small), "--json", "--verbose")
     assert result.exit_code == 0, result.output

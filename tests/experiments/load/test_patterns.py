@@ -121,9 +121,10 @@ def test_large_payloads_have_fewer_packet_ids() -> None:
     assert pattern.varied(None, 1_000_000_000).packet_ids == LEAST_PACKET_IDS
 
 
-def test_what_clients_say_first() -> None:
-    hello, wish = read(connect_packet("a")), read(subscribe_packet("x", "y/+", qos=1))
-    assert isinstance(hello, Connect)
-    assert (hello.client_id, hello.clean_start) == ("a", True)
-    assert isinstance(wish, Subscribe)
-    assert [(one.filter, one.qos) for one in wish.subscriptions] == [("x", 1), ("y/+", 1)]
+def test_connect_and_subscribe_packets_decode() -> None:
+    connect, subscribe = read(connect_packet("a")), read(subscribe_packet("x", "y/+", qos=1))
+    assert isinstance(connect, Connect)
+    assert (connect.client_id, connect.clean_start) == ("a", True)
+    assert isinstance(subscribe, Subscribe)
+    filters = [(subscription.filter, subscription.qos) for subscription in subscribe.subscriptions]
+    assert filters == [("x", 1), ("y/+", 1)]

@@ -54,7 +54,7 @@ def test_this_checkout_is_the_one_that_measures() -> None:
     assert (found.folder / "pyproject.toml").exists()
 
 
-def test_a_checkout_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_checkout_that_is_not_installed_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
     with pytest.raises(BenchError, match="install this checkout"):
         this()
@@ -80,7 +80,7 @@ def test_peers_of_a_checkout_are_one_ring_on_a_core_and_end(tmp_path: Path) -> N
     assert list((tmp_path / "bytecode").rglob("*.pyc"))
 
 
-def test_a_peer_that_does_not_start_says_why(tmp_path: Path) -> None:
+def test_error_of_a_peer_that_does_not_start_has_the_reason(tmp_path: Path) -> None:
     checkout = other(made(tmp_path, "echo first >&2; echo ringmq: no such option >&2; exit 2"))
     with (
         pytest.raises(BenchError, match=rf"a peer of other \({tmp_path}\) does not accept .*: ringmq: no such option$"),
@@ -89,14 +89,14 @@ def test_a_peer_that_does_not_start_says_why(tmp_path: Path) -> None:
         pass
 
 
-def test_a_program_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_program_that_cannot_be_run_is_an_error(tmp_path: Path) -> None:
     checkout = other(real(tmp_path))
     checkout.program.chmod(0o644)
     with pytest.raises(BenchError, match="cannot start a peer of other"), ring_of(checkout, 1, CORE, dict(os.environ)):
         pass
 
 
-def test_peers_that_pass_no_messages_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_peers_that_pass_no_messages_are_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fail(addresses: object) -> None:
         raise BenchError("no message came through")
 

@@ -21,7 +21,7 @@ def test_peers_are_one_ring_with_ids_and_listeners(ring: Ring) -> None:
     assert len({peer.id for peer in ring.peers} - {Id(0)}) == 4
     for peer in ring.peers:
         connected(peer.mqtt, "a").close()
-    assert asyncio.run(ring.troubles()).startswith("0 silent, ")
+    assert asyncio.run(ring.trouble_counts()).startswith("0 silent, ")
 
 
 def test_killed_peers_leave_the_ring_and_come_back(ring: Ring) -> None:
@@ -57,17 +57,17 @@ def test_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPa
         pass
 
 
-def test_only_errors_are_complaints(tmp_path: Path) -> None:
+def test_logged_errors_have_errors_and_tracebacks_only(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    complaining = RingPeer(1, ("127.0.0.1", 1), ("127.0.0.1", 2), log)
+    failing = RingPeer(1, ("127.0.0.1", 1), ("127.0.0.1", 2), log)
     quiet = RingPeer(2, ("127.0.0.1", 3), ("127.0.0.1", 4), tmp_path / "other")
     quiet.log.write_text("")
     log.write_text(
         "2026 [warning  ] few files\n2026 [error    ] the roles failed\nTraceback (most recent call last):\n"
     )
     lines = ["2026 [error    ] the roles failed", "Traceback (most recent call last):"]
-    assert complaining.complaints() == lines
-    assert Ring([complaining, quiet], (), None).complaints() == [f"peer 1 (00000000): {line}" for line in lines]
+    assert failing.logged_errors() == lines
+    assert Ring([failing, quiet], (), None).logged_errors() == [f"peer 1 (00000000): {line}" for line in lines]
 
 
 def test_ring_that_does_not_settle_is_an_error(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Who comes in and with which rights; that nothing unproven counts; what a reload does."""
+"""Admission and rights; that nothing unproven counts; effects of a reload."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OK, BAD, NO = Reason.SUCCESS, Reason.BAD_USER_NAME_OR_PASSWORD, Reason.NOT_AUTHO
         (None, None, None, CLOSED, NO, None),
     ],
 )
-def test_who_comes_in(
+def test_admission_by_password_and_anonymity(
     passwords: str | None,
     user_name: str | None,
     password: bytes | None,
@@ -122,18 +122,18 @@ def test_a_reload_holds_for_clients_that_are_connected() -> None:
 
     access.reload(PASSWORDS, "topic read other\nuser bob\ntopic bobs/#")
     renewed = [access.renew(old) for old in (alice, bob, nobody)]
-    assert [one.reason for one in renewed] == [OK, OK, OK]
-    assert [one.rights.may_read("alices/x") for one in renewed] == [False, False, False]
-    assert [one.rights.may_read("bobs/x") for one in renewed] == [False, True, False]
-    assert [one.rights.may_read("other") for one in renewed] == [False, False, True]
+    assert [decision.reason for decision in renewed] == [OK, OK, OK]
+    assert [decision.rights.may_read("alices/x") for decision in renewed] == [False, False, False]
+    assert [decision.rights.may_read("bobs/x") for decision in renewed] == [False, True, False]
+    assert [decision.rights.may_read("other") for decision in renewed] == [False, False, True]
 
     access.reload(BOB, None)
     renewed = [access.renew(old) for old in (alice, bob, nobody)]
-    assert [one.reason for one in renewed] == [NO, OK, OK]
-    assert [one.rights for one in renewed] == [NO_RIGHTS, ALL_RIGHTS, ALL_RIGHTS]
+    assert [decision.reason for decision in renewed] == [NO, OK, OK]
+    assert [decision.rights for decision in renewed] == [NO_RIGHTS, ALL_RIGHTS, ALL_RIGHTS]
 
 
-def test_a_new_password_ends_what_the_old_one_opened() -> None:
+def test_new_password_disconnects_clients_with_the_old_password() -> None:
     access = Access.from_texts(PASSWORDS, None, memory_key=b"k" * 32)
     alice, bob = admitted(access, "alice", b"secret"), admitted(access, "bob", b"hidden")
     access.reload(f"{new_entry('alice', b'fresh', b'c' * 16, CHEAP).line}\n{BOB}", None)

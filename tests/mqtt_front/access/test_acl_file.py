@@ -1,4 +1,4 @@
-"""The ACL file: who gets which rules, names that would widen a pattern, and errors with their line."""
+"""The ACL file: the rules of each client, names that would widen a pattern, and errors with their line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ ACL = Acl.parse(TEXT)
         ("eve", {"home/eve/x"}, {"home/eve/x", "status/c1"}),
     ],
 )
-def test_who_gets_what(user_name: str | None, readable: set[str], writable: set[str]) -> None:
+def test_rules_apply_by_user_and_client_id(user_name: str | None, readable: set[str], writable: set[str]) -> None:
     """Lines before the first `user` are for anonymous clients alone, patterns for all, wherever they stand."""
     topics = {
         *(
@@ -173,26 +173,26 @@ def test_a_rule(line: str, rule: Rule) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("topics a", "'topics' is not one of user, topic, pattern"),
-        ("Topic a", "'Topic' is not one of user, topic, pattern"),
+        ("topics a", "must be user, topic or pattern, got 'topics'"),
+        ("Topic a", "must be user, topic or pattern, got 'Topic'"),
         ("topic", "the filter is missing"),
         ("topic read", "the filter is missing"),
         ("pattern", "the filter is missing"),
-        ("topic reads a", "'reads' is not one of read, write, readwrite, deny"),
-        ("topic a b", "'a' is not one of read, write, readwrite, deny"),
+        ("topic reads a", "must be one of read, write, readwrite, deny, got 'reads'"),
+        ("topic a b", "must be one of read, write, readwrite, deny, got 'a'"),
         ("topic read a # ours", "wildcard that is not a whole level"),
         ("topic read a/#/b", "'#' that is not its last level"),
         ("topic read a+", "wildcard that is not a whole level"),
         ("topic read a\0b", "null character"),
-        ("topic read $share/g/a", "leave out $share/GROUP/"),
-        ("pattern read $share/%c/a", "leave out $share/GROUP/"),
-        ("topic read dev/%c", "%c and %u are filled in after 'pattern'"),
-        ("pattern read dev-%c", "%c or %u must be all of a level"),
-        ("pattern read %u%c/x", "%c or %u must be all of a level"),
-        ("user", "a user name has 1 to"),
-        ("user a:b", "a user name has no ':'"),
-        ("user a\x07", "no control characters"),
-        ("user bob # the builder", "a comment needs a line of its own"),
+        ("topic read $share/g/a", "omit $share/GROUP/"),
+        ("pattern read $share/%c/a", "omit $share/GROUP/"),
+        ("topic read dev/%c", "%c and %u need the keyword 'pattern', got 'topic'"),
+        ("pattern read dev-%c", "%c or %u must be a whole level"),
+        ("pattern read %u%c/x", "%c or %u must be a whole level"),
+        ("user", "a user name must have 1 to 256 characters, got 0"),
+        ("user a:b", "a user name must not contain ':'"),
+        ("user a\x07", "must not contain control characters"),
+        ("user bob # the builder", "a comment must be on a line of its own"),
     ],
 )
 def test_a_bad_line_is_one_clear_error(line: str, says: str) -> None:
@@ -214,7 +214,7 @@ def test_slow_rules_of_one_client_are_bounded() -> None:
     text = fast + "user a\n" + "topic +/x\n" * (MAX_SLOW_RULES - 1) + "user b\ntopic +/x\ntopic deny x\n" + fast
     Acl.parse(text + "pattern +/x")
     for more in ("pattern +/x\npattern +/y", "user a\ntopic +/x\ntopic +/y", "user a\ntopic deny x\ntopic deny y"):
-        with pytest.raises(RuleFileError, match=f"more than {MAX_SLOW_RULES} rules"):
+        with pytest.raises(RuleFileError, match=f"at most {MAX_SLOW_RULES} rules"):
             Acl.parse(text + more)
 
 
@@ -229,7 +229,7 @@ def test_the_same_rules_are_the_same_rights() -> None:
 def test_rights_of_gone_clients_are_not_kept() -> None:
     acl = Acl.parse("pattern own/%c")
     kept: list[Rights] = [acl.rights(None, f"c{number}") for number in range(100)]
-    assert len(acl._given) == 100
+    assert len(acl._shared) == 100
     del kept[:]
     gc.collect()
-    assert len(acl._given) == 0
+    assert len(acl._shared) == 0

@@ -80,7 +80,7 @@ def test_new_entries_are_dear_enough() -> None:
 @pytest.mark.parametrize(
     ("name", "salt"), [("a:b", bytes(16)), ("", bytes(16)), ("a\nb:c", bytes(16)), ("a", b"short")]
 )
-def test_what_is_no_entry(name: str, salt: bytes) -> None:
+def test_invalid_entries_are_refused(name: str, salt: bytes) -> None:
     with pytest.raises(ValueError, match=r"user name|salt"):
         new_entry(name, b"x", salt, CHEAP)
 
@@ -119,16 +119,16 @@ SALT, KEY = ALICE.line.split("$")[3:]
         (f"alice:$scrypt$ln=١١,r=8,p=1${SALT}${KEY}", "not hashed by scrypt"),
         (f"alice:$scrypt$ln=999999999,r=8,p=1${SALT}${KEY}", "not hashed by scrypt"),
         (f"alice:$scrypt$ln=11,r=8,p=1${SALT[:-1]}B${KEY}", "damaged"),
-        (f"alice:$scrypt$ln=99,r=8,p=1${SALT}${KEY}", "out of bounds"),
-        (f"alice:$scrypt$ln=11,r=99,p=1${SALT}${KEY}", "out of bounds"),
-        (f"alice:$scrypt$ln=16,r=1,p=1${SALT}${KEY}", "out of bounds"),
+        (f"alice:$scrypt$ln=99,r=8,p=1${SALT}${KEY}", "out of range"),
+        (f"alice:$scrypt$ln=11,r=99,p=1${SALT}${KEY}", "out of range"),
+        (f"alice:$scrypt$ln=16,r=1,p=1${SALT}${KEY}", "out of range"),
         (f"alice:$scrypt$ln=17,r=8,p=1${SALT}${KEY}", "2 to 64 MiB"),
         (f"alice:$scrypt$ln=10,r=8,p=1${SALT}${KEY}", "2 to 64 MiB"),
         (f"alice:$scrypt$ln=1,r=8,p=64${SALT}${KEY}", "2 to 64 MiB"),
         (f"alice:$scrypt$ln=16,r=8,p=5${SALT}${KEY}", "too much work"),
-        (f":$scrypt$ln=11,r=8,p=1${SALT}${KEY}", "a user name has"),
+        (f":$scrypt$ln=11,r=8,p=1${SALT}${KEY}", "a user name must have 1 to 256 characters, got 0"),
         (f"a\x07:$scrypt$ln=11,r=8,p=1${SALT}${KEY}", "control"),
-        (f"bob:$scrypt$ln=11,r=8,p=1${SALT}${KEY}", "user 'bob' has a line already"),
+        (f"bob:$scrypt$ln=11,r=8,p=1${SALT}${KEY}", "duplicate user 'bob'"),
     ],
 )
 def test_a_bad_line_is_one_clear_error_without_the_password(line: str, says: str) -> None:
@@ -153,7 +153,7 @@ def test_no_parameters_eat_the_memory(log_n: int, r: int, p: int) -> None:
 
 
 @pytest.mark.parametrize("cost", [CHEAP, Cost(16, 8, 4), Cost(15, 1, 64), Cost(18, 2, 1), Cost(8, 64, 64)])
-def test_openssl_takes_what_the_bounds_let_through(cost: Cost) -> None:
+def test_openssl_accepts_all_costs_within_the_bounds(cost: Cost) -> None:
     assert len(cost.derive(b"x", bytes(16))) == 32
 
 
@@ -176,7 +176,7 @@ def test_the_comparison_takes_constant_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert compared == [(ALICE.key, ALICE.key)]
 
 
-def test_an_unknown_user_costs_what_a_known_one_does(paid: list[Cost]) -> None:
+def test_unknown_user_costs_as_much_as_a_known_user(paid: list[Cost]) -> None:
     found = Passwords({"alice": ALICE})
     assert found.check("alice", b"wrong") is None
     assert found.check("nobody", b"wrong") is None
@@ -188,7 +188,7 @@ def test_an_unknown_user_is_nobody_even_with_a_users_password() -> None:
     assert found.check("nobody", b"secret") is None
 
 
-def test_the_cost_does_not_tell_the_unknown_where_costs_differ(paid: list[Cost]) -> None:
+def test_different_costs_do_not_reveal_unknown_users(paid: list[Cost]) -> None:
     """The same name always costs the same, some names cost the one and some the other."""
     found = Passwords({"alice": ALICE, "bob": BOB})
     for _ in range(2):
@@ -218,7 +218,7 @@ def test_a_right_password_is_remembered_and_a_wrong_one_is_not(paid: list[Cost])
     assert paid == []
 
 
-def test_what_is_remembered_is_keyed_and_differs_by_user() -> None:
+def test_remembered_password_is_keyed_and_differs_by_user() -> None:
     def remembered(key: bytes) -> Any:
         twin = entry("twin", b"secret")
         found = Passwords({"alice": ALICE, "twin": twin}, memory_key=key)
@@ -226,10 +226,10 @@ def test_what_is_remembered_is_keyed_and_differs_by_user() -> None:
         assert found.check("twin", b"secret")
         return found._remembered
 
-    one, other = remembered(b"1" * 32), remembered(b"2" * 32)
-    assert one["alice"] != one["twin"]
-    assert one["alice"] != other["alice"]
-    assert b"secret" not in b"".join(one.values())
+    first, second = remembered(b"1" * 32), remembered(b"2" * 32)
+    assert first["alice"] != first["twin"]
+    assert first["alice"] != second["alice"]
+    assert b"secret" not in b"".join(first.values())
 
 
 def test_without_a_key_nothing_is_remembered() -> None:

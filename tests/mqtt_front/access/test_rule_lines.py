@@ -45,7 +45,7 @@ def test_a_long_file_is_refused() -> None:
 @pytest.mark.parametrize(
     "name", ["a", "jo smith", "a#b", "$SYS", "ümläut", "名前", "+", "a/b", "x" * MAX_USER_NAME_CHARS]
 )
-def test_a_good_name(name: str) -> None:
+def test_valid_user_names(name: str) -> None:
     assert fault_in_user_name(name) is None
 
 
@@ -67,7 +67,7 @@ def test_a_good_name(name: str) -> None:
         ("\ufeffa", "control"),
     ],
 )
-def test_a_bad_name(name: str, fault: str) -> None:
+def test_invalid_user_names(name: str, fault: str) -> None:
     assert fault in (fault_in_user_name(name) or "")
 
 
@@ -79,6 +79,6 @@ def test_a_good_name_survives_a_file(name: str) -> None:
         assert line.split(":") == [name, "x"]
 
 
-def test_what_is_shown_is_one_short_line() -> None:
+def test_shown_text_is_one_short_line() -> None:
     assert shown("a\nb") == r"'a\nb'"
     assert len(shown("x" * 1000)) < 70

@@ -1,4 +1,4 @@
-"""What amqtt's clients publish and subscribe to: who gets it, what the ports are told, and what nobody may have."""
+"""Publications and subscriptions of amqtt's clients: their receivers, reports to the cluster, and refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def pair(bench: Bench) -> tuple[Client, Client]:
 
 @pytest.fixture
 async def guarded(bench: Bench) -> tuple[Client, Client]:
-    """With an ACL: one that may do everything, and an anonymous one."""
+    """Two clients under an ACL: a user with all rights, and an anonymous client."""
     await bench.start(access_of(ACL, boss="secret"))
     return await bench.connect("boss", user_name="boss", password=b"secret"), await bench.connect("other")
 
@@ -66,7 +66,7 @@ async def test_a_message_has_the_lower_qos(bench: Bench, published: int, subscri
     assert (bench.ears.dones[0] is None) == (published == 0)
 
 
-async def test_each_publication_is_told_once(bench: Bench) -> None:
+async def test_each_publication_is_reported_once(bench: Bench) -> None:
     await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("#", "a/#", "+/b")
@@ -77,7 +77,7 @@ async def test_each_publication_is_told_once(bench: Bench) -> None:
     assert bench.ears.receivers == [3] * 20 + [1]
 
 
-async def test_a_message_from_elsewhere_is_told_to_nobody(bench: Bench) -> None:
+async def test_message_of_the_cluster_is_not_reported_back(bench: Bench) -> None:
     front = await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("a/#", qos=1)
@@ -90,7 +90,7 @@ async def test_a_message_from_elsewhere_is_told_to_nobody(bench: Bench) -> None:
     assert bench.ears.messages == []
 
 
-async def test_what_was_acknowledged_before_a_disconnect_is_published(bench: Bench) -> None:
+async def test_message_acknowledged_before_a_disconnect_is_published(bench: Bench) -> None:
     await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("a")
@@ -109,7 +109,7 @@ async def test_more_than_can_be_worked_off_is_read_later(bench: Bench) -> None:
         assert (await subscriber.message())[1] == b"%d" % number
 
 
-async def test_who_is_too_slow_for_what_comes_from_elsewhere_gets_less(bench: Bench) -> None:
+async def test_full_queue_drops_messages_of_the_cluster(bench: Bench) -> None:
     front = await bench.start()
     _, subscriber = await pair(bench)
     await subscriber.subscribe("a")
@@ -133,19 +133,19 @@ async def test_clients_do_not_speak_for_the_server(bench: Bench, topic: str) -> 
 # Subscriptions
 
 
-async def test_filters_are_told_at_their_first_and_last_subscription(bench: Bench) -> None:
+async def test_filters_are_reported_at_their_first_and_last_subscription(bench: Bench) -> None:
     front = await bench.start()
-    one, other = await pair(bench)
-    await one.subscribe("a/#", "b")
+    first, other = await pair(bench)
+    await first.subscribe("a/#", "b")
     await other.subscribe("a/#")
-    await one.subscribe("a/#")
+    await first.subscribe("a/#")
     assert bench.ears.filters == ["+a/#", "+b"]
     assert front.broker.subscribed == 3
-    await one.unsubscribe("a/#", "never")
+    await first.unsubscribe("a/#", "never")
     await other.unsubscribe("a/#")
     assert bench.ears.filters == ["+a/#", "+b", "-a/#"]
     await other.subscribe("a/#")
-    one.send(Disconnect(Reason.SUCCESS))
+    first.send(Disconnect(Reason.SUCCESS))
     await until(lambda: bench.ears.filters[3:] == ["+a/#", "-b"])
     other.drop()
     await until(lambda: bench.ears.filters[5:] == ["-a/#"])
@@ -154,15 +154,15 @@ async def test_filters_are_told_at_their_first_and_last_subscription(bench: Benc
 
 async def test_a_suback_waits_until_the_filter_is_in_force(bench: Bench) -> None:
     await bench.start()
-    one, other = await pair(bench)
+    first, other = await pair(bench)
     bench.ears.patient = True
-    for client in (one, other):
+    for client in (first, other):
         client.send(Subscribe(1, (Subscription("a", 0),)))
         assert await client.quiet()
     await until(lambda: bench.ears.waiting)
     assert len(bench.ears.waiting) == 1
     bench.ears.waiting[0]()
-    assert await one.subscribe("a") == (0,)
+    assert await first.subscribe("a") == (0,)
     assert await other.subscribe("a") == (0,)
 
 
@@ -186,8 +186,8 @@ async def test_filters_that_cannot_be_served_are_refused(bench: Bench, topic_fil
 
 async def test_filters_have_a_bound(bench: Bench) -> None:
     await bench.start(max_subscriptions=2)
-    one, other = await pair(bench)
-    assert await one.subscribe("a", "b", "c") == (0, 0, REFUSED)
+    first, other = await pair(bench)
+    assert await first.subscribe("a", "b", "c") == (0, 0, REFUSED)
     assert await other.subscribe("b", "c") == (0, REFUSED)
 
 
@@ -208,7 +208,7 @@ async def test_retained_messages_come_with_a_subscription(bench: Bench) -> None:
     assert await subscriber.quiet()
 
 
-async def test_a_newcomer_is_not_sent_what_others_subscribe_to(bench: Bench) -> None:
+async def test_new_client_gets_no_retained_messages_of_other_filters(bench: Bench) -> None:
     await bench.start()
     publisher, subscriber = await pair(bench)
     await subscriber.subscribe("a")
@@ -244,7 +244,7 @@ async def test_retained_messages_have_a_bound(bench: Bench) -> None:
 # Rights
 
 
-async def test_what_may_not_be_written_goes_nowhere(bench: Bench, guarded: tuple[Client, Client]) -> None:
+async def test_unauthorized_publication_is_dropped(bench: Bench, guarded: tuple[Client, Client]) -> None:
     boss, other = guarded
     await boss.subscribe("#")
     await other.publish("closed", b"no", 1)
@@ -256,13 +256,13 @@ async def test_what_may_not_be_written_goes_nowhere(bench: Bench, guarded: tuple
     assert not bench.front.broker.retained_messages
 
 
-async def test_what_may_not_be_read_is_refused(bench: Bench, guarded: tuple[Client, Client]) -> None:
+async def test_unauthorized_subscription_is_refused(bench: Bench, guarded: tuple[Client, Client]) -> None:
     _, other = guarded
     assert await other.subscribe("open/+", "closed", "#", "drop/#", "wide/#") == (0, REFUSED, REFUSED, REFUSED, 0)
     assert bench.ears.filters == ["+open/+", "+wide/#"]
 
 
-async def test_what_is_denied_within_a_subscription_is_left_out(bench: Bench, guarded: tuple[Client, Client]) -> None:
+async def test_denied_messages_of_a_subscription_are_left_out(bench: Bench, guarded: tuple[Client, Client]) -> None:
     boss, other = guarded
     await boss.publish("wide/secret", b"kept", 1, retain=True)
     await boss.publish("wide/open", b"kept", 1, retain=True)
@@ -278,7 +278,7 @@ async def test_what_is_denied_within_a_subscription_is_left_out(bench: Bench, gu
     assert bench.ears.receivers == [0, 0, 0]
 
 
-async def test_qos_2_is_told_once(bench: Bench) -> None:
+async def test_qos_2_is_reported_once(bench: Bench) -> None:
     await bench.start()
     client = await bench.connect()
     client.send(Publish("a", b"x", 2, packet_id=3))
@@ -299,7 +299,7 @@ class Choosy(BaseTopicPlugin):  # type: ignore[misc]
 
     @dataclass
     class Config:
-        """Whom it is for."""
+        """The receivers of a message."""
 
         mute: str
 
@@ -314,7 +314,7 @@ class Choosy(BaseTopicPlugin):  # type: ignore[misc]
 
 
 class Witness(BasePlugin[BrokerContext]):  # type: ignore[misc]
-    """Takes down what amqtt tells its plugins."""
+    """Records the events of a plugin."""
 
     seen: list[str]
     context: BrokerContext
@@ -353,17 +353,17 @@ async def test_plugins_may_forbid_more(bench: Bench) -> None:
 async def test_subscriptions_may_change_while_a_message_is_given_out(bench: Bench) -> None:
     Choosy.time = asyncio.Event()
     front = await bench.start(settings=PLUGINS)
-    one, other = await pair(bench)
-    await one.subscribe("slow")
+    first, other = await pair(bench)
+    await first.subscribe("slow")
     await other.subscribe("+")
     assert front.deliver(Message("slow", b"x")) == 2
     await (await bench.connect("third")).subscribe("new", "newer")
-    await one.unsubscribe("slow")
+    await first.unsubscribe("slow")
     Choosy.time.set()
     assert await other.message() == ("slow", b"x", 0, False)
 
 
-async def test_plugins_are_told_what_happens(bench: Bench) -> None:
+async def test_plugins_get_events(bench: Bench) -> None:
     await bench.start(settings=PLUGINS)
     client = await bench.connect()
     await client.subscribe("a", qos=1)
@@ -376,7 +376,7 @@ async def test_plugins_are_told_what_happens(bench: Bench) -> None:
     ]
 
 
-async def test_what_plugins_publish_is_for_all_but_what_is_the_servers(bench: Bench) -> None:
+async def test_messages_of_plugins_reach_the_cluster_except_server_topics(bench: Bench) -> None:
     await bench.start(settings=PLUGINS)
     client = await bench.connect()
     await client.subscribe("#", "$SYS/#", qos=1)
@@ -387,7 +387,7 @@ async def test_what_plugins_publish_is_for_all_but_what_is_the_servers(bench: Be
     assert bench.ears.messages == [Message("alert", b"2", 1)]
 
 
-async def test_a_session_that_a_plugin_has_brought_back(bench: Bench) -> None:
+async def test_session_restored_by_a_plugin(bench: Bench) -> None:
     front = await bench.start(access_of("topic read a\n"), PLUGINS)
     for topic_filter in ("a", "b"):
         await Witness.context.add_subscription("c", topic_filter, 1)

@@ -1,4 +1,4 @@
-"""What passes between a socket and amqtt: only whole and valid packets, no faster than they are worked off."""
+"""Bytes between a socket and amqtt: only whole and valid packets, no faster than they are worked off."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def connect(version: Version = V311) -> Connect:
     return Connect(version, "c", True, 0)
 
 
-async def test_the_connect_is_kept_from_amqtt(linked: Linked) -> None:
+async def test_connect_is_not_passed_to_amqtt(linked: Linked) -> None:
     assert linked.opened == [linked.line]
     linked.feed(connect(), Publish("a", b"x"))
     assert await linked.line.connect == connect()
@@ -101,7 +101,7 @@ async def test_a_packet_is_passed_on_whole(linked: Linked) -> None:
     assert await linked.inbox() == data
 
 
-async def test_amqtt_reads_as_many_bytes_as_it_wants(linked: Linked) -> None:
+async def test_read_returns_the_requested_bytes(linked: Linked) -> None:
     linked.feed(connect(), Pingreq())
     assert await linked.line.read(1) == b"\xc0"
     assert await linked.line.read(1) == b"\0"
@@ -122,7 +122,7 @@ async def test_amqtt_reads_as_many_bytes_as_it_wants(linked: Linked) -> None:
     ],
     ids=["wildcard", "not-utf8", "no-filter", "length", "reserved", "connect", "pingresp", "connack", "too-large"],
 )
-async def test_what_amqtt_must_not_see_closes(data: bytes) -> None:
+async def test_invalid_packet_closes_the_connection(data: bytes) -> None:
     linked = Linked(max_packet_bytes=150)
     linked.feed(connect(), Pingreq())
     linked.line.data_received(data)
@@ -157,7 +157,7 @@ async def test_after_a_disconnect_nothing_more_is_taken(linked: Linked) -> None:
     assert await linked.inbox() == encode(V311, Disconnect(Reason.SUCCESS))
 
 
-async def test_who_reads_on_lets_others_run(linked: Linked) -> None:
+async def test_continuous_reader_yields_to_other_tasks(linked: Linked) -> None:
     linked.feed(connect(), Publish("a", b"x" * 1000))
     others = asyncio.Event()
     asyncio.get_running_loop().call_soon(others.set)
@@ -190,7 +190,7 @@ async def test_a_paused_line_sees_its_end() -> None:
     assert not linked.line.paused
 
 
-async def test_who_does_not_read_is_cut_off() -> None:
+async def test_client_that_does_not_read_is_cut_off() -> None:
     linked = Linked(max_buffer_bytes=1000)
     linked.line.write(b"a")
     linked.wire.unsent_bytes = 2001
@@ -200,7 +200,7 @@ async def test_who_does_not_read_is_cut_off() -> None:
     assert (linked.wire.sent, linked.wire.end, linked.counters.publish_dropped) == (b"a", "aborted", 1)
 
 
-async def test_a_connection_that_is_lost_says_nothing_more(linked: Linked) -> None:
+async def test_lost_connection_writes_nothing(linked: Linked) -> None:
     linked.line.connection_lost(None)
     linked.line.refuse(V311, Reason.NOT_AUTHORIZED)
     await linked.line.close()

@@ -1,4 +1,4 @@
-"""What is under way to a client, and what becomes of it when the client does not acknowledge it."""
+"""Messages in flight to a client, and their fate when the client does not acknowledge them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
 
 from amqtt.session import ApplicationMessage, Session
 
-from ringmq.mqtt_front.amqtt.sender import READY, Sending
+from ringmq.mqtt_front.amqtt.sender import READY, Sender
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.counters import FrontCounters
 from tests.mqtt_front.amqtt_bench import until
@@ -36,7 +36,7 @@ class Sent:
 
     def __init__(self, clean: bool = False, connected: bool = True) -> None:
         self.counters = FrontCounters()
-        self.sending = Sending(FrontConfig(max_queued=2), self.counters)
+        self.sending = Sender(FrontConfig(max_queued=2), self.counters)
         self.handler = Handler()
         self.session = Session()
         self.session.client_id, self.session.clean_session = "c", clean
@@ -45,7 +45,7 @@ class Sent:
 
     def hand(self, payload: bytes = b"x", qos: int = 1, handler: Any = ...) -> None:
         message = ApplicationMessage(None, "t", 2, payload, False)
-        self.sending.hand(self.session, self.handler if handler is ... else handler, message, qos)
+        self.sending.deliver(self.session, self.handler if handler is ... else handler, message, qos)
 
     @property
     def kept(self) -> list[tuple[bytes, int]]:
@@ -59,11 +59,11 @@ class Sent:
 async def sent() -> AsyncIterator[Sent]:
     made = Sent()
     yield made
-    for one in made.handler.acknowledged:
-        one.cancel()
+    for acknowledged in made.handler.acknowledged:
+        acknowledged.cancel()
 
 
-async def test_what_is_acknowledged_is_done(sent: Sent) -> None:
+async def test_acknowledged_message_is_not_kept(sent: Sent) -> None:
     sent.hand()
     await until(lambda: sent.handler.sent == [("t", b"x", 1, False)])
     sent.handler.acknowledged[0].set_result(None)
@@ -72,30 +72,30 @@ async def test_what_is_acknowledged_is_done(sent: Sent) -> None:
 
 
 @pytest.mark.parametrize("how", ["time", "end"])
-async def test_what_is_not_acknowledged_is_kept(sent: Sent, how: str) -> None:
+async def test_unacknowledged_message_is_queued(sent: Sent, how: str) -> None:
     sent.hand(b"one")
     sent.hand(b"none", qos=0)
     await until(lambda: len(sent.handler.sent) == 2)
-    for one in sent.handler.acknowledged:
+    for acknowledged in sent.handler.acknowledged:
         if how == "time":
-            one.set_exception(TimeoutError())
+            acknowledged.set_exception(TimeoutError())
         else:
-            one.cancel()
+            acknowledged.cancel()
     await until(sent.session.retained_messages.qsize)
     await asyncio.sleep(0)
     assert sent.kept == [(b"one", 1)]
 
 
-async def test_what_a_clean_session_does_not_take_is_gone() -> None:
+async def test_clean_session_loses_unacknowledged_messages() -> None:
     sent = Sent(clean=True)
     sent.hand()
     await until(lambda: sent.handler.acknowledged)
     sent.handler.acknowledged[0].cancel()
-    await until(lambda: not sent.sending._under_way)
+    await until(lambda: not sent.sending._in_flight)
     assert sent.kept == []
 
 
-async def test_what_is_cut_is_kept_in_its_order(sent: Sent) -> None:
+async def test_messages_in_flight_are_queued_in_order(sent: Sent) -> None:
     sent.hand(b"1")
     await until(lambda: sent.handler.acknowledged)
     sent.hand(b"2", qos=2)
@@ -104,13 +104,13 @@ async def test_what_is_cut_is_kept_in_its_order(sent: Sent) -> None:
     assert sent.kept == [(b"1", 1), (b"2", 2)]
     sent.sending.cut(sent.session)
     await until(sent.handler.acknowledged[0].cancelled)
-    assert (sent.kept, sent.sending._under_way) == ([], {})
+    assert (sent.kept, sent.sending._in_flight) == ([], {})
 
 
-async def test_what_was_acknowledged_before_the_cut_is_done(sent: Sent) -> None:
+async def test_message_acknowledged_before_the_cut_is_not_queued(sent: Sent) -> None:
     sent.hand()
     await until(lambda: sent.handler.acknowledged)
-    (task,) = sent.sending._under_way["c"]
+    (task,) = sent.sending._in_flight["c"]
     sent.handler.acknowledged[0].set_result(None)
     task.add_done_callback(lambda _: sent.sending.cut(sent.session))
     await until(task.done)
@@ -118,7 +118,7 @@ async def test_what_was_acknowledged_before_the_cut_is_done(sent: Sent) -> None:
     assert sent.kept == []
 
 
-async def test_no_more_is_under_way_than_may_wait(sent: Sent) -> None:
+async def test_no_more_is_in_flight_than_may_wait(sent: Sent) -> None:
     for _ in range(3):
         sent.hand()
     assert sent.counters.publish_dropped == 1
@@ -129,7 +129,7 @@ async def test_no_more_is_under_way_than_may_wait(sent: Sent) -> None:
     assert sent.counters.publish_dropped == 1
 
 
-async def test_for_who_is_away_it_waits() -> None:
+async def test_message_for_a_disconnected_client_is_queued() -> None:
     sent = Sent(connected=False)
     sent.hand(b"1")
     sent.hand(b"0", qos=0)
@@ -139,6 +139,6 @@ async def test_for_who_is_away_it_waits() -> None:
     assert (sent.handler.sent, sent.counters.publish_dropped) == ([], 1)
 
 
-async def test_without_a_handler_it_waits_too(sent: Sent) -> None:
+async def test_message_without_a_handler_is_queued(sent: Sent) -> None:
     sent.hand(handler=None)
     assert sent.kept == [(b"x", 1)]

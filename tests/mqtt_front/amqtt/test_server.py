@@ -1,4 +1,4 @@
-"""The front as the layer above has it: its listeners, who is let in, real clients, its settings, and its end."""
+"""The front as the layer above has it: its listeners, admission, real clients, its settings, and its end."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_too_many_connections(bench: Bench) -> None:
     assert front.broker.counters.refused == 1
 
 
-async def test_who_is_slow_to_connect_is_closed(bench: Bench) -> None:
+async def test_slow_connect_is_closed(bench: Bench) -> None:
     await bench.start(connect_timeout_s=0.01)
     client = await bench.dial()
     client.writer.write(b"\x10")
@@ -119,7 +119,7 @@ async def test_rubbish_and_an_early_end(bench: Bench) -> None:
         client.writer.write(data)
         client.writer.write_eof()
         assert await client.closed()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
 
 
 # Real clients
@@ -142,10 +142,10 @@ async def test_real_clients(bench: Bench, kind: Any, websocket: bool) -> None:
         late.subscribe("real/+", 1)
         assert late.take() == Got("real/a", b"1", 1, True)
         publisher.vanish()
-        for one in (subscriber, late):
-            assert one.take() == Got("real/will", b"gone", 1)
-        for one in (subscriber, publisher, late):
-            one.close()
+        for client in (subscriber, late):
+            assert client.take() == Got("real/will", b"gone", 1)
+        for client in (subscriber, publisher, late):
+            client.close()
 
     await asyncio.to_thread(talk)
     await until(lambda: len(bench.ears.filters) == 4)
@@ -154,7 +154,7 @@ async def test_real_clients(bench: Bench, kind: Any, websocket: bool) -> None:
     assert sorted(bench.ears.filters[2:]) == ["-real/#", "-real/+"]
 
 
-async def test_a_client_of_5_is_told_so(bench: Bench) -> None:
+async def test_client_of_5_is_refused_by_version(bench: Bench) -> None:
     await bench.start()
 
     def dial() -> str:
@@ -186,7 +186,7 @@ async def test_tls(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "plugins:", "plugins: {}", "listeners: {default: {bind: '0.0.0.0:1'}}"])
-async def test_settings_that_say_nothing(bench: Bench, text: str) -> None:
+async def test_empty_settings_are_accepted(bench: Bench, text: str) -> None:
     front = await bench.start(settings=text)
     assert front.broker.plugins_manager.plugins == []
     await bench.connect()
@@ -197,7 +197,7 @@ async def test_settings_that_say_nothing(bench: Bench, text: str) -> None:
     [
         ("a: [", "is not YAML"),
         ("!!python/object/apply:os.getcwd []", "is not YAML"),
-        ("- a", "has no names"),
+        ("- a", "must be a mapping"),
         ("auth: {allow-anonymous: true}", "section auth"),
         ("topic-check: {enabled: true}", "section topic-check"),
         ("wrong: 1", "wrong"),
@@ -207,7 +207,7 @@ async def test_settings_that_say_nothing(bench: Bench, text: str) -> None:
         ("plugins: {amqtt.plugins.authentication.FileAuthPlugin: {password_file: none}}", "FileAuthPlugin"),
     ],
 )
-async def test_settings_that_are_wrong(text: str, why: str) -> None:
+async def test_invalid_settings_are_refused(text: str, why: str) -> None:
     with pytest.raises(FrontError, match=why) as caught:
         AmqttServer(settings=text, settings_file="amqtt.yaml")
     assert "amqtt.yaml" in str(caught.value)
@@ -251,7 +251,7 @@ async def test_amqtts_own_sys_topics(bench: Bench) -> None:
     assert bench.ears.messages == []
 
 
-def test_without_amqtt_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_amqtt_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *rest: Any) -> Any:
@@ -292,11 +292,11 @@ async def test_stop_leaves_nothing(bench: Bench) -> None:
     with pytest.raises(OSError, match=r".+"), socket.create_connection(bench.address, 1):
         pass
     await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
-    assert not front._lines
+    assert not front._connections
     gc.collect()
 
 
-async def test_stop_ends_who_waits_for_a_filter(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_ends_clients_waiting_for_a_filter(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.mqtt_front.amqtt.server.LINGER_S", 0.05)
     front = await bench.start()
     bench.ears.patient = True

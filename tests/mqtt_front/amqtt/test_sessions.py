@@ -1,4 +1,4 @@
-"""Whose session is whose, and what becomes of it: takeover, resumption, wills, and rules that change."""
+"""The owner of a session, and its course: takeover, resumption, wills, and rules that change."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_clean_session_ends_with_its_connection(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("goodbye", [True, False])
-async def test_a_kept_session_gets_later_what_came_meanwhile(bench: Bench, goodbye: bool) -> None:
+async def test_persistent_session_gets_queued_messages(bench: Bench, goodbye: bool) -> None:
     front = await bench.start()
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
@@ -50,7 +50,7 @@ async def test_a_kept_session_gets_later_what_came_meanwhile(bench: Bench, goodb
         client.send(Disconnect(Reason.SUCCESS))
     else:
         client.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     assert front.deliver(Message("a", b"not kept", 0)) == 1
     for number in range(3):
         assert front.deliver(Message("a", b"%d" % number, 1)) == 1
@@ -63,14 +63,14 @@ async def test_a_kept_session_gets_later_what_came_meanwhile(bench: Bench, goodb
     assert bench.ears.filters == ["+a"]
 
 
-async def test_what_was_not_acknowledged_comes_again(bench: Bench) -> None:
+async def test_unacknowledged_message_is_sent_again(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
     front.deliver(Message("a", b"x", 1))
     await client.next(Publish)
     client.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     again = await bench.connect(clean=False)
     assert await again.message() == ("a", b"x", 1, False)
 
@@ -81,7 +81,7 @@ async def test_qos_2_is_ended_on_another_connection(bench: Bench) -> None:
     client.send(Publish("a", b"x", 2, packet_id=3))
     await client.next(Pubrec)
     client.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     again = await bench.connect(clean=False)
     assert await again.quiet()
     for _ in range(2):  # the second time, as if the answer had been lost
@@ -90,12 +90,12 @@ async def test_qos_2_is_ended_on_another_connection(bench: Bench) -> None:
     assert await bench.told(1) == [b"x"]
 
 
-async def test_a_clean_start_forgets_what_was(bench: Bench) -> None:
+async def test_clean_start_drops_the_old_session(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect(clean=False)
     await client.subscribe("a", qos=1)
     client.send(Disconnect(Reason.SUCCESS))
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     front.deliver(Message("a", b"x", 1))
     again = await bench.dial()
     assert not (await again.connect(clean=True)).session_present
@@ -117,19 +117,19 @@ async def test_sessions_have_a_bound(bench: Bench) -> None:
     first = await bench.connect("first", clean=False)
     assert (await (await bench.dial()).connect("second")).reason is Reason.SERVER_UNAVAILABLE
     first.drop()
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     await bench.connect("first", clean=False)
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_who_is_gone_before_it_is_served_leaves_nothing(bench: Bench, clean: bool) -> None:
+async def test_client_that_goes_before_it_is_served_leaves_nothing(bench: Bench, clean: bool) -> None:
     front = await bench.start()
     for _ in range(5):
         client = await bench.dial()
         client.send_connect(clean=clean, will=WILL)
         client.writer.close()
     await until(lambda: len(bench.ears.messages) == 5)
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     assert len(front.broker.sessions) == (0 if clean else 1)
 
 
@@ -156,11 +156,11 @@ async def test_many_newcomers_at_once_leave_one(bench: Bench) -> None:
     clients = [await bench.dial() for _ in range(5)]
     answers = await asyncio.gather(*[client.connect(clean=False) for client in clients])
     assert all(answer.reason is Reason.SUCCESS for answer in answers)
-    await until(lambda: len(front._lines) == 1)
+    await until(lambda: len(front._connections) == 1)
     assert await clients[-1].subscribe("a") == (0,)
 
 
-async def test_who_waits_for_a_filter_can_be_taken_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_waiting_for_a_filter_can_be_taken_over(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.mqtt_front.amqtt.sessions.LINGER_S", 0.05)
     front = await bench.start()
     bench.ears.patient = True
@@ -169,16 +169,16 @@ async def test_who_waits_for_a_filter_can_be_taken_over(bench: Bench, monkeypatc
     await until(lambda: bench.ears.waiting)
     new = await bench.connect()
     assert await new.quiet()
-    assert len(front._lines) == 1
+    assert len(front._connections) == 1
     assert bench.ears.filters == ["+a", "-a"]
 
 
-async def test_a_session_is_one_users_alone(bench: Bench) -> None:
+async def test_session_belongs_to_one_user(bench: Bench) -> None:
     front = await bench.start(access_of(None, ann="a", bob="b"))
     ann = await bench.connect(clean=False, user_name="ann", password=b"a")
     await ann.subscribe("a", qos=1)
     ann.send(Disconnect(Reason.SUCCESS))
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     front.deliver(Message("a", b"for ann", 1))
     bob = await bench.dial()
     assert not (await bob.connect(clean=False, user_name="bob", password=b"b")).session_present
@@ -187,7 +187,7 @@ async def test_a_session_is_one_users_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_who_is_refused_touches_no_session(bench: Bench, clean: bool) -> None:
+async def test_refused_client_touches_no_session(bench: Bench, clean: bool) -> None:
     front = await bench.start(access_of(None, ann="a"))
     ann = await bench.connect(clean=False, user_name="ann", password=b"a")
     await ann.subscribe("a", qos=1)
@@ -202,7 +202,7 @@ async def test_who_is_refused_touches_no_session(bench: Bench, clean: bool) -> N
 # Wills
 
 
-async def test_a_will_is_published_for_who_goes_without_a_word(bench: Bench) -> None:
+async def test_will_is_published_without_a_disconnect(bench: Bench) -> None:
     await bench.start()
     heir = await bench.connect("heir")
     await heir.subscribe("will", qos=1)
@@ -215,15 +215,15 @@ async def test_a_will_is_published_for_who_goes_without_a_word(bench: Bench) -> 
     assert await late.message() == ("will", b"gone", 0, True)
 
 
-async def test_a_will_is_not_published_for_who_says_goodbye(bench: Bench) -> None:
+async def test_will_is_not_published_after_a_disconnect(bench: Bench) -> None:
     front = await bench.start()
     client = await bench.connect(will=WILL)
     client.send(Disconnect(Reason.SUCCESS))
-    await until(lambda: not front._lines)
+    await until(lambda: not front._connections)
     assert bench.ears.messages == []
 
 
-async def test_the_will_of_who_is_taken_over_is_the_old_ones(bench: Bench) -> None:
+async def test_takeover_publishes_the_will_of_the_old_connection(bench: Bench) -> None:
     await bench.start()
     await bench.connect(clean=False, will=WILL)
     await bench.connect(clean=False, will=Will("other", b"", 0, False))
@@ -292,7 +292,7 @@ async def test_a_plugin_that_fails_refuses(bench: Bench) -> None:
     assert await client.closed()
 
 
-async def test_plugins_let_nobody_in_that_the_password_file_does_not(bench: Bench) -> None:
+async def test_plugin_cannot_admit_a_client_that_the_password_file_refuses(bench: Bench) -> None:
     access: Access = access_of(None, good="other")
     await bench.start(access, settings=f"plugins:\n  {__name__}.Sour:\n")
     refused = await (await bench.dial()).connect(user_name="good", password=b"pass")

@@ -1,4 +1,4 @@
-"""The codec as a whole: what is written is read, in every version, and garbage gives only PacketError."""
+"""The codec as a whole: encoded packets are decoded, in every version, and garbage gives only PacketError."""
 
 import functools
 import os
@@ -175,7 +175,7 @@ def publishes(version: Version) -> st.SearchStrategy[Publish]:
 @pytest.mark.parametrize("version", Version)
 @settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_what_is_written_is_read(version: Version, data: st.DataObject) -> None:
+def test_encoded_packets_are_decoded_to_equal_packets(version: Version, data: st.DataObject) -> None:
     packet = data.draw(of_version(version))
     raw = encode(version, packet)
     reader = PacketReader()
@@ -187,7 +187,7 @@ def test_what_is_written_is_read(version: Version, data: st.DataObject) -> None:
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_no_packet_can_be_read_when_it_ends_early(data: st.DataObject) -> None:
+def test_truncated_packet_is_malformed(data: st.DataObject) -> None:
     """But for those whose end may be left out, and payloads and lists, which have no length of their own."""
     open_ended = (Publish, Puback, Pubrec, Pubrel, Pubcomp, Subscribe, Suback, Unsubscribe, Unsuback, Disconnect, Auth)
     version = data.draw(st.sampled_from([V311, V5]))
@@ -303,6 +303,6 @@ def test_any_bytes_give_only_packet_errors(version: Version, stream: bytes) -> N
                 continue
 
 
-def test_the_door_has_what_the_session_needs() -> None:
+def test_codec_exports_the_functions_that_sessions_use() -> None:
     assert all(callable(getattr(codec, name)) or name == "PINGRESP" for name in codec.__all__)
     assert sorted(codec.__all__) == codec.__all__

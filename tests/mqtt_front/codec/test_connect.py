@@ -132,7 +132,7 @@ def test_5_0_allows_a_password_alone() -> None:
 
 
 @pytest.mark.parametrize("flags", ["01", "08", "18", "20"])
-def test_3_1_disregards_flags_that_have_no_use(flags: str) -> None:
+def test_3_1_ignores_unused_flags(flags: str) -> None:
     assert decode_connect(0x10, body(V31, flags, "0000")) == Connect(V31, "", False, 10)
 
 

@@ -1,4 +1,4 @@
-"""Writing packets: the short forms, what older versions do not get to see, and what cannot be written."""
+"""Writing packets: the short forms, fields that older versions lack, and values that cannot be encoded."""
 
 import pytest
 from hypothesis import given
@@ -62,7 +62,7 @@ WHY = Properties(reason_string="y")
         (Publish("ä", memoryview(b"")), "3004 0002 c3a4", "3005 0002 c3a4 00"),
     ],
 )
-def test_what_a_version_has_not_is_left_out(packet: Packet, in_3: str, in_5: str) -> None:
+def test_fields_that_a_version_lacks_are_left_out(packet: Packet, in_3: str, in_5: str) -> None:
     """And flags are those of table 2-2 [MQTT-2.1.3-1]."""
     assert encode(V31, packet) == encode(V311, packet) == bytes.fromhex(in_3)
     assert encode(V5, packet) == bytes.fromhex(in_5)
@@ -84,7 +84,7 @@ def test_the_short_forms_of_auth() -> None:
     st.integers(1, 65_535),
     st.sampled_from([Properties(), Properties(content_type="x" * 200), Properties(topic_alias=1)]),
 )
-def test_one_publish_for_many_receivers(
+def test_encoded_parts_serve_many_receivers(
     version: Version, topic: str, payload: bytes, qos: int, retain: bool, dup: bool, packet_id: int, own: Properties
 ) -> None:
     name, section = topic.encode(), encode_properties(own)
@@ -116,7 +116,7 @@ def test_acknowledgements_without_a_packet_value(kind: Kind) -> None:
             assert encode_ack(kind, version, 515, reason) == encode(version, make(515, reason))
 
 
-def test_what_cannot_be_written_is_our_own_mistake() -> None:
+def test_packet_that_cannot_be_encoded_raises_encode_error() -> None:
     """[MQTT-4.7.3-3] and reasons of another packet: [MQTT-3.4.2-1] [MQTT-3.9.3-2] [MQTT-3.11.3-2] [MQTT-3.14.2-1]."""
     too_long = "a" * (MAX_FIELD_BYTES + 1)
     wrong: list[tuple[Version, Packet]] = [

@@ -161,7 +161,7 @@ def test_a_field_that_ends_early_is_malformed(read: object) -> None:
         (utf8, "\udfff"),
     ],
 )
-def test_what_the_wire_has_no_room_for_is_our_own_mistake(write: object, value: object) -> None:
+def test_field_that_is_too_long_raises_encode_error(write: object, value: object) -> None:
     assert callable(write)
     with pytest.raises(EncodeError):
         write(value)

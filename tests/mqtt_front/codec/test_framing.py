@@ -55,7 +55,7 @@ def test_any_chunking_gives_the_same_end(sent: list[tuple[int, bytes]], tail: by
 
 
 @given(st.lists(packets, max_size=6))
-def test_who_feeds_no_more_than_is_lacking_gets_packets_one_by_one(sent: list[tuple[int, bytes]]) -> None:
+def test_feeding_only_the_lacking_bytes_yields_one_packet_at_a_time(sent: list[tuple[int, bytes]]) -> None:
     data = b"".join(written(*packet) for packet in sent)
     reader, at, got = PacketReader(), 0, list[tuple[int, bytes]]()
     assert reader.lacking_bytes == 0
@@ -115,7 +115,7 @@ def test_the_shortest_form_itself_passes(sent: list[tuple[int, bytes]], cuts: li
     assert read(reader, chunks(b"".join(written(*packet) for packet in sent), cuts)) == (sent, None)
 
 
-def test_the_shortest_form_may_be_asked_for_between_two_packets() -> None:
+def test_shortest_form_can_be_required_between_two_packets() -> None:
     """As when the first of a chunk is the CONNECT that says it is 5.0."""
     reader = PacketReader()
     arriving = reader.feed(bytes.fromhex("108000 c08000"))
@@ -135,14 +135,14 @@ def test_the_limit_counts_the_whole_packet(size: int) -> None:
         assert read(PacketReader(len(packet) - 1), parts) == ([], Reason.PACKET_TOO_LARGE)
 
 
-def test_the_limit_is_seen_before_the_body_comes() -> None:
+def test_packet_over_the_limit_is_refused_before_its_body_arrives() -> None:
     head = written(0x30, bytes(20_000))[:4]
     assert read(PacketReader(20_003), [head]) == ([], Reason.PACKET_TOO_LARGE)
     assert read(PacketReader(20_003), [head[:1], head[1:2], head[2:3]]) == ([], None)
     assert read(PacketReader(20_004), [head]) == ([], None)
 
 
-def test_what_comes_before_a_bad_packet_is_given() -> None:
+def test_packets_before_a_malformed_packet_are_yielded() -> None:
     good, bad = written(0xC0, b""), bytes.fromhex("30ffffffff")
     reader = PacketReader()
     assert read(reader, [good + good + bad + good]) == ([(0xC0, b"")] * 2, Reason.MALFORMED_PACKET)
@@ -156,7 +156,7 @@ def test_after_an_error_nothing_is_read() -> None:
     assert reader.buffered_bytes == 0
 
 
-def test_packets_that_were_not_taken_are_our_own_mistake() -> None:
+def test_feeding_before_all_packets_are_read_raises_front_error() -> None:
     """The rest of their chunk is gone, and with it the place in the stream."""
     reader = PacketReader()
     for _ in reader.feed(written(0xC0, b"") * 2):

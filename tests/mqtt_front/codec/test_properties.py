@@ -168,21 +168,21 @@ OUR_OWN = ["020000000a", "230007"]
 
 
 @given(st.permutations(FORWARDED + OUR_OWN))
-def test_what_is_passed_on_is_passed_on_as_it_came(order: list[str]) -> None:
+def test_forwarded_properties_keep_their_bytes(order: list[str]) -> None:
     """Unaltered and in its order [MQTT-3.3.2-18]; expiry and alias are made anew for each receiver."""
     properties, forwarded = split_publish_properties(memoryview(bytes.fromhex("".join(order))))
-    assert forwarded == bytes.fromhex("".join(one for one in order if one in FORWARDED))
+    assert forwarded == bytes.fromhex("".join(identifier for identifier in order if identifier in FORWARDED))
     assert properties.message_expiry_s == 10
     assert properties.topic_alias == 7
     assert properties == decode_properties(Kind.PUBLISH, bytes.fromhex("".join(order)))
 
 
-def test_what_is_kept_does_not_hold_the_chunk_it_came_in() -> None:
+def test_forwarded_properties_do_not_keep_their_chunk_alive() -> None:
     assert split_publish_properties(b"") == (NO_PROPERTIES, b"")
     assert type(split_publish_properties(memoryview(b"\x01\x01"))[1]) is bytes
 
 
-def test_a_delivery_has_what_was_kept_and_its_own() -> None:
+def test_delivery_has_forwarded_properties_and_those_of_its_receiver() -> None:
     assert delivery_properties(b"") == b""
     section = delivery_properties(bytes.fromhex("".join(FORWARDED)), 5, (1, 300), 9)
     properties = decode_properties(Kind.PUBLISH, section)
@@ -199,7 +199,7 @@ def test_a_delivery_has_what_was_kept_and_its_own() -> None:
     assert delivery_properties(b"\x01\x01", 0) == bytes.fromhex("0101 0200000000")
 
 
-def test_a_value_that_does_not_fit_is_our_own_mistake() -> None:
+def test_value_that_does_not_fit_raises_encode_error() -> None:
     for wrong in (
         Properties(receive_maximum=65_536),
         Properties(message_expiry_s=-1),

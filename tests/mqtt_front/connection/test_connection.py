@@ -236,7 +236,7 @@ def test_a_second_client_with_an_id_takes_over(world: World, version: Version) -
     first.drop()
     second.send(Pingreq())
     second.only(Pingresp)
-    assert world.session("c").line is second.connection.writer
+    assert world.session("c").writer is second.connection.writer
     assert world.broker.counters.taken_over == 1
 
 

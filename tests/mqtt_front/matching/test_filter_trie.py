@@ -54,7 +54,7 @@ def test_get_and_replace() -> None:
 
 
 @pytest.mark.parametrize("topic_filter", ["a/x", "a/#", "a"])
-def test_removing_what_is_not_there(topic_filter: str) -> None:
+def test_removing_an_absent_entry(topic_filter: str) -> None:
     with pytest.raises(KeyError):
         filled("a/+").remove(topic_filter)
 

@@ -12,13 +12,13 @@ from ringmq.mqtt_front.matching.receivers import Receiver, ReceiverCache, Receiv
 NONE: Receivers[str] = Receivers((), ())
 
 
-def test_nobody() -> None:
+def test_no_subscriptions_give_no_receivers() -> None:
     assert merged([]) == ()
 
 
 def test_one_filter_keeps_its_receivers() -> None:
-    one = {"a": Receiver("a", 1), "b": Receiver("b", 0)}
-    assert merged([one]) == (one["a"], one["b"])
+    subscriptions = {"a": Receiver("a", 1), "b": Receiver("b", 0)}
+    assert merged([subscriptions]) == (subscriptions["a"], subscriptions["b"])
 
 
 def test_overlapping_subscriptions_are_one_receiver() -> None:
@@ -31,13 +31,13 @@ def test_overlapping_subscriptions_are_one_receiver() -> None:
     assert first["a"].qos == 0, "the subscription itself has not changed"
 
 
-def test_who_wants_no_own_messages_by_any_subscription_gets_none() -> None:
+def test_no_local_on_all_subscriptions_excludes_own_messages() -> None:
     lines = [{"a": Receiver("a", 0, True, False, (7,))}, {"a": Receiver("a", 2, True, True, (8,))}]
     assert merged(lines) == (Receiver("a", 2, True, True, (7, 8)),)
 
 
 @given(st.permutations(range(4)))
-def test_own_messages_come_by_those_subscriptions_that_want_them(order: list[int]) -> None:
+def test_own_messages_use_only_subscriptions_without_no_local(order: list[int]) -> None:
     """[MQTT-3.8.3-3] with §3.3.4: QoS, identifiers and the flag of what leaves them out have no say in them."""
     lines = [
         Receiver("a", 2, True, True, (1,)),
@@ -64,13 +64,13 @@ def turns(group: SharedGroup[str], number: int, available: str = "abcdef") -> st
     return "".join(member.session if member else "-" for member in chosen)
 
 
-def test_members_take_turns() -> None:
+def test_members_rotate() -> None:
     group = group_of("abc")
     assert [member.session for member in group.members] == ["a", "b", "c"]
     assert turns(group, 7) == "abcabca"
 
 
-def test_who_is_not_available_is_passed_over() -> None:
+def test_unavailable_member_is_skipped() -> None:
     group = group_of("abc")
     assert turns(group, 4, available="ac") == "acac"
     assert turns(group, 2, available="b") == "bb"
@@ -82,7 +82,7 @@ def test_an_empty_group_has_no_member() -> None:
     assert turns(group_of(""), 1) == "-"
 
 
-def test_a_leaving_member_moves_nobody_out_of_turn() -> None:
+def test_leaving_member_does_not_change_the_rotation() -> None:
     group = group_of("abcd")
     assert turns(group, 2) == "ab"
     group.leave("a")
@@ -108,7 +108,7 @@ def test_new_options_keep_the_place() -> None:
 
 
 @given(st.lists(st.sampled_from("abcdef.")))
-def test_turns_stay_fair(steps: list[str]) -> None:
+def test_rotation_stays_fair(steps: list[str]) -> None:
     """Whatever came before, as many turns as there are members serve everyone once."""
     group = group_of("")
     for step in steps:
@@ -132,7 +132,7 @@ def test_a_filter_drops_what_it_matches() -> None:
     assert cache.evictions == 0
 
 
-def test_the_oldest_make_place() -> None:
+def test_oldest_answers_are_evicted_at_the_bound() -> None:
     cache: ReceiverCache[str] = ReceiverCache(200, 10**6)
     for number in range(1000):
         cache.put(str(number), NONE)
@@ -162,7 +162,7 @@ def test_the_newest_stays_whatever_its_size() -> None:
     assert cache.evictions == 1
 
 
-def test_it_can_begin_anew() -> None:
+def test_cache_can_be_cleared() -> None:
     cache: ReceiverCache[str] = ReceiverCache(100, 10**6)
     answers = cache.answers
     for topic in ("a", "$SYS/b"):

@@ -34,7 +34,7 @@ def reached(router: Router[Session], topic: str) -> list[Session]:
     return [receiver.session for receiver in router.receivers(topic).each]
 
 
-def test_a_subscription_is_told_from_its_replacement() -> None:
+def test_replaced_subscription_is_reported_as_replaced() -> None:
     """[MQTT-3.8.4-3] an identical filter replaces the subscription."""
     router = router_of()
     assert router.subscribe(A, "a/+", 0) == Added(replaced=False, first=True)
@@ -97,7 +97,7 @@ def test_shared_groups() -> None:
     assert router.receivers("$a/b").groups == ()
 
 
-def test_turns_go_on_through_changes() -> None:
+def test_rotation_continues_after_changes() -> None:
     router = router_of((A, "$share/g/a"), (B, "$share/g/a"), (C, "$share/g/a"))
     order = []
     for _ in range(6):
@@ -109,7 +109,7 @@ def test_turns_go_on_through_changes() -> None:
     assert order == [A, B, C, A, B, C]
 
 
-def test_only_what_a_change_matches_is_answered_anew() -> None:
+def test_change_drops_only_the_answers_that_it_matches() -> None:
     router = router_of((A, "a/b"))
     topics = ["a/b", "a/c", "b/c", "$SYS/a"]
     for topic_filter, stale in [
@@ -136,7 +136,7 @@ def test_the_same_again_changes_nothing() -> None:
     assert router.receivers("a") is before
 
 
-def test_one_client_with_ever_new_topics_stays_within_the_cache() -> None:
+def test_client_with_new_topics_only_stays_within_the_cache() -> None:
     router: Router[Session] = Router(RouterLimits(cached_topics=100))
     router.subscribe(A, "#", 0)
     for number in range(1000):

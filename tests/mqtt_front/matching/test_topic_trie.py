@@ -63,7 +63,7 @@ def test_match_and_take(topic_filter: str, topics: list[str]) -> None:
     assert len(tree) == 6 - len(topics)
 
 
-def test_the_order_is_that_of_the_branches() -> None:
+def test_matches_come_in_the_order_of_the_branches() -> None:
     tree = filled("b/2", "a", "b/1", "b")
     assert [topic for topic, _ in tree.match("#")] == ["b", "b/2", "b/1", "a"]
     assert list(tree.values) == ["b/2", "a", "b/1", "b"]
@@ -76,7 +76,7 @@ def test_a_replaced_value_keeps_its_place() -> None:
     assert tree.match("+") == [("a", 7), ("b", 1)]
 
 
-def test_what_matched_is_a_list_of_its_own() -> None:
+def test_matches_are_a_new_list() -> None:
     tree = filled("a", "b", "c")
     for topic, _ in tree.match("#"):
         tree.remove(topic)
@@ -84,7 +84,7 @@ def test_what_matched_is_a_list_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("topic_filter", ["#", "+/#", "+/+", "a/+", "a/#"])
-def test_the_tree_may_change_between_two_steps(topic_filter: str) -> None:
+def test_trie_may_change_between_two_steps(topic_filter: str) -> None:
     tree = filled(*[f"a/{number}" for number in range(20)])
     steps = tree.walk(topic_filter)
     found: set[str | None] = set()
@@ -101,14 +101,14 @@ def test_the_tree_may_change_between_two_steps(topic_filter: str) -> None:
     assert found - stayed <= {None, "a/0", "a/30", "a/15/x", "b/x"}
 
 
-def test_one_step_looks_at_one_place() -> None:
+def test_step_of_a_walk_visits_one_node() -> None:
     tree = filled(*[f"{number}/x/y" for number in range(50)])
     assert list(tree.walk("+/x/z")) == [None] * 101
     assert list(tree.walk("3/x/y")) == ["3/x/y"]
     assert list(tree.walk("3/x")) == [None]
 
 
-def test_removing_what_is_not_there() -> None:
+def test_removing_an_absent_entry() -> None:
     tree = filled("a/b")
     assert tree.remove("a") is None
     assert tree.remove("a/b/c") is None
@@ -156,7 +156,7 @@ def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked:
 
 
 @pytest.mark.parametrize("way", ["remove", "take"])
-def test_what_has_gone_takes_no_room(way: str) -> None:
+def test_removed_topics_free_their_memory(way: str) -> None:
     tree = filled("b", *(f"a/{number}" for number in range(10_000)))
     seen, most = tree.values, sys.getsizeof(tree.values)
     if way == "take":

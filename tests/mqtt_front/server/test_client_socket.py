@@ -75,7 +75,7 @@ async def line() -> Line:
     return Line()
 
 
-async def test_what_one_turn_gathers_is_one_write(line: Line) -> None:
+async def test_packets_of_an_iteration_share_a_write(line: Line) -> None:
     line.connect()
     line.client.data_received(encode(Version.V5, Pingreq()) * 3)
     assert line.transport.written == []
@@ -85,7 +85,7 @@ async def test_what_one_turn_gathers_is_one_write(line: Line) -> None:
     await line.front.stop()
 
 
-async def test_nothing_is_written_to_who_is_gone(line: Line) -> None:
+async def test_nothing_is_written_to_a_closed_socket(line: Line) -> None:
     line.connect()
     line.transport.calls.append("close")
     line.front.iteration._end()
@@ -94,7 +94,7 @@ async def test_nothing_is_written_to_who_is_gone(line: Line) -> None:
     await line.front.stop()
 
 
-async def test_one_too_many_is_aborted_and_not_known() -> None:
+async def test_connection_beyond_the_limit_is_aborted_and_not_registered() -> None:
     line = Line(max_connections=1)
     other, transport = ClientSocket(line.front, anonymous=True), Transport()
     other.connection_made(transport)
@@ -115,7 +115,7 @@ async def test_a_fast_publisher_is_not_read_from_for_a_while(line: Line) -> None
     await line.front.stop()
 
 
-async def test_who_lets_too_much_gather_is_cut_off() -> None:
+async def test_client_with_a_full_buffer_is_cut_off() -> None:
     line = Line(max_buffer_bytes=1000)
     line.connect()
     line.transport.waiting_bytes = 2001
@@ -125,7 +125,7 @@ async def test_who_lets_too_much_gather_is_cut_off() -> None:
     await line.front.stop()
 
 
-async def test_who_sends_too_much_for_a_turn_is_not_read_from_at_once(line: Line) -> None:
+async def test_reading_pauses_at_once_beyond_the_budget_of_an_iteration(line: Line) -> None:
     line.connect()
     line.front.iteration._end()
     line.client.data_received(encode(Version.V5, Pingreq()) * 20_000)
@@ -138,7 +138,7 @@ async def test_who_sends_too_much_for_a_turn_is_not_read_from_at_once(line: Line
 
 
 @pytest.mark.parametrize("polite", [True, False])
-async def test_who_is_gone_is_worked_off_in_turns_too(line: Line, polite: bool) -> None:
+async def test_bytes_of_a_closed_client_are_processed_over_iterations_too(line: Line, polite: bool) -> None:
     will = Will("t", b"will", 0, False)
     line.client.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0, will)))
     line.client.data_received(
@@ -159,7 +159,7 @@ async def test_who_is_gone_is_worked_off_in_turns_too(line: Line, polite: bool) 
     await front.stop()
 
 
-async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
+async def test_reconnecting_client_does_not_wait_for_its_old_bytes(line: Line) -> None:
     line.connect()
     line.client.data_received(encode(Version.V5, Pingreq()) * 20_000)
     line.client.connection_lost(None)
@@ -168,7 +168,7 @@ async def test_who_comes_back_does_not_wait_for_that(line: Line) -> None:
     other.data_received(encode(Version.V5, Connect(Version.V5, "c", True, 0)))
     line.front.iteration._end()
     assert list(line.front.clients) == [other.connection.writer]
-    assert line.front.broker.sessions["c"].line is other.connection.writer
+    assert line.front.broker.sessions["c"].writer is other.connection.writer
     await line.front.stop()
 
 
@@ -181,8 +181,8 @@ class Socket:
     def __init__(self, front: MqttServer | None = None, client_id: str = "c") -> None:
         self.front = front or MqttServer(Iteration(), FrontConfig(sys_interval_s=0))
         self.near, self.far = socket.socketpair()
-        for one in (self.near, self.far):
-            one.setblocking(False)
+        for sock in (self.near, self.far):
+            sock.setblocking(False)
         self.transport = Transport()
         self.transport._extra["socket"] = self.near  # type: ignore[attr-defined]
         self.client = ClientSocket(self.front, anonymous=True, bare=True)
@@ -220,7 +220,7 @@ async def bare() -> AsyncIterator[Socket]:
 PINGRESP = b"\xd0\0"
 
 
-async def test_an_answer_leaves_at_once_and_the_next_of_the_turn_at_its_end(bare: Socket) -> None:
+async def test_first_answer_leaves_at_once_and_the_next_at_the_end_of_the_iteration(bare: Socket) -> None:
     for _ in range(2):
         bare.ping()
         assert bare.came == PINGRESP
@@ -233,7 +233,7 @@ async def test_an_answer_leaves_at_once_and_the_next_of_the_turn_at_its_end(bare
 
 
 async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
-    """However many publish in one turn: who is answered is not among the few."""
+    """However many publish in an iteration: a client that only gets an answer does not count as one of the few."""
     front = bare.front
     pairs = [(Socket(front, f"from {number}"), Socket(front, f"to {number}")) for number in range(5)]
     for number, (_, subscriber) in enumerate(pairs):
@@ -248,13 +248,13 @@ async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
     front.iteration._end()
     for publisher, subscriber in pairs:
         assert publisher.transport.written == [encode(Version.V5, Puback(7)) + PINGRESP]
-        for one in (publisher, subscriber):
-            one.near.close()
-            one.far.close()
+        for client in (publisher, subscriber):
+            client.near.close()
+            client.far.close()
 
 
 @pytest.mark.parametrize("gathered", [False, True])
-async def test_what_has_gathered_elsewhere_goes_to_all_at_once(bare: Socket, gathered: bool) -> None:
+async def test_gathered_messages_leave_for_all_clients_at_once(bare: Socket, gathered: bool) -> None:
     front = bare.front
     subscribers = [Socket(front, f"to {number}") for number in range(5)]
     for subscriber in subscribers:
@@ -264,12 +264,12 @@ async def test_what_has_gathered_elsewhere_goes_to_all_at_once(bare: Socket, gat
     packet = encode(Version.V5, Publish("a", b"x"))
     front.broker.distribute(Message("a", b"x"))
     front.send_soon(gathered=gathered)
-    assert [one.came.endswith(packet) for one in subscribers] == [gathered] * 5
+    assert [subscriber.came.endswith(packet) for subscriber in subscribers] == [gathered] * 5
     front.iteration._end()
-    for one in subscribers:
-        assert (packet in b"".join(one.transport.written)) is not gathered
-        one.near.close()
-        one.far.close()
+    for subscriber in subscribers:
+        assert (packet in b"".join(subscriber.transport.written)) is not gathered
+        subscriber.near.close()
+        subscriber.far.close()
 
 
 async def test_an_acknowledgement_alone_leaves_at_once(bare: Socket) -> None:
@@ -277,14 +277,14 @@ async def test_an_acknowledgement_alone_leaves_at_once(bare: Socket) -> None:
     assert bare.came == encode(Version.V5, Puback(7, Reason.NO_MATCHING_SUBSCRIBERS))
 
 
-async def test_nothing_overtakes_what_waits_in_the_transport(bare: Socket) -> None:
+async def test_nothing_overtakes_bytes_in_the_transport(bare: Socket) -> None:
     bare.transport.waiting_bytes = 1
     bare.ping()
     bare.front.iteration._end()
     assert (bare.came, bare.transport.written) == (b"", [PINGRESP])
 
 
-async def test_what_a_full_socket_does_not_take_goes_to_the_transport(bare: Socket) -> None:
+async def test_bytes_that_a_full_socket_rejects_go_to_the_transport(bare: Socket) -> None:
     filled = 0
     with contextlib.suppress(BlockingIOError):
         while True:
@@ -295,13 +295,13 @@ async def test_what_a_full_socket_does_not_take_goes_to_the_transport(bare: Sock
     assert filled
 
 
-async def test_what_a_socket_takes_in_part_is_whole_in_the_end(bare: Socket, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partial_write_is_completed_by_the_transport(bare: Socket, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.write", lambda file, data: 1)
     bare.ping()
     assert bare.transport.written == [PINGRESP[1:]]
 
 
-async def test_the_disk_comes_first(bare: Socket) -> None:
+async def test_nothing_is_sent_before_the_commit(bare: Socket) -> None:
     class Pending(NoJournal):
         pending = True
 
@@ -313,7 +313,7 @@ async def test_the_disk_comes_first(bare: Socket) -> None:
     bare.front.broker.journal = NO_JOURNAL
 
 
-async def test_who_is_closing_is_told_by_the_transport(bare: Socket) -> None:
+async def test_closing_client_is_sent_to_by_the_transport(bare: Socket) -> None:
     bare.client.data_received(encode(Version.V5, Disconnect()) + encode(Version.V5, Pingreq()))
     assert bare.came == b""
     bare.front.iteration._end()

@@ -1,4 +1,4 @@
-"""Listeners: what they accept, what they say where they are, and what they cannot have."""
+"""Listeners: accepted clients, reported addresses, and addresses that cannot be bound."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ async def heard(websocket: bool, sent: bytes) -> tuple[bytes, list[str]]:
     faults: list[str] = []
 
     def client() -> Heard:
-        one = Heard()
-        made.put_nowait(one)
-        return one
+        heard = Heard()
+        made.put_nowait(heard)
+        return heard
 
     server = await accept_clients(Listen(host=HOST, port=0, websocket=websocket), client, faults.append, 10.0)
     _, writer = await asyncio.open_connection(*address_of(server))
@@ -60,7 +60,7 @@ async def test_bytes_out_of_websocket_frames() -> None:
     assert await heard(True, upgrade + b"\x82\x82\0\0\0\0\x10\x00") == (b"\x10\x00", [])
 
 
-async def test_the_address_says_the_port_that_was_chosen() -> None:
+async def test_address_has_the_chosen_port() -> None:
     server = await accept_clients(Listen(host=HOST, port=0), Heard, print, 10.0)
     host, port = address_of(server)
     assert host == HOST
@@ -68,7 +68,7 @@ async def test_the_address_says_the_port_that_was_chosen() -> None:
     server.close()
 
 
-async def test_what_cannot_be_had_is_one_line_with_the_address_once() -> None:
+async def test_unusable_address_is_one_line_with_the_address_once() -> None:
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()

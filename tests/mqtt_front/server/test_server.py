@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 V311, V5 = Version.V311, Version.V5
 
 
-async def test_topics_that_are_not_used_any_more_take_no_room(bench: Bench) -> None:
+async def test_unused_topics_are_dropped_from_the_cache(bench: Bench) -> None:
     front = await bench.start()
     subscriber, publisher = await bench.connect("s"), await bench.connect("p")
     await subscriber.subscribe("t/+")
@@ -52,10 +52,10 @@ async def test_topics_that_are_not_used_any_more_take_no_room(bench: Bench) -> N
     await until(lambda: front.broker.counters.publish_sent == 101)
 
 
-# Who does not connect
+# Clients that do not connect
 
 
-async def test_who_sends_no_connect_is_closed(bench: Bench) -> None:
+async def test_client_without_connect_is_closed(bench: Bench) -> None:
     front = await bench.start(connect_timeout_s=10)
     silent, half, good = await bench.dial(), await bench.dial(), await bench.connect("c")
     half.feed(encode(V5, Connect(V5, "half", True, 0))[:7])
@@ -72,7 +72,7 @@ async def test_who_sends_no_connect_is_closed(bench: Bench) -> None:
     assert front.broker.counters.refused == 2
 
 
-async def test_one_connection_too_many_is_closed_at_once(bench: Bench) -> None:
+async def test_connection_beyond_the_limit_is_closed_at_once(bench: Bench) -> None:
     front = await bench.start(max_connections=1)
     first = await bench.connect("c")
     assert await (await bench.dial()).closed()
@@ -116,7 +116,7 @@ async def test_silence_for_one_and_a_half_keep_alives(bench: Bench, version: Ver
     assert front.broker.counters.keep_alive_timeouts == 1
 
 
-async def test_the_keep_alive_of_the_server_is_the_one_watched(bench: Bench) -> None:
+async def test_keep_alive_of_the_server_is_enforced(bench: Bench) -> None:
     await bench.start(max_keep_alive_s=20)
     client = await bench.connect("c", keep_alive_s=100)
     bench.sweep(31.0)
@@ -148,7 +148,7 @@ async def test_the_sweeper_goes_on(bench: Bench) -> None:
     assert front._sweeper.cancelled()
 
 
-# Those who do not read
+# Clients that do not read
 
 
 async def flood(bench: Bench, publisher: Client, count: int, qos: int) -> None:
@@ -165,28 +165,28 @@ async def flood(bench: Bench, publisher: Client, count: int, qos: int) -> None:
 
 
 @pytest.mark.parametrize("version", Version)
-async def test_who_does_not_read_loses_qos_0_and_costs_no_memory(bench: Bench, version: Version) -> None:
+async def test_client_that_does_not_read_loses_qos_0_and_costs_no_memory(bench: Bench, version: Version) -> None:
     front = await bench.start(max_buffer_bytes=50_000)
     subscriber, publisher = await bench.connect("s", version), await bench.connect("p")
     await subscriber.subscribe("t")
     transport = bench.transport("s")
-    line = front.broker.sessions["s"].line
-    assert line is not None
+    writer = front.broker.sessions["s"].writer
+    assert writer is not None
     most = 0
     for _ in range(10):
         await flood(bench, publisher, 50, 0)
-        most = max(most, transport.get_write_buffer_size() + sum(map(len, line.out)))
+        most = max(most, transport.get_write_buffer_size() + sum(map(len, writer.out)))
     assert most <= 200_000
     dropped = front.broker.counters.publish_dropped
     assert 100 < dropped < 500
     for _ in range(500 - dropped):
         await subscriber.next(Publish)
-    await until(lambda: line.plain)
+    await until(lambda: writer.fast)
     publisher.send(Publish("t", b"again"))
     assert (await subscriber.next(Publish)).payload == b"again"
 
 
-async def test_who_does_not_read_gets_qos_1_later_and_in_order(bench: Bench) -> None:
+async def test_client_that_does_not_read_gets_qos_1_later_and_in_order(bench: Bench) -> None:
     front = await bench.start(max_buffer_bytes=20_000, max_queued=100, max_inflight=65535)
     subscriber, publisher = await bench.connect("s"), await bench.connect("p")
     await subscriber.subscribe("t", 1)
@@ -205,7 +205,7 @@ async def test_who_does_not_read_gets_qos_1_later_and_in_order(bench: Bench) -> 
     await until(lambda: not front.broker.sessions["s"].inflight)
 
 
-async def test_who_asks_without_reading_is_cut_off(bench: Bench) -> None:
+async def test_client_that_asks_without_reading_is_cut_off(bench: Bench) -> None:
     front = await bench.start(max_buffer_bytes=10_000)
     watcher, client = await bench.connect("watcher"), await bench.connect("c", will=Will("w", b"gone", 0, False))
     await watcher.subscribe("w")
@@ -217,7 +217,7 @@ async def test_who_asks_without_reading_is_cut_off(bench: Bench) -> None:
     assert (await watcher.next(Publish)).payload == b"gone"
 
 
-async def test_what_waits_comes_to_a_client_that_reads_however_much(bench: Bench) -> None:
+async def test_long_queue_is_delivered_to_a_client_that_reads(bench: Bench) -> None:
     front = await bench.start(max_buffer_bytes=20_000, max_inflight=500)
     fields = {"properties": {"session_expiry_s": 100}}
     first = await bench.connect("s", **fields)
@@ -256,7 +256,7 @@ async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, sl
     await until(transport.is_reading)
 
 
-# Who may connect
+# Admission
 
 
 def guarded(user: str = "ann", password: bytes = b"secret") -> Access:
@@ -292,7 +292,7 @@ async def test_a_listener_can_keep_anonymous_clients_out(bench: Bench) -> None:
 
 
 class SlowAccess(Access):
-    """Verifies when it is told to."""
+    """Verifies once `go` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -364,7 +364,7 @@ async def test_a_verification_may_not_last_for_ever(bench: Bench, slow_access: S
     assert front.broker.sessions == {}
 
 
-async def test_new_rules_hold_for_those_who_are_here(bench: Bench) -> None:
+async def test_new_rules_apply_to_connected_clients(bench: Bench) -> None:
     access = guarded()
     front = await bench.start(access=access)
     ann = await bench.connect("ann", user_name="ann", password=b"secret")
@@ -404,7 +404,7 @@ async def test_a_fault_of_our_own_costs_its_client_alone(bench: Bench, monkeypat
 
 
 # 5.0 [MQTT-3.14.4-2]
-async def test_a_front_that_stops_says_so(bench: Bench, slow_access: SlowAccess) -> None:
+async def test_stop_disconnects_clients_with_a_reason(bench: Bench, slow_access: SlowAccess) -> None:
     front = await bench.start(access=slow_access)
     new, old, deciding, silent = [await bench.dial(version) for version in (V5, V311, V5, V5)]
     await new.connect("new", properties={"session_expiry_s": 100})
@@ -423,7 +423,7 @@ async def test_a_front_that_stops_says_so(bench: Bench, slow_access: SlowAccess)
         await bench.dial()
 
 
-async def test_who_does_not_read_delays_the_end_a_little_only(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_that_does_not_read_delays_the_stop_briefly(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringmq.mqtt_front.server.server.LINGER_S", 0.05)
     front = await bench.start()
     subscriber, publisher = await bench.connect("s"), await bench.connect("p")
@@ -449,7 +449,7 @@ async def test_bursts_share_a_write(bench: Bench, monkeypatch: pytest.MonkeyPatc
     subscriber, publisher = await bench.connect("s"), await bench.connect("p")
     await subscriber.subscribe("t")
     writes: list[int] = []
-    protocol = next(p for c, p in front.clients.items() if c is front.broker.sessions["s"].line)
+    protocol = next(p for c, p in front.clients.items() if c is front.broker.sessions["s"].writer)
     transport = protocol.transport
     assert transport is not None
 
@@ -468,7 +468,7 @@ async def test_bursts_share_a_write(bench: Bench, monkeypatch: pytest.MonkeyPatc
     assert len(writes) < 10
 
 
-async def test_too_many_passwords_at_a_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_password_queue_refuses_clients(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     await bench.start(access=guarded())
     monkeypatch.setattr(password_pool, "MAX_WAITING", 0)
     for version, reason in ((V5, Reason.SERVER_BUSY), (V311, Reason.SERVER_UNAVAILABLE)):
@@ -490,7 +490,7 @@ async def log_in(bench: Bench, user: str, client_id: str = "c", **fields: object
     return await bench.connect(client_id, user_name=user, password=b"secret", properties=lasting, **fields)
 
 
-async def test_a_session_of_a_user_is_his(bench: Bench) -> None:
+async def test_session_belongs_to_its_user(bench: Bench) -> None:
     front = await bench.start(access=Access.from_texts(users("ann", "bob"), None))
     await log_in(bench, "ann")
     session = front.broker.sessions["c"]
@@ -499,10 +499,10 @@ async def test_a_session_of_a_user_is_his(bench: Bench) -> None:
         client.send(Connect(V5, "c", True, 0, None, user, None if user is None else b"secret"))
         assert (await client.next(Connack)).reason is Reason.NOT_AUTHORIZED
     assert front.broker.sessions["c"] is session
-    assert session.line is not None
+    assert session.writer is not None
 
 
-async def test_nothing_is_left_of_a_user_who_is_no_more(bench: Bench) -> None:
+async def test_removed_user_leaves_no_session(bench: Bench) -> None:
     access = Access.from_texts(users("ann", "bob"), None)
     front = await bench.start(access=access)
     watcher = await bench.connect("watcher")
@@ -524,7 +524,7 @@ async def test_nothing_is_left_of_a_user_who_is_no_more(bench: Bench) -> None:
     await watcher.next(Pingresp)
 
 
-async def test_rights_that_are_lost_while_away(bench: Bench) -> None:
+async def test_rights_are_withdrawn_from_a_session_without_client(bench: Bench) -> None:
     access = Access.from_texts(None, "topic readwrite #\n")
     front = await bench.start(access=access)
     client = await bench.connect("c", properties={"session_expiry_s": 1000})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FullDisk(NoJournal):
-    """Takes so many turns, and then no more."""
+    """Accepts `turns` commits, then fails."""
 
     def __init__(self, turns: int) -> None:
         self.turns = turns
@@ -40,7 +40,7 @@ class FullDisk(NoJournal):
         self.open = False
 
 
-async def test_nothing_is_acknowledged_that_the_disk_did_not_take(bench: Bench) -> None:
+async def test_nothing_is_acknowledged_that_was_not_committed(bench: Bench) -> None:
     failed = asyncio.Event()
     front = await bench.start(on_fault=failed.set)
     journal = front.broker.journal = FullDisk(turns=1)
@@ -55,7 +55,7 @@ async def test_nothing_is_acknowledged_that_the_disk_did_not_take(bench: Bench) 
     assert not journal.open
 
 
-async def test_what_nobody_is_told_is_kept_as_well(bench: Bench) -> None:
+async def test_change_without_a_receiver_is_committed(bench: Bench) -> None:
     """A retained message with QoS 0: there is nothing to send, and yet something to commit."""
     front = await bench.start()
     journal = front.broker.journal = FullDisk(turns=1)

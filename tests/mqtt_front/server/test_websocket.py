@@ -32,7 +32,7 @@ def frame(payload: bytes, opcode: int = Opcode.BINARY) -> bytes:
 
 
 class Socket(asyncio.Transport):
-    """What asyncio would give."""
+    """A transport like asyncio's."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "socket": object()})
@@ -133,7 +133,7 @@ def test_a_request_that_is_refused() -> None:
     assert side.faults == ["the client must offer the subprotocol mqtt"]
 
 
-def test_what_comes_at_once_goes_on_at_once() -> None:
+def test_frames_behind_the_request_are_processed_at_once() -> None:
     """Packets need not begin and end with frames [MQTT-6.0.0-2]."""
     side = Side()
     side.feed(frame(b"one "), frame(b"pack"), frame(b"et, and more")[:14])
@@ -160,7 +160,7 @@ def test_a_ping_is_answered() -> None:
     assert side.client.received == []
 
 
-def test_who_does_not_read_is_owed_one_pong() -> None:
+def test_client_that_does_not_read_gets_only_the_last_pong() -> None:
     side = Side()
     side.between.pause_writing()
     side.feed(frame(b"1", Opcode.PING), frame(b"2", Opcode.PING))
@@ -175,7 +175,7 @@ def test_who_does_not_read_is_owed_one_pong() -> None:
     ("data", "code"),
     [(frame(b"text", Opcode.TEXT), 1003), (b"\x82\x01x", 1002), (frame(b"\x03\xe8\xff", Opcode.CLOSE), 1007)],
 )
-def test_a_client_that_breaks_the_rules_is_closed(data: bytes, code: int) -> None:
+def test_client_that_violates_the_protocol_is_closed(data: bytes, code: int) -> None:
     """[MQTT-6.0.0-1], and with all that was right before it."""
     side = Side()
     side.feed(frame(b"right"), data)
@@ -221,7 +221,7 @@ async def test_the_server_closes() -> None:
     side.between.connection_lost(None)
 
 
-async def test_who_does_not_answer_is_cut_off(
+async def test_client_that_does_not_answer_a_close_is_cut_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(websocket, "CLOSE_S", 0.0)
@@ -231,7 +231,7 @@ async def test_who_does_not_answer_is_cut_off(
         await side.socket.cut_off.wait()
 
 
-async def test_nobody_is_cut_off_who_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_client_is_not_aborted_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(websocket, "CLOSE_S", 0.0)
     side = Side()
     side.client.transport.close()
@@ -264,7 +264,7 @@ def test_an_end_without_a_word() -> None:
     assert side.client.events == ["made", "lost"]
 
 
-def test_the_rest_is_the_sockets() -> None:
+def test_other_transport_methods_are_those_of_the_socket() -> None:
     side = Side()
     transport = side.client.transport
     transport.set_write_buffer_limits(high=10)
@@ -285,7 +285,7 @@ def flood(last: bytes, number: int = 5 * FRAMES_A_CALL // 2) -> bytes:
     return frame(b"", Opcode.PING) * number + last
 
 
-async def test_many_frames_take_turns_and_nothing_is_read_meanwhile() -> None:
+async def test_many_frames_are_processed_over_iterations_without_reading() -> None:
     side = Side()
     side.feed(flood(frame(b"last")))
     assert side.socket.paused
@@ -299,7 +299,7 @@ async def test_many_frames_take_turns_and_nothing_is_read_meanwhile() -> None:
     assert side.socket.take() == b"\x8a\0" * 3
 
 
-async def test_who_is_not_to_be_read_from_waits_with_its_frames() -> None:
+async def test_frames_of_a_paused_client_wait() -> None:
     side = Side()
     side.feed(flood(frame(b"last")))
     side.client.transport.pause_reading()
@@ -315,7 +315,7 @@ async def test_who_is_not_to_be_read_from_waits_with_its_frames() -> None:
 
 
 @pytest.mark.parametrize("paused", [True, False])
-async def test_what_came_before_the_end_counts(paused: bool) -> None:
+async def test_frames_before_the_end_are_processed(paused: bool) -> None:
     side = Side()
     side.feed(flood(frame(b"last")))
     if paused:
@@ -395,7 +395,7 @@ async def dialled(front: MqttServer) -> AsyncIterator[Dialled]:
     writer.transport.abort()
 
 
-async def test_what_is_written_in_one_turn_is_one_frame(dialled: Dialled) -> None:
+async def test_packets_of_an_iteration_are_one_frame(dialled: Dialled) -> None:
     dialled.writer.write(REQUEST + frame(CONNECT))
     async with asyncio.timeout(DEADLINE_S):
         assert (await dialled.reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
@@ -434,7 +434,7 @@ def _has_read(transport: asyncio.Transport | None) -> bool:
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", REQUEST + frame(b"", Opcode.TEXT)])
-async def test_who_breaks_the_rules_is_counted(front: MqttServer, dialled: Dialled, data: bytes) -> None:
+async def test_protocol_violation_is_counted(front: MqttServer, dialled: Dialled, data: bytes) -> None:
     dialled.writer.write(data)
     assert (await dialled.rest()).startswith(b"HTTP/1.1 ")
     assert front.broker.counters.protocol_errors == 1

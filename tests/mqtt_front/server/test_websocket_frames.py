@@ -1,4 +1,4 @@
-"""Frames: the examples of RFC 6455 §5.7, what a client may not send, and any chunking of any frames."""
+"""Frames: the examples of RFC 6455 §5.7, frames that a client must not send, and any chunking of any frames."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_lengths(size: int) -> None:
     assert len(head) == (2 if size < 126 else 4 if size < 65536 else 10)
 
 
-def test_a_frame_is_given_on_before_it_is_whole() -> None:
+def test_payload_is_passed_on_before_its_frame_is_complete() -> None:
     """So a frame of any length takes no memory."""
     reader = FrameReader()
     whole = frame(2, b"x" * 1000)
@@ -133,11 +133,11 @@ def test_nothing_counts_after_a_close() -> None:
         (1007, frame(8, b"\x03\xe8\xff")),
     ],
 )
-def test_what_a_client_may_not_send(code: int, data: bytes) -> None:
+def test_invalid_frames_are_refused(code: int, data: bytes) -> None:
     assert fault(data) == code
 
 
-def test_what_came_before_a_fault_counts() -> None:
+def test_contents_before_a_fault_are_yielded() -> None:
     feed = FrameReader().feed(frame(2, b"right") + frame(1, b"wrong"))
     assert next(feed) == b"right"
     with pytest.raises(FrameError):
@@ -203,7 +203,7 @@ def test_masks(payload: bytes, mask: bytes) -> None:
 
 
 @pytest.mark.parametrize("one", [frame(Opcode.PING), frame(Opcode.BINARY), frame(Opcode.BINARY, b"x")])
-def test_a_call_reads_so_many_frames(one: bytes) -> None:
+def test_call_parses_a_bounded_number_of_frames(one: bytes) -> None:
     reader, end = FrameReader(), frame(Opcode.PING, b"end")
     first = list(reader.feed(one * (2 * FRAMES_A_CALL) + end))
     assert reader.full

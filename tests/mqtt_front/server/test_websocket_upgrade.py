@@ -60,7 +60,7 @@ def test_the_example_of_the_specification() -> None:
         ({"X": "", "Y": "ünï: côdé"}, "mqtt"),
     ],
 )
-def test_a_good_request(changed: dict[str, str], chosen: str) -> None:
+def test_valid_request_is_accepted(changed: dict[str, str], chosen: str) -> None:
     """[MQTT-6.0.0-4]; no extension is ever agreed to."""
     head = answer(request(**changed)).decode()
     assert f"Sec-WebSocket-Protocol: {chosen}\r\n" in head
@@ -104,7 +104,7 @@ def test_a_repeated_header_is_one_list() -> None:
         (431, {f"X{number}": "y" for number in range(MAX_HEADERS)}),
     ],
 )
-def test_a_bad_request(status: int, changed: dict[str, str | None]) -> None:
+def test_invalid_request_is_refused(status: int, changed: dict[str, str | None]) -> None:
     error = refusal(request(**changed))
     head, _, body = error.response.partition(b"\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ".encode())
@@ -113,12 +113,12 @@ def test_a_bad_request(status: int, changed: dict[str, str | None]) -> None:
     assert body == f"{error}\n".encode()
 
 
-def test_two_keys_are_none() -> None:
+def test_repeated_key_is_refused() -> None:
     again = f"Sec-WebSocket-Key: {HEADERS['Sec-WebSocket-Key']}"
     assert refusal(f"{request()}\r\n{again}").response.startswith(b"HTTP/1.1 400 ")
 
 
-def test_who_speaks_another_version_is_told_which() -> None:
+def test_refusal_of_a_version_names_the_supported_version() -> None:
     assert b"\r\nSec-WebSocket-Version: 13\r\n" in refusal(request(Sec_WebSocket_Version="7")).response
 
 

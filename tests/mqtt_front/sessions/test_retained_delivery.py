@@ -230,7 +230,7 @@ def test_it_ends_with_the_connection(world: World) -> None:
 def test_a_full_turn_has_a_little_of_it_all_the_same(world: World) -> None:
     filled(world)
     client = world.connect("c")
-    world.broker.work.begin(world.broker.turn)
+    world.broker.work.begin(world.broker.iteration)
     world.broker.work.left = 0
     client.send_subscribe("r/+")
     assert len(topics_of(client.take())) in range(1, LEAST_STEPS + 1)
@@ -250,7 +250,7 @@ def test_it_keeps_nothing_of_who_has_gone(make_world: type[World]) -> None:
         del client
         world._inboxes.clear()
         assert [one for one in ours() if isinstance(one, Session)] == [world.session("publisher")]
-        assert [one for one in ours() if isinstance(one, Writer)] == [world.session("publisher").line]
+        assert [one for one in ours() if isinstance(one, Writer)] == [world.session("publisher").writer]
 
 
 # What comes live meanwhile

@@ -493,7 +493,7 @@ def test_a_session_alone_keeps_what_it_cannot_send() -> None:
     assert not session.release(1)
 
 
-# The short way
+# The fast path
 
 
 def test_nothing_overtakes_what_waits(make_world: type[World]) -> None:

@@ -24,8 +24,8 @@ QUICK = dataclasses.replace(LOCAL, reunion_s=0.01)
 class Side:
     """A peer with nothing but discovery; each introduction succeeds."""
 
-    def __init__(self, point: int) -> None:
-        self.config = OverlayConfig(id=Id(point), boot=1, listen=("127.0.0.1", 0), timing=QUICK)
+    def __init__(self, peer_id: int) -> None:
+        self.config = OverlayConfig(id=Id(peer_id), boot=1, listen=("127.0.0.1", 0), timing=QUICK)
         self.incidents = Incidents()
         self.discovery = Discovery(self.config, self, self.incidents)
         self.asked: list[Address] = []
@@ -62,8 +62,8 @@ class Side:
 async def side() -> AsyncIterator[Callable[..., object]]:
     started: list[Side] = []
 
-    async def start(point: int, *seeds: Address, port: int = 0) -> Side:
-        made = Side(point)
+    async def start(peer_id: int, *seeds: Address, port: int = 0) -> Side:
+        made = Side(peer_id)
         started.append(made)
         await made.start(*seeds, port=port)
         return made
@@ -84,19 +84,19 @@ async def test_peers_find_each_other_through_one_seed(side, until) -> None:
 
 
 async def test_the_known_are_not_asked_and_the_stale_are_counted(side) -> None:
-    one = await side(1)
+    ours = await side(1)
     crowd = [type("Contact", (), {"id": kademlia_key(Id(n)), "ip": "127.0.0.1", "port": 1 + n % 2}) for n in range(40)]
-    one.friends = {Id(number) for number in range(20)}
-    assert await one.discovery._follow(crowd) == HINTS // 2
-    assert len(one.asked) == HINTS
-    assert one.incidents.counters["hints_stale"] == HINTS // 2
+    ours.friends = {Id(number) for number in range(20)}
+    assert await ours.discovery._follow(crowd) == HINTS // 2
+    assert len(ours.asked) == HINTS
+    assert ours.incidents.counters["hints_stale"] == HINTS // 2
 
 
 async def test_no_port_no_discovery_and_no_error(side) -> None:
     taken = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     taken.bind(("127.0.0.1", 0))
-    one = await side(1, port=taken.getsockname()[1])
-    assert one.incidents.counters["discovery_unavailable"] == 1
+    ours = await side(1, port=taken.getsockname()[1])
+    assert ours.incidents.counters["discovery_unavailable"] == 1
     taken.close()
 
 
@@ -106,9 +106,9 @@ async def test_a_dead_seed_blocks_nothing_and_stopping_is_quick(side, until) -> 
     dead.bind(("127.0.0.1", 0))
     loop = asyncio.get_running_loop()
     began = loop.time()
-    one = await side(1, dead.getsockname())
-    await until(lambda: one.protocol._outstanding)
-    await one.discovery.stop()
+    ours = await side(1, dead.getsockname())
+    await until(lambda: ours.protocol._outstanding)
+    await ours.discovery.stop()
     assert loop.time() - began < 4.0
-    assert not one.protocol._outstanding
+    assert not ours.protocol._outstanding
     dead.close()

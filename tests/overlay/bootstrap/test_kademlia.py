@@ -17,9 +17,9 @@ from ringmq.overlay.bootstrap.kademlia import (
     MAX_PENDING,
     Lookups,
     dialable,
+    id_of,
     ip_version,
     kademlia_key,
-    point_of,
 )
 from ringmq.overlay.config import Address
 from ringmq.overlay.core.ids import SPACE, Id
@@ -33,9 +33,9 @@ STRANGER = kademlia_key(Id(77))
 class Side:
     """A peer with nothing but lookups."""
 
-    def __init__(self, point: int) -> None:
+    def __init__(self, peer_id: int) -> None:
         self.incidents = Incidents()
-        self.lookups = Lookups(kademlia_key(Id(point)), self.incidents)
+        self.lookups = Lookups(kademlia_key(Id(peer_id)), self.incidents)
         self.address: Address = ("127.0.0.1", 0)
 
     async def start(self) -> None:
@@ -55,8 +55,8 @@ async def side() -> AsyncIterator[Callable[..., object]]:
     """Starts a side; all are ended, and nothing is left running."""
     started: list[Side] = []
 
-    async def begin(point: int) -> Side:
-        started.append(Side(point))
+    async def begin(peer_id: int) -> Side:
+        started.append(Side(peer_id))
         await started[-1].start()
         return started[-1]
 
@@ -68,7 +68,7 @@ async def side() -> AsyncIterator[Callable[..., object]]:
 
 
 class Probe(asyncio.DatagramProtocol):
-    """Sends whatever it is told, and keeps what comes back."""
+    """Sends any bytes, and records the replies."""
 
     def __init__(self) -> None:
         self.replies: list[bytes] = []
@@ -90,10 +90,10 @@ def request(name: str, *keys: object) -> bytes:
 
 
 @given(ids, ids)
-def test_keys_keep_the_order_of_ids(one: Id, other: Id) -> None:
-    assert len(kademlia_key(one)) == 20
-    assert point_of(kademlia_key(one)) == one
-    assert (one < other) == (kademlia_key(one) < kademlia_key(other))
+def test_keys_keep_the_order_of_ids(ours: Id, other: Id) -> None:
+    assert len(kademlia_key(ours)) == 20
+    assert id_of(kademlia_key(ours)) == ours
+    assert (ours < other) == (kademlia_key(ours) < kademlia_key(other))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_only_addresses_of_one_machine_are_taken_from_strangers(host: str, versi
 
 
 async def test_requests_are_answered(side, probe, until) -> None:
-    one = await side(1)
+    ours = await side(1)
     transport, sender = probe
-    transport.sendto(request("ping", STRANGER), one.address)
+    transport.sendto(request("ping", STRANGER), ours.address)
     await until(lambda: sender.replies)
     assert sender.replies == [b"\x01" + NUMBER + msgspec.msgpack.encode(kademlia_key(Id(1)))]
-    transport.sendto(request("find_node", kademlia_key(Id(78)), STRANGER), one.address)
+    transport.sendto(request("find_node", kademlia_key(Id(78)), STRANGER), ours.address)
     await until(lambda: len(sender.replies) == 2)
 
 
@@ -148,19 +148,19 @@ NONSENSE = {
 
 @pytest.mark.parametrize("data", NONSENSE.values(), ids=NONSENSE.keys())
 async def test_nonsense_is_counted_and_forgotten(side, probe, until, data: bytes) -> None:
-    one = await side(1)
+    ours = await side(1)
     transport, sender = probe
-    transport.sendto(data, one.address)
-    transport.sendto(request("ping", STRANGER), one.address)
+    transport.sendto(data, ours.address)
+    transport.sendto(request("ping", STRANGER), ours.address)
     await until(lambda: sender.replies)
     assert len(sender.replies) == 1
-    assert one.incidents.counters["discovery_garbage"] == 1
-    assert one.incidents.counters["discovery_errors"] == 0
-    assert list(one.protocol.storage) == []
+    assert ours.incidents.counters["discovery_garbage"] == 1
+    assert ours.incidents.counters["discovery_errors"] == 0
+    assert list(ours.protocol.storage) == []
 
 
 async def test_random_datagrams_harm_nothing(side) -> None:
-    one = await side(1)
+    ours = await side(1)
     dice = random.Random(5)
     good = [request("ping", STRANGER), request("find_node", STRANGER, STRANGER)]
     for number in range(30_000):
@@ -169,40 +169,40 @@ async def test_random_datagrams_harm_nothing(side) -> None:
             data[dice.randrange(len(data))] = dice.randrange(256)
         else:
             data = bytearray([dice.randrange(3)]) + dice.randbytes(dice.randrange(80))
-        one.protocol.datagram_received(bytes(data), ("127.0.0.1", 9))
-    assert one.incidents.counters["discovery_errors"] == 0
-    assert one.incidents.counters["discovery_garbage"] > 15_000
-    assert one.contacts() <= MAX_CONTACTS
+        ours.protocol.datagram_received(bytes(data), ("127.0.0.1", 9))
+    assert ours.incidents.counters["discovery_errors"] == 0
+    assert ours.incidents.counters["discovery_garbage"] > 15_000
+    assert ours.contacts() <= MAX_CONTACTS
 
 
 async def test_made_up_ids_take_bounded_memory(side) -> None:
     """Each id shares another length of prefix with the last, as one would do to split buckets without end."""
-    one = await side(1)
+    ours = await side(1)
     dice = random.Random(6)
     for number in range(20_000):
-        point = (1 << dice.randrange(160)) if number % 3 == 0 else dice.getrandbits(160) >> dice.randrange(160)
-        data = request("ping", point.to_bytes(20, "big"))
-        one.protocol.datagram_received(data, ("127.0.0.1", 1 + number % 60_000))
-        one.protocol.datagram_received(request("find_node", STRANGER, data[-20:]), ("127.0.0.1", 9))
-    assert one.contacts() <= MAX_CONTACTS
-    assert len(one.protocol._outstanding) <= MAX_PENDING
-    assert len(one.protocol.router.buckets) < MAX_CONTACTS
-    assert one.incidents.counters["discovery_errors"] == 0
+        peer_id = (1 << dice.randrange(160)) if number % 3 == 0 else dice.getrandbits(160) >> dice.randrange(160)
+        data = request("ping", peer_id.to_bytes(20, "big"))
+        ours.protocol.datagram_received(data, ("127.0.0.1", 1 + number % 60_000))
+        ours.protocol.datagram_received(request("find_node", STRANGER, data[-20:]), ("127.0.0.1", 9))
+    assert ours.contacts() <= MAX_CONTACTS
+    assert len(ours.protocol._outstanding) <= MAX_PENDING
+    assert len(ours.protocol.router.buckets) < MAX_CONTACTS
+    assert ours.incidents.counters["discovery_errors"] == 0
     assert len(asyncio.all_tasks()) < 200 + MAX_CONTACTS
 
 
 async def test_hostile_replies_bring_neither_names_nor_errors(side, probe, until) -> None:
     """A reply may list hosts that would have to be resolved, and answers of another kind."""
-    one = await side(1)
+    ours = await side(1)
     transport, sender = probe
-    call = asyncio.ensure_future(one.protocol.find_node(transport.get_extra_info("sockname"), STRANGER, STRANGER))
+    call = asyncio.ensure_future(ours.protocol.find_node(transport.get_extra_info("sockname"), STRANGER, STRANGER))
     await until(lambda: sender.calls)
     hosts = [[STRANGER, "example.org", 1], [STRANGER, "10.0.0.1", 2], [kademlia_key(Id(1)), "10.0.0.1", 3]]
-    transport.sendto(b"\x01" + sender.calls[0][1:21] + msgspec.msgpack.encode(hosts), one.address)
+    transport.sendto(b"\x01" + sender.calls[0][1:21] + msgspec.msgpack.encode(hosts), ours.address)
     assert await call == (True, [(STRANGER, "10.0.0.1", 2)])
-    crossed = asyncio.ensure_future(one.lookups.bootstrap_node(transport.get_extra_info("sockname")))
+    crossed = asyncio.ensure_future(ours.lookups.bootstrap_node(transport.get_extra_info("sockname")))
     await until(lambda: len(sender.calls) == 2)
-    transport.sendto(b"\x01" + sender.calls[1][1:21] + msgspec.msgpack.encode(hosts), one.address)
+    transport.sendto(b"\x01" + sender.calls[1][1:21] + msgspec.msgpack.encode(hosts), ours.address)
     assert await crossed is None
 
 
@@ -210,8 +210,8 @@ async def test_hostile_replies_bring_neither_names_nor_errors(side, probe, until
 
 
 async def test_the_storage_takes_nothing_and_has_nothing(side) -> None:
-    one = await side(1)
-    storage = one.protocol.storage
+    ours = await side(1)
+    storage = ours.protocol.storage
     storage[STRANGER] = b"value"
     with pytest.raises(KeyError):
         storage[STRANGER]
@@ -221,23 +221,23 @@ async def test_the_storage_takes_nothing_and_has_nothing(side) -> None:
 
 
 async def test_store_and_find_value_get_no_reply(side, probe, until) -> None:
-    one = await side(1)
+    ours = await side(1)
     transport, sender = probe
     for data in (request("store", STRANGER, STRANGER, b"value"), request("find_value", STRANGER, STRANGER)):
-        transport.sendto(data, one.address)
-    transport.sendto(b"\x00" + b"m" * 20 + msgspec.msgpack.encode(["ping", [STRANGER]]), one.address)
+        transport.sendto(data, ours.address)
+    transport.sendto(b"\x00" + b"m" * 20 + msgspec.msgpack.encode(["ping", [STRANGER]]), ours.address)
     await until(lambda: sender.replies)
     assert [reply[1:21] for reply in sender.replies] == [b"m" * 20]
 
 
 async def test_a_newcomer_is_handed_no_values(side, probe, until) -> None:
     """The package would call STORE at a new contact for all that it keeps."""
-    one = await side(1)
-    one.protocol.storage[STRANGER] = b"value"
+    ours = await side(1)
+    ours.protocol.storage[STRANGER] = b"value"
     transport, sender = probe
-    transport.sendto(request("ping", STRANGER), one.address)
+    transport.sendto(request("ping", STRANGER), ours.address)
     await until(lambda: sender.replies)
-    assert one.contacts() == 1
+    assert ours.contacts() == 1
     assert sender.calls == []
 
 
@@ -245,36 +245,36 @@ async def test_a_newcomer_is_handed_no_values(side, probe, until) -> None:
 
 
 async def test_the_table_knows_each_once_and_not_itself(side) -> None:
-    one = await side(1)
+    ours = await side(1)
     dice = random.Random(7)
     keys = [kademlia_key(Id(dice.getrandbits(128))) for _ in range(300)]
     for key in [*keys, *keys, kademlia_key(Id(1))]:
-        one.protocol.welcome_if_new(Contact(key, "127.0.0.1", 9))
-    held = [contact.id for bucket in one.protocol.router.buckets for contact in bucket.get_nodes()]
+        ours.protocol.welcome_if_new(Contact(key, "127.0.0.1", 9))
+    held = [contact.id for bucket in ours.protocol.router.buckets for contact in bucket.get_nodes()]
     assert len(held) == len(set(held))
     assert kademlia_key(Id(1)) not in held
-    assert all(len(bucket.get_nodes()) <= BUCKET for bucket in one.protocol.router.buckets)
+    assert all(len(bucket.get_nodes()) <= BUCKET for bucket in ours.protocol.router.buckets)
 
 
 async def test_an_id_at_the_upper_end_of_a_bucket_is_in_one_bucket(side) -> None:
-    one = await side(1)
-    table = one.protocol.router
+    ours = await side(1)
+    table = ours.protocol.router
     dice = random.Random(8)
     for _ in range(100):
-        one.protocol.welcome_if_new(Contact(kademlia_key(Id(dice.getrandbits(128))), "127.0.0.1", 9))
+        ours.protocol.welcome_if_new(Contact(kademlia_key(Id(dice.getrandbits(128))), "127.0.0.1", 9))
     assert len(table.buckets) > 1
     for at, bucket in enumerate(table.buckets):
-        for point in (bucket.range[0], min(bucket.range[1], (1 << 160) - 1)):
-            assert table.get_bucket_for(Contact(point.to_bytes(20, "big"))) == at
+        for peer_id in (bucket.range[0], min(bucket.range[1], (1 << 160) - 1)):
+            assert table.get_bucket_for(Contact(peer_id.to_bytes(20, "big"))) == at
 
 
 async def test_the_largest_reply_is_small(side, probe, until) -> None:
-    one = await side(1)
+    ours = await side(1)
     dice = random.Random(9)
     for _ in range(100):
-        one.protocol.welcome_if_new(Contact(kademlia_key(Id(dice.getrandbits(128))), "255.255.255.254", 65535))
+        ours.protocol.welcome_if_new(Contact(kademlia_key(Id(dice.getrandbits(128))), "255.255.255.254", 65535))
     transport, sender = probe
-    transport.sendto(request("find_node", STRANGER, kademlia_key(Id(1))), one.address)
+    transport.sendto(request("find_node", STRANGER, kademlia_key(Id(1))), ours.address)
     await until(lambda: sender.replies)
     (found,) = sender.replies
     assert len(msgspec.msgpack.decode(found[21:])) == BUCKET
@@ -285,48 +285,48 @@ async def test_the_largest_reply_is_small(side, probe, until) -> None:
 
 
 async def test_requests_under_way_are_bounded(side, until) -> None:
-    one = await side(1)
+    ours = await side(1)
     nobody = Contact(STRANGER, "127.0.0.1", 9)
-    calls = [asyncio.ensure_future(one.protocol.call_ping(nobody)) for _ in range(MAX_PENDING)]
-    await until(lambda: len(one.protocol._outstanding) == MAX_PENDING)
-    assert await one.protocol.call_ping(nobody) == (False, None)
-    assert await one.protocol.call_find_node(nobody, nobody) == (False, None)
-    assert len(one.protocol._outstanding) == MAX_PENDING
-    await one.lookups.end()
+    calls = [asyncio.ensure_future(ours.protocol.call_ping(nobody)) for _ in range(MAX_PENDING)]
+    await until(lambda: len(ours.protocol._outstanding) == MAX_PENDING)
+    assert await ours.protocol.call_ping(nobody) == (False, None)
+    assert await ours.protocol.call_find_node(nobody, nobody) == (False, None)
+    assert len(ours.protocol._outstanding) == MAX_PENDING
+    await ours.lookups.end()
     assert all(isinstance(end, asyncio.CancelledError) for end in await asyncio.gather(*calls, return_exceptions=True))
 
 
 async def test_a_contact_that_answers_with_another_kind_is_dropped(side, probe, until) -> None:
-    one = await side(1)
+    ours = await side(1)
     transport, sender = probe
     asked = Contact(STRANGER, *transport.get_extra_info("sockname"))
-    one.protocol.welcome_if_new(asked)
-    assert one.contacts() == 1
-    call = asyncio.ensure_future(one.protocol.call_find_node(asked, Contact(kademlia_key(Id(5)))))
+    ours.protocol.welcome_if_new(asked)
+    assert ours.contacts() == 1
+    call = asyncio.ensure_future(ours.protocol.call_find_node(asked, Contact(kademlia_key(Id(5)))))
     await until(lambda: sender.calls)
-    transport.sendto(b"\x01" + sender.calls[0][1:21] + msgspec.msgpack.encode(STRANGER), one.address)
+    transport.sendto(b"\x01" + sender.calls[0][1:21] + msgspec.msgpack.encode(STRANGER), ours.address)
     assert (await call)[0] is False
-    assert one.contacts() == 0
+    assert ours.contacts() == 0
 
 
 async def test_a_reply_counts_once(side, probe, until) -> None:
-    one = await side(1)
+    ours = await side(1)
     transport, sender = probe
-    call = asyncio.ensure_future(one.lookups.bootstrap_node(transport.get_extra_info("sockname")))
+    call = asyncio.ensure_future(ours.lookups.bootstrap_node(transport.get_extra_info("sockname")))
     await until(lambda: sender.calls)
     reply = b"\x01" + sender.calls[0][1:21] + msgspec.msgpack.encode(STRANGER)
-    transport.sendto(reply, one.address)
-    transport.sendto(reply, one.address)
+    transport.sendto(reply, ours.address)
+    transport.sendto(reply, ours.address)
     assert (await call).id == STRANGER
-    await until(lambda: one.incidents.counters["discovery_garbage"] == 1)
-    assert one.contacts() == 1
+    await until(lambda: ours.incidents.counters["discovery_garbage"] == 1)
+    assert ours.contacts() == 1
 
 
 # -- lookups
 
 
 async def test_a_lookup_finds_the_closest_of_all(side) -> None:
-    sides = [await side(point << 120) for point in range(1, 13)]
+    sides = [await side(peer_id << 120) for peer_id in range(1, 13)]
     for newer, older in zip(sides[1:], sides, strict=False):
         assert (await newer.lookups.bootstrap([older.address])) != []
     found = await sides[-1].lookups.lookup(kademlia_key(Id((1 << 120) + 1)))
@@ -336,10 +336,10 @@ async def test_a_lookup_finds_the_closest_of_all(side) -> None:
 
 
 async def test_the_package_is_quiet_and_does_nothing_by_itself(side) -> None:
-    one = await side(1)
+    ours = await side(1)
     for name in ("kademlia", "rpcudp"):
         assert not logging.getLogger(name).isEnabledFor(logging.CRITICAL)
-    assert one.lookups.refresh_loop is None
-    assert one.lookups.save_state_loop is None
+    assert ours.lookups.refresh_loop is None
+    assert ours.lookups.save_state_loop is None
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    assert ip_version(one.lookups.transport) == 4
+    assert ip_version(ours.lookups.transport) == 4

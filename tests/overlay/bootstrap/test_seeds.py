@@ -27,7 +27,7 @@ def hello_of(number: int, *, active: bool = True) -> Hello:
 
 
 class Guest:
-    """Notes what it is told; active once it founded, or met somebody active and `joins`."""
+    """Records its calls; active once it founded, or met somebody active and `joins`."""
 
     seeds: Seeds
 
@@ -67,8 +67,8 @@ class Guest:
 TIMING = dataclasses.replace(LOCAL, join_s=1.0, reunion_s=1.0, found_s=20.0)
 
 
-def seeds_of(guest: Guest, *listed: Address, own: frozenset[Address] = frozenset(), point: Id = UNHURRIED) -> Seeds:
-    config = OverlayConfig(id=point, boot=1, listen=("127.0.0.1", 0), timing=TIMING, seeds=listed)
+def seeds_of(guest: Guest, *listed: Address, own: frozenset[Address] = frozenset(), peer_id: Id = UNHURRIED) -> Seeds:
+    config = OverlayConfig(id=peer_id, boot=1, listen=("127.0.0.1", 0), timing=TIMING, seeds=listed)
     guest.seeds = Seeds(config, own, guest, Incidents())
     return guest.seeds
 
@@ -168,9 +168,9 @@ def test_who_falls_out_of_the_ring_asks_quickly_again_even_the_linked(virtually)
 def test_peers_started_together_do_not_ask_together(virtually) -> None:
     async def story(loop) -> None:
         seconds = []
-        for point in (Id(0), UNHURRIED, Id(SPACE - 1)):
+        for peer_id in (Id(0), UNHURRIED, Id(SPACE - 1)):
             guest = Guest({ONE: OverlayError("refused")})
-            seeds = seeds_of(guest, ONE, point=point)
+            seeds = seeds_of(guest, ONE, peer_id=peer_id)
             began = loop.time()
             seeds.start()
             await loop.moment(began + 0.2)
@@ -505,8 +505,8 @@ def test_a_ring_of_one_is_named(virtually) -> None:
 LOWER, HIGHER = hello_of(10, active=False), hello_of(90, active=False)
 
 
-def founding_of(point: int = 50, *, first: bool = False, spread: float = 1.0) -> Founding:
-    founding = Founding(Id(point), TIMING, spread, began=100.0)
+def founding_of(peer_id: int = 50, *, first: bool = False, spread: float = 1.0) -> Founding:
+    founding = Founding(Id(peer_id), TIMING, spread, began=100.0)
     founding.first = first
     return founding
 
@@ -551,10 +551,10 @@ def test_when_a_ring_is_due(first: bool, answers: list[tuple[float, Hello]], due
 
 def test_of_those_that_answer_each_other_only_the_lowest_does_not_wait() -> None:
     points = (30, 10, 90, 50)
-    foundings = [founding_of(point) for point in points]
+    foundings = [founding_of(peer_id) for peer_id in points]
     for founding in foundings:
-        for point in points:
-            founding.answered(hello_of(point, active=False), 119.0)
+        for peer_id in points:
+            founding.answered(hello_of(peer_id, active=False), 119.0)
     assert [founding.due(119.5) for founding in foundings] == [140.0, 120.0, 140.0, 140.0]
 
 

@@ -93,14 +93,14 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE.keys())
-def test_the_hostile_gives_one_short_line(body: bytes) -> None:
+def test_hostile_bytes_give_one_short_line(body: bytes) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(body)
     assert len(str(caught.value)) <= 120
     assert str(caught.value).isprintable()
 
 
-def test_what_is_not_for_the_wire_is_our_own_mistake() -> None:
+def test_an_unknown_type_raises_type_error() -> None:
     with pytest.raises(TypeError):
         Codec[object](object).encode(object())
 

@@ -1,4 +1,4 @@
-"""Tables that are mostly empty are made anew; others stay what they are."""
+"""Tables that are mostly empty are replaced; others stay what they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the parts of a core share."""
+"""Shared state of the parts of a core."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from ringmq.overlay.core.timing import LAN
 ME = Peer(Id(1), "me", 1, 0)
 
 
-def test_all_counters_are_told() -> None:
+def test_as_dict_has_all_counters() -> None:
     counters = Counters(*range(1, len(dataclasses.fields(Counters)) + 1))
     told = counters.as_dict()
     assert list(told) == [field.name for field in dataclasses.fields(Counters)]
@@ -24,7 +24,7 @@ def test_numbers_are_used_once() -> None:
     assert state.seq == 3
 
 
-def test_what_is_posted_keeps_its_order() -> None:
+def test_the_outbox_keeps_the_order_of_messages() -> None:
     state = RingContext(ME, LAN, half=4)
     others = [Peer(Id(number), "other", 1, 0) for number in (5, 3, 5)]
     for other in others:

@@ -1,4 +1,4 @@
-"""Liveness step by step, with a clock that is moved by hand."""
+"""The failure detector step by step, with a clock that is moved by hand."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from ringmq.overlay.core.messages import Message, Peer, Ping, PingRequest, PingR
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 0)
-LEFT, NEXT, THIRD, FOURTH = (Peer(Id(point), f"h{point}", 1, 0) for point in (900, 1100, 1200, 1300))
+LEFT, NEXT, THIRD, FOURTH = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (900, 1100, 1200, 1300))
 STRANGER = Peer(Id(1 << 100), "far", 1, 0)
 PROBES_S = LAN.probe_s * LAN.probe_tries
 
@@ -22,7 +22,7 @@ def reborn(peer: Peer) -> Peer:
 
 
 class Watcher:
-    """A liveness among five peers; collects its verdicts and what it sends."""
+    """A failure detector among five peers; collects its deaths, returns and messages."""
 
     def __init__(self, leaves: Iterable[Peer] = (LEFT, NEXT, THIRD, FOURTH), half: int = 2) -> None:
         self.state = RingContext(ME, LAN, half)
@@ -37,7 +37,7 @@ class Watcher:
         self.core.watch(self.state.leaves.successor)
 
     def at(self, now: float) -> list[tuple[Peer, Message]]:
-        """Let time pass, doing what is due at its own time; what is sent meanwhile."""
+        """Let time pass, with each timer at its own time. Returns the messages."""
         timers = self.state.timers
         while timers.next_at <= now:
             self.state.now = timers.next_at
@@ -53,18 +53,20 @@ class Watcher:
         self.core.heard(peer)
 
 
-def told(sent: list[tuple[Peer, Message]], kind: type) -> list[Peer]:
+def receivers(sent: list[tuple[Peer, Message]], kind: type) -> list[Peer]:
     return [peer for peer, message in sent if isinstance(message, kind)]
 
 
-def test_from_silence_to_the_verdict() -> None:
+def test_silence_leads_to_a_death() -> None:
     watcher = Watcher()
     watcher.core.start()
     deadline = LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s + 0.01
     sent = watcher.at(LAN.silence_s - 0.01)
-    assert {peer for peer, message in sent if message is HEARTBEAT} == {LEFT}, "only the counterclockwise is told"
+    assert {peer for peer, message in sent if message is HEARTBEAT} == {LEFT}, (
+        "only the counterclockwise neighbour gets heartbeats"
+    )
     assert len(sent) in (3, 4)
-    assert told(sent, Ping) == []
+    assert receivers(sent, Ping) == []
     watcher.at(LAN.silence_s + LAN.heartbeat_s + 0.01)
     assert set(watcher.core.suspects) == {NEXT.id}
     while watcher.state.now < deadline:
@@ -94,19 +96,19 @@ def test_a_new_neighbour_is_given_its_time() -> None:
     assert not watcher.core.heard_recently(THIRD)
     watcher.heard(THIRD)
     assert watcher.core.heard_recently(THIRD)
-    assert not watcher.core.heard_recently(NEXT), "it is not the one that is watched"
+    assert not watcher.core.heard_recently(NEXT), "it is not the watched peer"
 
 
-def test_asked_directly_then_through_others_then_buried() -> None:
+def test_a_suspect_is_asked_directly_then_indirectly_then_declared_dead() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
     assert watcher.sent() == [(FOURTH, PING)]
     assert watcher.at(LAN.probe_s) == [(FOURTH, PING)]
     sent = watcher.at(PROBES_S)
-    helpers = told(sent, PingRequest)
+    helpers = receivers(sent, PingRequest)
     assert len(helpers) == HELPERS
     assert FOURTH not in helpers
-    assert told(sent, Ping) == [FOURTH]
+    assert receivers(sent, Ping) == [FOURTH]
     assert watcher.at(LAN.fastest_verdict_s - 0.01) == []
     assert watcher.died == []
     watcher.at(LAN.fastest_verdict_s)
@@ -118,7 +120,7 @@ def test_asked_directly_then_through_others_then_buried() -> None:
 
 
 @pytest.mark.parametrize("answer_s", [0.0, LAN.probe_s + 0.01, PROBES_S + 0.01, LAN.fastest_verdict_s - 0.01])
-def test_whatever_it_says_at_any_stage_ends_the_suspicion(answer_s: float) -> None:
+def test_any_message_at_any_stage_ends_the_suspicion(answer_s: float) -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
     watcher.at(answer_s)
@@ -130,7 +132,7 @@ def test_whatever_it_says_at_any_stage_ends_the_suspicion(answer_s: float) -> No
     assert watcher.state.counters.refuted == 1
 
 
-def test_an_answer_to_a_helper_ends_it_too() -> None:
+def test_an_answer_to_a_helper_ends_the_suspicion() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
     watcher.at(PROBES_S)
@@ -155,7 +157,7 @@ def test_the_next_suspicion_is_not_ended_by_the_timers_of_the_first() -> None:
 def test_the_denial_of_all_helpers_is_enough() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
-    helpers = told(watcher.at(PROBES_S), PingRequest)
+    helpers = receivers(watcher.at(PROBES_S), PingRequest)
     for helper in helpers[:-1]:
         watcher.core.on_ping_result(helper, PingResult(FOURTH, False))
         assert watcher.died == []
@@ -166,7 +168,7 @@ def test_the_denial_of_all_helpers_is_enough() -> None:
 def test_one_helper_that_denies_repeatedly_is_one_helper() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
-    helper = told(watcher.at(PROBES_S), PingRequest)[0]
+    helper = receivers(watcher.at(PROBES_S), PingRequest)[0]
     for _ in range(HELPERS):
         watcher.core.on_ping_result(helper, PingResult(FOURTH, False))
     assert watcher.died == []
@@ -175,7 +177,7 @@ def test_one_helper_that_denies_repeatedly_is_one_helper() -> None:
 def test_denials_of_an_earlier_suspicion_do_not_count() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
-    helpers = told(watcher.at(PROBES_S), PingRequest)
+    helpers = receivers(watcher.at(PROBES_S), PingRequest)
     watcher.heard(FOURTH)
     watcher.core.suspect(FOURTH)
     for helper in helpers[:-1]:
@@ -192,15 +194,15 @@ def test_a_result_without_a_suspicion_means_nothing() -> None:
     assert watcher.died == watcher.came_back == []
 
 
-def test_a_far_peer_is_buried_without_helpers() -> None:
+def test_a_far_peer_is_declared_dead_without_helpers() -> None:
     watcher = Watcher()
     watcher.core.suspect(STRANGER)
     sent = watcher.at(PROBES_S)
-    assert told(sent, PingRequest) == []
+    assert receivers(sent, PingRequest) == []
     assert watcher.died == [(STRANGER, DeathSource.FOUND)]
 
 
-def test_with_nobody_to_ask_the_own_finding_counts() -> None:
+def test_without_helpers_the_suspicion_times_out() -> None:
     watcher = Watcher(leaves=(NEXT,))
     watcher.core.suspect(NEXT)
     watcher.at(LAN.fastest_verdict_s - 0.01)
@@ -212,7 +214,7 @@ def test_with_nobody_to_ask_the_own_finding_counts() -> None:
 def test_a_refused_connection_asks_others_at_once() -> None:
     watcher = Watcher()
     watcher.core.link_refused(FOURTH)
-    assert len(told(watcher.sent(), PingRequest)) == HELPERS
+    assert len(receivers(watcher.sent(), PingRequest)) == HELPERS
     watcher.core.link_refused(FOURTH)
     assert watcher.sent() == [], "they are asked once"
     watcher.at(LAN.verdict_s)
@@ -232,20 +234,20 @@ def test_a_refusal_shortens_a_suspicion_that_is_there() -> None:
     assert watcher.state.counters.suspicions == 1
 
 
-def test_who_is_suspected_too_does_not_help() -> None:
-    far = [Peer(Id(point), f"h{point}", 1, 0) for point in (1400, 1500, 1600)]
+def test_suspects_are_the_last_choice_as_helpers() -> None:
+    far = [Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (1400, 1500, 1600)]
     watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, *far), half=8)
     watcher.core.suspect(THIRD)
     watcher.sent()
     watcher.core.link_refused(NEXT)
-    assert told(watcher.sent(), PingRequest) == [LEFT, FOURTH, far[0]]
+    assert receivers(watcher.sent(), PingRequest) == [LEFT, FOURTH, far[0]]
 
 
-def test_one_that_is_dead_as_well_is_replaced_by_another_helper() -> None:
+def test_an_unreachable_helper_is_replaced_by_another() -> None:
     far = Peer(Id(1400), "far", 1, 0)
     watcher = Watcher((LEFT, NEXT, THIRD, FOURTH, far), half=8)
     watcher.core.link_refused(NEXT)
-    assert told(watcher.sent(), PingRequest) == [THIRD, LEFT, FOURTH]
+    assert receivers(watcher.sent(), PingRequest) == [THIRD, LEFT, FOURTH]
     watcher.core.link_refused(THIRD)
     asked = [(peer, message.target) for peer, message in watcher.sent() if isinstance(message, PingRequest)]
     assert (far, NEXT) in asked
@@ -280,11 +282,11 @@ def test_hearsay_is_checked_but_not_spread() -> None:
     assert watcher.died == [(FOURTH, DeathSource.CHECKED)]
 
 
-def test_a_silent_neighbour_has_those_behind_it_asked() -> None:
+def test_the_peers_behind_a_silent_neighbour_are_asked() -> None:
     watcher = Watcher()
     watcher.core.suspect(NEXT)
     watcher.sent()
-    assert set(told(watcher.at(LAN.probe_s), Ping)) == {NEXT, THIRD}, "the rest of the clockwise side"
+    assert set(receivers(watcher.at(LAN.probe_s), Ping)) == {NEXT, THIRD}, "the rest of the clockwise side"
     watcher.at(2 * LAN.probe_s)
     assert set(watcher.core.suspects) == {NEXT.id, THIRD.id}
     quiet = Watcher()
@@ -295,7 +297,7 @@ def test_a_silent_neighbour_has_those_behind_it_asked() -> None:
     assert set(quiet.core.suspects) == {NEXT.id}
 
 
-def test_told_dead_needs_no_proof() -> None:
+def test_a_reported_death_needs_no_proof() -> None:
     watcher = Watcher()
     watcher.core.suspect(FOURTH)
     watcher.core.report_dead(FOURTH)
@@ -307,7 +309,7 @@ def test_told_dead_needs_no_proof() -> None:
     assert watcher.state.counters.deaths == 1
 
 
-def test_any_word_from_a_dead_one_brings_it_back() -> None:
+def test_any_message_from_a_dead_peer_brings_it_back() -> None:
     watcher = Watcher()
     watcher.core.report_dead(FOURTH)
     watcher.heard(FOURTH)
@@ -330,23 +332,23 @@ def test_a_newer_boot_is_not_held_for_dead() -> None:
     assert watcher.core.considers_dead(again)
 
 
-def test_i_am_not_suspected_by_myself() -> None:
+def test_a_peer_does_not_suspect_itself() -> None:
     watcher = Watcher()
     watcher.core.suspect(ME)
     assert watcher.core.suspects == {}
 
 
-def test_the_dead_are_tried_in_turn_and_forgotten_in_the_end() -> None:
+def test_dead_peers_are_tried_in_turn_and_forgotten_in_the_end() -> None:
     watcher = Watcher(leaves=())
     dead = [Peer(Id(number), "dead", 1, 0) for number in range(3)]
     watcher.core.start()
     for peer in dead:
         watcher.core.report_dead(peer)
-    tried = told(watcher.at(5.5 * LAN.reunion_s), Ping)
+    tried = receivers(watcher.at(5.5 * LAN.reunion_s), Ping)
     assert tried == [*dead, *dead]
     watcher.at(LAN.forget_s - 0.01)
     assert len(watcher.core.dead) == 3
-    assert told(watcher.at(LAN.forget_s + 3 * LAN.reunion_s), Ping) == []
+    assert receivers(watcher.at(LAN.forget_s + 3 * LAN.reunion_s), Ping) == []
     assert watcher.core.dead == {}
 
 
@@ -358,7 +360,7 @@ def test_the_list_of_the_dead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(watcher.core.dead) == {2, 3, 4}
 
 
-def test_an_errand_is_asked_once_and_answered_to_all_who_wait() -> None:
+def test_an_indirect_probe_asks_once_and_answers_all_askers() -> None:
     watcher = Watcher()
     watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
     watcher.core.on_ping_request(NEXT, PingRequest(FOURTH))
@@ -370,14 +372,14 @@ def test_an_errand_is_asked_once_and_answered_to_all_who_wait() -> None:
     assert watcher.sent() == []
 
 
-def test_an_errand_to_a_closed_door_is_a_denial() -> None:
+def test_an_indirect_probe_of_a_refusing_peer_is_a_denial() -> None:
     watcher = Watcher()
     watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
     watcher.core.link_refused(FOURTH)
     assert (LEFT, PingResult(FOURTH, False)) in watcher.sent()
 
 
-def test_errands_with_nothing_to_ask() -> None:
+def test_an_indirect_probe_of_itself_or_of_a_dead_peer_is_answered_at_once() -> None:
     watcher = Watcher()
     watcher.core.on_ping_request(LEFT, PingRequest(ME))
     watcher.core.report_dead(FOURTH)
@@ -385,12 +387,12 @@ def test_errands_with_nothing_to_ask() -> None:
     assert watcher.sent() == [(LEFT, PingResult(ME, True)), (LEFT, PingResult(FOURTH, False))]
 
 
-def test_errands_end_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indirect_probes_end_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_detector, "MAX_INDIRECT_PROBES", 2)
     watcher = Watcher()
     for peer in (NEXT, THIRD, FOURTH):
         watcher.core.on_ping_request(LEFT, PingRequest(peer))
-    assert told(watcher.sent(), Ping) == [NEXT, THIRD]
+    assert receivers(watcher.sent(), Ping) == [NEXT, THIRD]
     assert watcher.state.counters.overflowed == 1
     watcher.at(LAN.verdict_s)
     watcher.heard(NEXT)
@@ -399,7 +401,7 @@ def test_errands_end_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert watcher.sent() == [(FOURTH, PING)]
 
 
-def test_an_errand_has_its_own_time() -> None:
+def test_a_second_indirect_probe_has_its_own_time() -> None:
     watcher = Watcher()
     watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))
     watcher.heard(FOURTH)
@@ -410,7 +412,7 @@ def test_an_errand_has_its_own_time() -> None:
     assert watcher.sent()[-1] == (NEXT, PingResult(FOURTH, True))
 
 
-def test_nobody_is_accused_of_an_earlier_life() -> None:
+def test_an_earlier_incarnation_is_not_suspected() -> None:
     watcher = Watcher(leaves=(reborn(FOURTH), NEXT))
     watcher.core.suspect(FOURTH)
     watcher.core.link_refused(FOURTH)
@@ -419,7 +421,7 @@ def test_nobody_is_accused_of_an_earlier_life() -> None:
     assert set(watcher.core.suspects) == {FOURTH.id}
 
 
-def test_starting_over_forgets_what_was_suspected() -> None:
+def test_withdrawing_suspicions_ends_all_of_them() -> None:
     watcher = Watcher()
     watcher.core.start()
     watcher.core.suspect(NEXT)
@@ -428,7 +430,7 @@ def test_starting_over_forgets_what_was_suspected() -> None:
     watcher.at(LAN.fastest_verdict_s + 0.1)
     assert watcher.died == []
     watcher.at(watcher.state.now + LAN.silence_s + LAN.heartbeat_s + LAN.fastest_verdict_s)
-    assert (NEXT, DeathSource.FOUND) in watcher.died, "silence counts anew"
+    assert (NEXT, DeathSource.FOUND) in watcher.died, "the silence counts again"
 
 
 def test_starting_twice_is_starting_once() -> None:

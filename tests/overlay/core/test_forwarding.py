@@ -1,4 +1,4 @@
-"""Custody by hand: who has charge of a message, and when it is let go."""
+"""Forwarding by hand: the pending hops, routes and deliveries of a peer."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -15,7 +15,7 @@ from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Message, Peer
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 3)
-LEFT, NEXT, THIRD = (Peer(Id(point), f"h{point}", 1, 0) for point in (900, 1100, 1200))
+LEFT, NEXT, THIRD = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (900, 1100, 1200))
 ORIGIN = Peer(Id(5000), "origin", 1, 7)
 MINE, THEIRS, BEYOND = Id(1001), Id(1099), Id(1199)
 
@@ -64,7 +64,7 @@ class Post:
         return outbox
 
     def routes(self, until: float | None = None) -> list[Peer]:
-        """To whom routed messages went."""
+        """Receivers of routed messages."""
         sent = self.sent() if until is None else self.at(until)
         return [peer for peer, message in sent if isinstance(message, Route)]
 
@@ -73,7 +73,7 @@ def message(key: Id, seq: int = 1, hops: int = 2, body: bytes = b"x", origin: Pe
     return Route(origin, seq, key, hops, body)
 
 
-def test_what_is_mine_is_delivered_and_receipted() -> None:
+def test_a_message_for_an_own_key_is_delivered_with_a_receipt() -> None:
     post = Post()
     post.forwarding.on_route(LEFT, message(MINE))
     assert post.arrivals == [message(MINE)]
@@ -81,7 +81,7 @@ def test_what_is_mine_is_delivered_and_receipted() -> None:
     assert post.state.counters.delivered == 1
 
 
-def test_what_i_send_to_myself_needs_no_receipt() -> None:
+def test_a_message_to_an_own_key_needs_no_receipt() -> None:
     post = Post()
     assert post.forwarding.route(MINE, b"x")
     assert [route.body for route in post.arrivals] == [b"x"]
@@ -89,7 +89,7 @@ def test_what_i_send_to_myself_needs_no_receipt() -> None:
     assert post.forwarding.outstanding == 0
 
 
-def test_what_is_not_mine_goes_on_with_one_hop_more() -> None:
+def test_a_message_for_another_key_goes_on_with_one_more_hop() -> None:
     post = Post()
     post.forwarding.on_route(LEFT, message(THEIRS))
     assert post.sent() == [(LEFT, RouteAck(ORIGIN.id, ORIGIN.boot, 1)), (NEXT, message(THEIRS, hops=3))]
@@ -98,7 +98,7 @@ def test_what_is_not_mine_goes_on_with_one_hop_more() -> None:
     assert post.arrivals == []
 
 
-def test_an_acknowledgement_ends_the_charge() -> None:
+def test_an_acknowledgement_ends_the_pending_hop() -> None:
     post = Post()
     post.forwarding.on_route(LEFT, message(THEIRS))
     post.forwarding.on_route_ack(NEXT, RouteAck(ORIGIN.id, ORIGIN.boot, 1))
@@ -118,7 +118,7 @@ def test_the_acknowledgement_of_another_message_does_not() -> None:
     assert post.state.counters.rerouted == 1
 
 
-def test_who_does_not_acknowledge_is_suspected_and_gone_around() -> None:
+def test_a_hop_without_acknowledgement_is_suspected_and_routed_around() -> None:
     post = Post()
     key = Id(1160)
     post.forwarding.on_route(LEFT, message(key))
@@ -158,7 +158,7 @@ def test_a_suspected_owner_found_dead_leaves_it_to_the_next() -> None:
     assert len(post.arrivals) == 1
 
 
-def test_a_lost_link_is_gone_around_at_once() -> None:
+def test_a_lost_link_is_routed_around_at_once() -> None:
     post = Post()
     key = Id(1160)
     for seq in range(3):
@@ -169,7 +169,7 @@ def test_a_lost_link_is_gone_around_at_once() -> None:
     assert post.state.counters.rerouted == 3
 
 
-def test_an_inactive_peer_holds_what_it_would_deliver() -> None:
+def test_an_inactive_peer_holds_messages_for_its_keys() -> None:
     post = Post(active=False)
     post.forwarding.on_route(LEFT, message(MINE))
     assert post.arrivals == []
@@ -213,7 +213,7 @@ def test_deliveries_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert [route.seq for route in post.arrivals] == [1, 2, 3, 1], "the oldest is forgotten"
 
 
-def test_deliveries_are_forgotten_when_nobody_can_try_again() -> None:
+def test_deliveries_are_forgotten_when_no_origin_can_try_again() -> None:
     post = Post()
     tries_s = post.state.timing.receipt_tries * post.state.timing.receipt_s
     for seq in (1, 2):
@@ -261,7 +261,7 @@ def test_without_a_receipt_it_is_sent_again_and_given_up_in_the_end() -> None:
     assert post.at(60.0) == []
 
 
-def test_what_was_given_up_is_not_delivered_later() -> None:
+def test_a_message_given_up_is_not_delivered_later() -> None:
     post = Post(active=False)
     post.forwarding.route(MINE, b"x")
     post.at(60.0)
@@ -272,7 +272,7 @@ def test_what_was_given_up_is_not_delivered_later() -> None:
 
 
 def test_the_receipt_of_an_earlier_life_is_not_taken() -> None:
-    """The owner received number 1 of the process before this one; its receipt comes after the restart."""
+    """The owner received number 1 of the previous process; its receipt comes after the restart."""
     owner = Post()
     owner.forwarding.on_route(LEFT, message(MINE, origin=Peer(ORIGIN.id, "origin", 1, 6)))
     late = next(each for each in owner.sent() if isinstance(each[1], Receipt))
@@ -284,14 +284,14 @@ def test_the_receipt_of_an_earlier_life_is_not_taken() -> None:
     assert origin.forwarding.outstanding == 0
 
 
-def test_a_message_of_an_earlier_life_that_comes_home_confirms_nothing_else() -> None:
+def test_a_returning_message_of_an_earlier_incarnation_confirms_no_other() -> None:
     post = Post()
     post.forwarding.route(THEIRS, b"x")
     post.forwarding.on_route(LEFT, message(MINE, origin=Peer(ME.id, "me", 1, ME.boot - 1)))
     assert post.forwarding.outstanding == 1
 
 
-def test_two_lives_of_an_origin_have_two_charges() -> None:
+def test_two_incarnations_of_an_origin_have_two_pending_hops() -> None:
     post = Post()
     post.forwarding.on_route(LEFT, message(BEYOND))
     post.forwarding.on_route(LEFT, message(BEYOND, origin=Peer(ORIGIN.id, "origin", 1, ORIGIN.boot + 1)))
@@ -324,7 +324,7 @@ def test_a_message_in_a_loop_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("body", [Join(()), Seek()])
-def test_a_search_for_ones_own_place_ends_at_another(body: Join | Seek) -> None:
+def test_a_search_for_the_own_place_ends_at_another_peer(body: Join | Seek) -> None:
     post = Post(active=False)
     searcher = Peer(Id(1002), "new", 1, 0)
     post.forwarding.on_route(searcher, Route(searcher, 1, searcher.id, 0, body))
@@ -370,7 +370,7 @@ def test_messages_held_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [route.seq for route in post.arrivals] == [1, 2]
 
 
-def test_charges_are_bounded_but_messages_still_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_hops_are_bounded_and_further_messages_still_forwarded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forwarding, "MAX_PENDING_HOPS", 2)
     post = Post()
     for seq in (1, 2, 3):

@@ -23,13 +23,13 @@ HALFWAY = SPACE >> 1
 
 
 @given(points)
-def test_an_id_survives_bytes_and_text(point: Id) -> None:
-    assert Id.unpack(point.packed()) == point
-    assert Id.parse(point.hex()) == point
-    assert type(Id.unpack(point.packed())) is type(Id.parse(point.hex())) is Id
-    assert point.short() == point.hex()[:8]
-    assert repr(point) == f"Id({point.hex()})"
-    assert (len(point.packed()), len(point.hex())) == (16, DIGITS)
+def test_an_id_survives_bytes_and_text(number: Id) -> None:
+    assert Id.unpack(number.packed()) == number
+    assert Id.parse(number.hex()) == number
+    assert type(Id.unpack(number.packed())) is type(Id.parse(number.hex())) is Id
+    assert number.short() == number.hex()[:8]
+    assert repr(number) == f"Id({number.hex()})"
+    assert (len(number.packed()), len(number.hex())) == (16, DIGITS)
 
 
 @pytest.mark.parametrize("raw", [b"", b"x" * 15, b"x" * 17])
@@ -53,7 +53,7 @@ def test_other_text_is_no_id(text: str) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["-", "+", "0x", " ", "1_", "\u0661"], ids=ascii)
-def test_what_int_reads_beyond_digits_is_no_id(prefix: str) -> None:
+def test_parse_accepts_digits_only_unlike_int(prefix: str) -> None:
     with pytest.raises(ValueError, match="hexadecimal"):
         Id.parse(prefix.ljust(DIGITS, "1"))
 
@@ -86,12 +86,12 @@ def test_ways_around(start: int, end: int, way: int, shorter: int) -> None:
 
 
 @given(points, points, points)
-def test_of_two_points_one_is_nearer(key: Id, one: Id, other: Id) -> None:
-    first, second = nearness(key, one), nearness(key, other)
-    assert first[0] == distance(key, one)
-    assert (first == second) == (one == other)
-    if distance(key, one) != distance(key, other):
-        assert (first < second) == (distance(key, one) < distance(key, other))
+def test_one_of_two_ids_is_nearer_to_each_key(key: Id, left: Id, right: Id) -> None:
+    first, second = nearness(key, left), nearness(key, right)
+    assert first[0] == distance(key, left)
+    assert (first == second) == (left == right)
+    if distance(key, left) != distance(key, right):
+        assert (first < second) == (distance(key, left) < distance(key, right))
 
 
 @given(points, st.integers(1, HALFWAY - 1))
@@ -102,12 +102,12 @@ def test_of_two_equally_far_the_counterclockwise_is_nearer(key: Id, away: int) -
 
 
 @given(points, points, st.integers(0, 127))
-def test_shared_digits_are_those_of_the_text(one: Id, random: Id, bits: int) -> None:
-    other = Id(one ^ random >> bits)
-    length = next((place for place in range(DIGITS) if one.hex()[place] != other.hex()[place]), DIGITS)
-    assert shared_digits(one, other) == shared_digits(other, one) == length
+def test_shared_digits_are_those_of_the_text(left: Id, random: Id, bits: int) -> None:
+    right = Id(left ^ random >> bits)
+    length = next((place for place in range(DIGITS) if left.hex()[place] != right.hex()[place]), DIGITS)
+    assert shared_digits(left, right) == shared_digits(right, left) == length
 
 
 @given(points)
-def test_digits_are_those_of_the_text(point: Id) -> None:
-    assert [digit(point, row) for row in range(DIGITS)] == [int(letter, BASE) for letter in point.hex()]
+def test_digits_are_those_of_the_text(number: Id) -> None:
+    assert [digit(number, row) for row in range(DIGITS)] == [int(letter, BASE) for letter in number.hex()]

@@ -10,7 +10,7 @@ from ringmq.overlay.core.messages import MAX_HOPS, Admit, Grant, Message, Peer
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 0)
-BEHIND, NEXT, FAR = (Peer(Id(point), f"h{point}", 1, 0) for point in (900, 2000, 3000))
+BEHIND, NEXT, FAR = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (900, 2000, 3000))
 JOINERS = [Peer(Id(1100 + number), "joiner", 1, 0) for number in range(8)]
 
 
@@ -24,7 +24,7 @@ class Gate:
         self.keeper = Gatekeeper(self.state)
 
     def at(self, now: float) -> list[tuple[Peer, Message]]:
-        """Let time pass; what is sent meanwhile."""
+        """Let time pass. Returns the messages."""
         self.state.now = now
         self.state.timers.run(now)
         return self.sent()

@@ -25,13 +25,13 @@ keys = st.one_of(st.just(0), offsets).map(lambda offset: Id((CENTER + offset) & 
 steps = st.lists(st.tuples(st.booleans(), offsets), max_size=40)
 
 
-def peer(point: int, boot: int = 0) -> Peer:
-    return Peer(Id(point & MASK), "host", 1, boot)
+def peer(peer_id: int, boot: int = 0) -> Peer:
+    return Peer(Id(peer_id & MASK), "host", 1, boot)
 
 
-def far(key: int, point: int) -> tuple[int, bool]:
+def far(key: int, peer_id: int) -> tuple[int, bool]:
     """Sorts by closeness, the counterclockwise of two equally far first."""
-    up, down = (point - key) % SPACE, (key - point) % SPACE
+    up, down = (peer_id - key) % SPACE, (key - peer_id) % SPACE
     return min(up, down), up < down
 
 
@@ -43,7 +43,7 @@ class Model:
         self.offsets: list[int] = []
 
     def sides(self, offsets: Iterable[int]) -> tuple[list[int], list[int]]:
-        """The nearest of each half of the circle; what one side cannot fill goes to the other.
+        """The nearest of each half of the circle; positions that one side cannot fill go to the other.
 
         Half of `half` is on each side wherever it stands, or all that there are.
         """
@@ -72,21 +72,21 @@ def shown(half: int, changes: list[tuple[bool, int]]) -> tuple[LeafSet, Model]:
     """Both after the same changes, each checked on its way."""
     leaves, model = LeafSet(CENTER, half), Model(half)
     for adding, offset in changes:
-        point = (CENTER + offset) & MASK
+        peer_id = (CENTER + offset) & MASK
         if adding:
             after = model.kept([*model.offsets, offset])
             belongs = offset in after and offset not in model.offsets
-            assert leaves.admits(point) == belongs
+            assert leaves.admits(peer_id) == belongs
             if belongs:
                 gone = set(model.offsets) - set(after)
-                pushed_out = leaves.add(peer(point))
+                pushed_out = leaves.add(peer(peer_id))
                 assert (set() if pushed_out is None else {(pushed_out.id - CENTER) & MASK}) == gone
                 model.offsets = after
             elif offset not in model.offsets:
                 with pytest.raises(ValueError, match="does not belong"):
-                    leaves.add(peer(point))
+                    leaves.add(peer(peer_id))
         else:
-            removed = leaves.remove(point)
+            removed = leaves.remove(peer_id)
             assert (removed is not None) == (offset in model.offsets)
             model.offsets = [kept for kept in model.offsets if kept != offset]
     return leaves, model
@@ -112,9 +112,9 @@ def test_members_are_the_nearest_of_each_side(half: int, changes: list[tuple[boo
     assert [member.id for member in leaves.counterclockwise] == points[::-1][:half]
     assert leaves.successor == (peer(points[0]) if points else None)
     assert leaves.predecessor == (peer(points[-1]) if points else None)
-    for point in (*points, CENTER, (CENTER + 5) & MASK):
-        assert (point in leaves) == (point in points)
-        assert leaves.get(point) == (peer(point) if point in points else None)
+    for peer_id in (*points, CENTER, (CENTER + 5) & MASK):
+        assert (peer_id in leaves) == (peer_id in points)
+        assert leaves.get(peer_id) == (peer(peer_id) if peer_id in points else None)
     assert not leaves.admits(CENTER)
 
 
@@ -124,18 +124,18 @@ def test_who_is_nearest(half: int, changes: list[tuple[bool, int]], key: Id, cou
     points = model.points
     without = data.draw(st.sets(st.sampled_from(points))) if points else set()
     for left_out in (set(), without):
-        best = min({*points, CENTER} - left_out, key=lambda point: far(key, point))
+        best = min({*points, CENTER} - left_out, key=lambda peer_id: far(key, peer_id))
         assert leaves.closest(key, left_out) == (None if best == CENTER else peer(best))
-    nearest = sorted(points, key=lambda point: far(key, point))[:count]
+    nearest = sorted(points, key=lambda peer_id: far(key, peer_id))[:count]
     assert [member.id for member in leaves.nearest(key, count)] == nearest
 
 
 @given(halves, steps, keys.filter(lambda key: key != CENTER))
-def test_who_stands_before(half: int, changes: list[tuple[bool, int]], point: Id) -> None:
+def test_who_stands_before(half: int, changes: list[tuple[bool, int]], peer_id: Id) -> None:
     leaves, model = shown(half, changes)
-    others = {*model.points, CENTER} - {point}
-    last = min(others, key=lambda other: (point - other) % SPACE)
-    assert leaves.before(point) == (None if last == CENTER else peer(last))
+    others = {*model.points, CENTER} - {peer_id}
+    last = min(others, key=lambda other: (peer_id - other) % SPACE)
+    assert leaves.before(peer_id) == (None if last == CENTER else peer(last))
 
 
 @given(halves, steps)
@@ -163,7 +163,7 @@ def test_neighbours_share_what_is_between_them(gap: int) -> None:
 def test_covered_keys_have_their_owner_in_the_set(half: int, ring: list[int], key: Id) -> None:
     leaves = filled(half, ring)
     everybody = {CENTER, *(Id((CENTER + offset) & MASK) for offset in ring)}
-    owner = min(everybody, key=lambda point: far(key, point))
+    owner = min(everybody, key=lambda peer_id: far(key, peer_id))
     if leaves.covers(key):
         assert owner in leaves.ids | {CENTER}
     assert all(leaves.covers(member) for member in leaves.ids)

@@ -31,7 +31,7 @@ from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 5)
-A, B, C, D = (Peer(Id(point), f"h{point}", 1, 0) for point in (800, 900, 1100, 1200))
+A, B, C, D = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (800, 900, 1100, 1200))
 FAR = Peer(Id(1 << 127), "far", 1, 0)
 
 
@@ -95,7 +95,7 @@ class Room:
     """Several cores that hand their messages to each other, in order and at once."""
 
     def __init__(self, *points: int) -> None:
-        self.peers = [Peer(Id(point), f"h{point}", 1, 0) for point in points]
+        self.peers = [Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in points]
         self.rings = {peer.id: Ring(peer, LAN, Quiet(), half=2) for peer in self.peers}
         self.lost: Callable[[Peer, Peer, Message], bool] = lambda sender, receiver, message: False
 
@@ -118,7 +118,7 @@ class Room:
             self.pass_all(now)
 
     def knows_all(self) -> bool:
-        return all(ring.leaves.ids == self.rings.keys() - {point} for point, ring in self.rings.items())
+        return all(ring.leaves.ids == self.rings.keys() - {peer_id} for peer_id, ring in self.rings.items())
 
 
 def kinds(messages: list[Message] | None) -> list[type]:
@@ -130,16 +130,16 @@ def kinds(messages: list[Message] | None) -> list[type]:
 
 def test_two_become_a_ring() -> None:
     room = Room(10, 20)
-    one, other = room.rings.values()
-    one.found(0.0)
-    assert one.active
-    other.join(one.me, 0.0)
+    founder, other = room.rings.values()
+    founder.found(0.0)
+    assert founder.active
+    other.join(founder.me, 0.0)
     assert not other.active
     room.pass_all(0.0)
     assert other.active
     assert room.knows_all()
     assert other.statistics().counters["joins_granted"] == 0
-    assert one.statistics().counters["joins_granted"] == 1
+    assert founder.statistics().counters["joins_granted"] == 1
 
 
 @pytest.mark.parametrize("founder", [0, 1, 2])
@@ -156,10 +156,10 @@ def test_three_join_at_the_same_moment(founder: int) -> None:
 
 def test_a_lost_request_is_made_again() -> None:
     room = Room(10, 20)
-    one, other = room.rings.values()
-    one.found(0.0)
+    founder, other = room.rings.values()
+    founder.found(0.0)
     room.lost = lambda sender, receiver, message: isinstance(message, Route)
-    other.join(one.me, 0.0)
+    other.join(founder.me, 0.0)
     room.pass_all(0.0)
     room.run(0.0, LAN.join_s - 0.01)
     assert not other.active
@@ -190,7 +190,7 @@ def test_it_is_active_only_when_the_last_has_acknowledged() -> None:
     assert stage.members == {A, B, C}
 
 
-def test_whom_the_acknowledgements_tell_of_must_acknowledge_too() -> None:
+def test_peers_named_by_acknowledgements_must_acknowledge_too() -> None:
     stage = Stage()
     granted(stage, C)
     sent = stage.hear(B, ProbeAck((A, C), True))
@@ -244,12 +244,12 @@ def test_a_dead_member_of_the_grant_does_not_keep_it_outside() -> None:
     assert stage.members == {B}
 
 
-def test_a_grant_for_who_is_in_already_is_given_back() -> None:
+def test_an_active_peer_returns_a_grant() -> None:
     stage = Stage((A, B, C, D))
     assert stage.hear(B, Grant((A, C), ()))[B] == [JOINED]
 
 
-def test_contacts_are_asked_in_turn_and_those_met_too() -> None:
+def test_contacts_and_met_peers_are_asked_in_turn() -> None:
     stage = Stage()
     stage.ring.join(A, 0.0)
     stage.ring.join(FAR, 0.0)
@@ -302,7 +302,7 @@ def test_a_shorter_pause_does_not_matter() -> None:
     assert stage.ring.active
 
 
-def test_who_is_accused_verifies() -> None:
+def test_a_peer_declared_dead_verifies() -> None:
     stage = Stage((A, B, C, D))
     stage.hear(A, Dead(Peer(ME.id, "me", 1, ME.boot - 1), (B,)))
     assert stage.ring.active, "an earlier life of it died"
@@ -325,7 +325,7 @@ def test_verifying_ends_when_the_silent_are_found_dead() -> None:
     assert stage.members == {A, B, C}
 
 
-def test_a_verdict_that_fell_due_in_a_pause_is_not_given() -> None:
+def test_a_suspicion_that_timed_out_in_a_pause_has_no_effect() -> None:
     """The suspect answered while this peer was stopped; the answer lies in its socket."""
     stage = Stage((A, B, C, D))
     stage.ring.tick(0.0)
@@ -365,7 +365,7 @@ def test_a_verifying_peer_asks_for_no_place() -> None:
 # Losing
 
 
-def test_a_death_found_here_is_told_to_all_and_to_the_accused() -> None:
+def test_a_death_found_here_is_announced_to_all_and_to_the_dead_peer() -> None:
     stage = Stage((A, B, C, D))
     stage.ring.link_lost(C, 0.0, refused=True)
     stage.sent()
@@ -376,7 +376,7 @@ def test_a_death_found_here_is_told_to_all_and_to_the_accused() -> None:
     assert stage.ring.active
 
 
-def test_a_death_told_by_another_is_taken_over_and_its_replacement_asked() -> None:
+def test_a_reported_death_is_believed_and_its_replacement_probed() -> None:
     stage = Stage((A, B, C, D))
     stage.wait(1.0, living=(A, B, D))
     new = Peer(Id(1300), "new", 1, 0)
@@ -404,7 +404,7 @@ def test_the_death_of_an_earlier_life_is_no_news() -> None:
     assert again in stage.members
 
 
-def test_who_has_just_been_heard_is_not_believed_dead() -> None:
+def test_a_reported_death_of_a_peer_just_heard_is_not_believed() -> None:
     stage = Stage((A, B, C, D))
     stage.hear(C, HEARTBEAT)
     stage.hear(A, Dead(C, (B,)))
@@ -431,7 +431,7 @@ def test_a_farewell_needs_no_proof() -> None:
     assert not [m for messages in sent.values() for m in messages if isinstance(m, Dead)]
 
 
-def test_a_doubt_makes_look_and_not_bury() -> None:
+def test_a_doubt_causes_a_suspicion_and_no_death() -> None:
     stage = Stage((A, B, C, D))
     sent = stage.hear(A, Doubt((C, FAR)))
     assert sent == {C: [PING]}, "a stranger is none of its business"
@@ -444,7 +444,7 @@ def test_a_doubt_makes_look_and_not_bury() -> None:
     assert [m for messages in sent.values() for m in messages if isinstance(m, Doubt)], "those beside it are told"
 
 
-def test_who_holds_for_dead_whom_another_has_says_so_and_looks_again() -> None:
+def test_a_dead_peer_in_the_leaf_set_of_another_causes_a_doubt_and_a_ping() -> None:
     stage = Stage((A, B, C, D))
     stage.hear(C, Leaving(()))
     sent = stage.hear(D, Probe((C, A)))
@@ -454,7 +454,7 @@ def test_who_holds_for_dead_whom_another_has_says_so_and_looks_again() -> None:
     assert C in stage.members
 
 
-def test_a_dead_one_that_is_back_is_asked_and_sought_through() -> None:
+def test_a_returned_peer_is_probed_and_searched_through() -> None:
     stage = Stage((A, B, C, D))
     stage.hear(C, Leaving(()))
     sent = stage.hear(C, PONG)
@@ -474,7 +474,7 @@ def test_a_restarted_member_gets_its_new_address() -> None:
     assert stage.ring.leaves.get(C.id) == again, "a late word of its earlier life does not count"
 
 
-def test_a_restarted_member_is_told_upward() -> None:
+def test_a_restarted_member_is_reported() -> None:
     stage = Stage((A, B, C, D))
     told: list[tuple[Peer, ...]] = []
     stage.application.owners_changed = lambda key, owners: told.append(owners)  # type: ignore[method-assign]
@@ -488,7 +488,7 @@ def test_a_restarted_member_is_told_upward() -> None:
     assert told == [(again,)]
 
 
-def test_heartbeats_of_one_who_is_no_neighbour_are_answered_with_the_truth() -> None:
+def test_a_heartbeat_of_a_wrong_neighbour_is_answered_with_a_probe() -> None:
     stage = Stage((A, B, C, D))
     assert stage.hear(C, HEARTBEAT) == {}
     assert kinds(stage.hear(D, HEARTBEAT)[D]) == [Probe]
@@ -530,7 +530,7 @@ def test_an_answered_row_fills_the_table() -> None:
     assert FAR.id in stage.ring.table
 
 
-def test_rows_are_told_on_request() -> None:
+def test_a_row_is_sent_on_request() -> None:
     stage = Stage(half=1)
     stage.ring.restore((B, C), (FAR,), 0.0)
     stage.sent()

@@ -9,23 +9,23 @@ from hypothesis import strategies as st
 from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import MASK, SPACE, Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.core.ownership import LOOKED_AT_ONCE, MAX_OWNERS, Ownership
+from ringmq.overlay.core.ownership import KEYS_AT_ONCE, MAX_OWNERS, Ownership
 from ringmq.overlay.core.timing import LAN
 from ringmq.overlay.errors import OverlayError
 
 ME = Peer(Id(3), "me", 1, 0)
 # Few points, dense around zero, where the circle closes.
 points = st.one_of(st.integers(0, 40), st.integers(MASK - 40, MASK), st.integers(1, 7).map(lambda n: n << 125))
-others = points.filter(lambda point: point != ME.id).map(lambda point: Peer(Id(point), "h", 1, 0))
+others = points.filter(lambda peer_id: peer_id != ME.id).map(lambda peer_id: Peer(Id(peer_id), "h", 1, 0))
 
 
-def far(key: int, point: int) -> tuple[int, bool]:
-    up, down = (point - key) % SPACE, (key - point) % SPACE
+def far(key: int, peer_id: int) -> tuple[int, bool]:
+    up, down = (peer_id - key) % SPACE, (key - peer_id) % SPACE
     return min(up, down), up < down
 
 
 class Watched:
-    """An ownership that is told of each change as a ring would."""
+    """An ownership that is notified of each change as by a ring."""
 
     def __init__(self, half: int = 16) -> None:
         self.state = RingContext(ME, LAN, half)
@@ -50,7 +50,7 @@ class Watched:
     st.dictionaries(points.map(Id), st.integers(1, 4), min_size=1, max_size=8),
     st.lists(others, max_size=30),
 )
-def test_a_change_is_told_exactly_when_the_closest_are_others(
+def test_a_change_is_reported_exactly_when_the_closest_peers_change(
     half: int, before: list[Peer], keys: dict[Id, int], after: list[Peer]
 ) -> None:
     watched = Watched(half)
@@ -74,7 +74,7 @@ def test_owners_are_the_closest(among: list[Peer], key: Id, count: int) -> None:
     assert watched.core.owners(key, count) == watched.model(key, count)
 
 
-def test_nothing_is_told_of_a_key_no_longer_watched() -> None:
+def test_an_unwatched_key_causes_no_report() -> None:
     watched = Watched()
     watched.core.watch(Id(5), 2)
     watched.core.unwatch(Id(5))
@@ -83,7 +83,7 @@ def test_nothing_is_told_of_a_key_no_longer_watched() -> None:
     assert watched.changes == []
 
 
-def test_watching_again_counts_anew() -> None:
+def test_watching_again_replaces_the_number_of_owners() -> None:
     watched = Watched()
     watched.core.watch(Id(5), 1)
     watched.core.watch(Id(5), 2)
@@ -95,7 +95,7 @@ def test_watching_again_counts_anew() -> None:
     assert watched.changes[1:] == [(5, (near_one,))]
 
 
-def test_who_is_told_may_watch_and_unwatch() -> None:
+def test_a_report_may_watch_and_unwatch() -> None:
     watched = Watched()
     told = []
 
@@ -115,14 +115,14 @@ def test_who_is_told_may_watch_and_unwatch() -> None:
 
 def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
     watched = Watched()
-    keys = [Id(number << 20) for number in range(2 * LOOKED_AT_ONCE + 5)]
+    keys = [Id(number << 20) for number in range(2 * KEYS_AT_ONCE + 5)]
     for key in keys:
         watched.core.watch(key, 1)
     near = Peer(Id(keys[-1] + 1), "h", 1, 0)
     watched.turn(near)
     told = 0
     for _ in range(3):
-        assert len({key for key, _ in watched.changes}) == len(watched.changes) <= LOOKED_AT_ONCE + told
+        assert len({key for key, _ in watched.changes}) == len(watched.changes) <= KEYS_AT_ONCE + told
         told = len(watched.changes)
         watched.state.now = watched.state.timers.next_at
         watched.state.timers.run(watched.state.now)
@@ -131,13 +131,13 @@ def test_of_many_keys_some_are_looked_at_now_and_the_others_soon() -> None:
     assert watched.state.timers.next_at == inf
 
 
-def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
+def test_a_key_checked_later_is_reported_with_its_owners_then() -> None:
     watched = Watched()
-    for number in range(LOOKED_AT_ONCE + 5):
+    for number in range(KEYS_AT_ONCE + 5):
         watched.core.watch(Id(1 << 100 | number), 1)
     near, far_one = Peer(Id(1 << 100), "h", 1, 0), Peer(Id(1 << 99), "h", 1, 0)
     watched.turn(near)
-    assert len(watched.changes) == LOOKED_AT_ONCE
+    assert len(watched.changes) == KEYS_AT_ONCE
     watched.turn(near)
     watched.turn(far_one)
     while watched.state.timers.next_at < inf:
@@ -145,12 +145,12 @@ def test_what_is_looked_at_later_is_told_as_it_is_then() -> None:
         watched.state.timers.run(watched.state.now)
     last = dict(watched.changes)
     assert set(last.values()) == {(far_one,)}
-    assert len(last) == LOOKED_AT_ONCE + 5
+    assert len(last) == KEYS_AT_ONCE + 5
 
 
-def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
+def test_news_answers_at_once_and_replaces_the_report() -> None:
     watched = Watched()
-    keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
+    keys = [Id(1 << 100 | number) for number in range(KEYS_AT_ONCE + 5)]
     for key in keys:
         watched.core.watch(key, 1)
     assert watched.core.news(keys[-1]) is None
@@ -166,7 +166,7 @@ def test_who_asks_learns_at_once_and_is_not_told_again() -> None:
     assert sorted([*(key for key, _ in watched.changes), asked]) == keys
 
 
-def test_who_is_told_of_one_key_may_ask_for_another() -> None:
+def test_a_report_may_ask_for_the_news_of_another_key() -> None:
     watched = Watched()
     told: list[tuple[Id, object]] = []
 
@@ -184,9 +184,9 @@ def test_who_is_told_of_one_key_may_ask_for_another() -> None:
     assert told == [(5, (peer,)), (7, (peer,)), (6, (peer,))]
 
 
-def test_there_is_no_news_of_what_nobody_watches_any_more() -> None:
+def test_an_unwatched_key_has_no_news() -> None:
     watched = Watched()
-    keys = [Id(1 << 100 | number) for number in range(LOOKED_AT_ONCE + 5)]
+    keys = [Id(1 << 100 | number) for number in range(KEYS_AT_ONCE + 5)]
     for key in keys:
         watched.core.watch(key, 1)
     watched.turn(Peer(Id(1 << 100), "h", 1, 0))
@@ -197,10 +197,10 @@ def test_there_is_no_news_of_what_nobody_watches_any_more() -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 0, MAX_OWNERS + 1])
-def test_how_many_can_be_told(count: int) -> None:
+def test_the_number_of_owners_is_bounded(count: int) -> None:
     watched = Watched()
     for ask in (watched.core.owners, watched.core.watch):
-        with pytest.raises(OverlayError, match=f"{count} asked for, 1 to {MAX_OWNERS}"):
+        with pytest.raises(OverlayError, match=f"owners must be 1 to {MAX_OWNERS}, got {count}"):
             ask(Id(1), count)
     watched.turn(Peer(Id(1), "h", 1, 0))
     assert watched.changes == []

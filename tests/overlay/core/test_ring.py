@@ -1,4 +1,4 @@
-"""The core as a whole: what goes in and what comes out."""
+"""The core as a whole, by its calls and its messages."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from ringmq.overlay.core.timing import LAN
 from ringmq.overlay.errors import OverlayError
 
 ME = Peer(Id(1000), "me", 1, 5)
-A, B, C, D = (Peer(Id(point), f"h{point}", 1, 0) for point in (800, 900, 1100, 1200))
+A, B, C, D = (Peer(Id(peer_id), f"h{peer_id}", 1, 0) for peer_id in (800, 900, 1100, 1200))
 FAR = Peer(Id(1 << 127), "far", 1, 0)
 
 
 class Told:
-    """An application that notes all it is told."""
+    """An application that records all calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -82,7 +82,7 @@ def heard(ring: Ring, sender: Peer, message: Message, now: float = 0.0) -> list[
     return ring.take_outbox()
 
 
-def test_a_new_core_wants_nothing() -> None:
+def test_a_new_core_has_no_messages_and_no_deadline() -> None:
     ring = Ring(ME, LAN, Told())
     assert ring.deadline() == inf
     assert ring.take_outbox() == []
@@ -127,7 +127,7 @@ def test_a_routed_message_is_delivered_with_its_origin() -> None:
     assert told.calls == [("deliver", Id(1001), b"x", FAR)]
 
 
-def test_the_application_sees_what_passes_and_may_stop_it() -> None:
+def test_the_application_may_intercept_a_passing_message() -> None:
     ring, told = ring_of(A, B, C, D)
     heard(ring, A, Route(FAR, 9, C.id, 1, b"x"))
     assert told.calls == [("forward", C.id, b"x", C)]
@@ -204,7 +204,7 @@ def test_a_refused_stranger_is_dead_at_once_and_out_of_the_table() -> None:
     assert len(ring.leaves) == 4
 
 
-def test_the_broken_link_of_an_earlier_life_accuses_nobody() -> None:
+def test_the_broken_link_of_an_earlier_incarnation_causes_no_suspicion() -> None:
     again = Peer(D.id, "elsewhere", 1, 1)
     ring, _ = ring_of(A, B, C, again)
     ring.link_lost(D, 0.0, refused=True)
@@ -227,14 +227,14 @@ def test_the_deadline_is_the_next_thing_due() -> None:
     assert ring.deadline() <= now + LAN.hop_s
 
 
-def test_leaving_is_told_to_all_members() -> None:
+def test_leaving_notifies_all_members() -> None:
     ring, _ = ring_of(A, B, C, D)
     ring.leave(0.0)
     leaves = ring.leaves.peers
     assert ring.take_outbox() == [(peer, Leaving(leaves)) for peer in leaves]
 
 
-def test_watched_keys_are_told_of() -> None:
+def test_changes_of_watched_keys_are_reported() -> None:
     ring, told = ring_of(A, B, C, D)
     assert ring.watch(Id(1101), 2) == ring.owners(Id(1101), 2) == (C, D)
     ring.watch(Id(901), 1)
@@ -245,7 +245,7 @@ def test_watched_keys_are_told_of() -> None:
         ring.watch(Id(1), 17)
 
 
-def test_what_is_given_up_is_told() -> None:
+def test_a_message_given_up_is_reported() -> None:
     ring, told = ring_of(A, B, C, D)
     ring.route(C.id, b"x", 0.0)
     now = 0.0
@@ -261,7 +261,7 @@ def test_what_is_given_up_is_told() -> None:
     assert ring.statistics().unreceipted == 0
 
 
-def test_what_was_held_is_delivered_on_becoming_active() -> None:
+def test_held_messages_are_delivered_on_becoming_active() -> None:
     told = Told()
     ring = Ring(ME, LAN, told, 2)
     ring.join(B, 0.0)

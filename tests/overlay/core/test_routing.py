@@ -20,15 +20,15 @@ points = st.builds(
     st.integers(1, 3),
     st.integers(0, 3),
 )
-peers = st.builds(lambda point, boot: Peer(point, "host", 1, boot), points, st.integers(0, 2))
+peers = st.builds(lambda peer_id, boot: Peer(peer_id, "host", 1, boot), points, st.integers(0, 2))
 changes = st.lists(st.tuples(st.sampled_from(["offer", "offer", "offer", "remove"]), peers), max_size=40)
 
 Slots = dict[tuple[int, int], list[Peer]]
 
 
-def slot_of(point: int) -> tuple[int, int]:
-    row = next(place for place in range(DIGITS) if digit(point, place) != digit(CENTER, place))
-    return row, digit(point, row)
+def slot_of(peer_id: int) -> tuple[int, int]:
+    row = next(place for place in range(DIGITS) if digit(peer_id, place) != digit(CENTER, place))
+    return row, digit(peer_id, row)
 
 
 def offered(slots: Slots, peer: Peer) -> bool:
@@ -43,9 +43,9 @@ def offered(slots: Slots, peer: Peer) -> bool:
     return False
 
 
-def removed(slots: Slots, point: int) -> Peer | None:
-    slot = slots.get(slot_of(point), [])
-    entry = next((entry for entry in slot if entry.id == point), None)
+def removed(slots: Slots, peer_id: int) -> Peer | None:
+    slot = slots.get(slot_of(peer_id), [])
+    entry = next((entry for entry in slot if entry.id == peer_id), None)
     if entry is not None:
         slot.remove(entry)
     return entry
@@ -63,12 +63,12 @@ def after(made: list[tuple[str, Peer]]) -> tuple[RoutingTable, Slots]:
 
 
 @given(changes, points)
-def test_two_entries_a_slot_the_first_come_first(made: list[tuple[str, Peer]], point: Id) -> None:
+def test_two_entries_a_slot_the_first_come_first(made: list[tuple[str, Peer]], peer_id: Id) -> None:
     table, slots = after(made)
     entries = [entry for slot in slots.values() for entry in slot]
     assert sorted(table, key=lambda peer: peer.id) == sorted(entries, key=lambda peer: peer.id)
     assert len(table) == len(entries)
-    assert (point in table) == (point in {entry.id for entry in entries})
+    assert (peer_id in table) == (peer_id in {entry.id for entry in entries})
     for row in range(DIGITS):
         assert table.row(row) == tuple(slots[row, column][0] for column in range(BASE) if (row, column) in slots)
 
@@ -89,16 +89,16 @@ def test_towards_a_key_is_one_digit_farther(made: list[tuple[str, Peer]], key: I
 
 
 @given(changes, points, st.integers(0, DIGITS))
-def test_rows_for_another_are_those_it_can_use(made: list[tuple[str, Peer]], point: Id, start: int) -> None:
+def test_rows_for_a_peer_end_at_the_common_prefix(made: list[tuple[str, Peer]], peer_id: Id, start: int) -> None:
     table, _ = after(made)
-    common = shared_digits(CENTER, point)
-    rows = table.rows_for(point, start)
+    common = shared_digits(CENTER, peer_id)
+    rows = table.rows_for(peer_id, start)
     assert rows == tuple(peer for row in range(start, common + 1) for peer in table.row(row))
-    assert all(shared_digits(peer.id, point) >= start for peer in rows)
+    assert all(shared_digits(peer.id, peer_id) >= start for peer in rows)
 
 
 @given(changes)
-def test_each_first_entry_gets_its_turn(made: list[tuple[str, Peer]]) -> None:
+def test_probing_rotates_through_all_first_entries(made: list[tuple[str, Peer]]) -> None:
     table, slots = after(made)
     if not slots:
         assert table.next_in_turn() is None
@@ -151,15 +151,15 @@ def some_dead(ring: FilledRing, random: Random, keep: int) -> frozenset[Id]:
     """Dead ones, in runs shorter than a side of the leaf set, so that nobody loses a whole side."""
     dead: list[Id] = []
     run = 0
-    for place, point in enumerate(ring.ids):
+    for place, peer_id in enumerate(ring.ids):
         run = run + 1 if place not in (0, keep) and run < HALF - 1 and random.random() < 0.5 else 0
         if run:
-            dead.append(point)
+            dead.append(peer_id)
     return frozenset(dead)
 
 
 def thinned(ring: FilledRing, place: int, random: Random) -> tuple[LeafSet, RoutingTable]:
-    """What a peer knows whose routing table lacks most entries."""
+    """The view of a peer whose routing table lacks most entries."""
     leaves, full = ring.view(place)
     table = RoutingTable(leaves.center)
     for peer in full:
@@ -176,8 +176,8 @@ def test_each_hop_makes_progress(place: int, key: Id, random: Random) -> None:
         peer = next_hop(leaves, table, key, without)
         here = leaves.center
         if peer is None:
-            living = [point for point in (*leaves.ids, here) if point not in without]
-            assert min(living, key=lambda point: nearness(key, point)) == here
+            living = [peer_id for peer_id in (*leaves.ids, here) if peer_id not in without]
+            assert min(living, key=lambda peer_id: nearness(key, peer_id)) == here
             continue
         assert peer.id not in without
         before, after = shared_digits(here, key), shared_digits(peer.id, key)
@@ -202,7 +202,7 @@ def test_every_way_ends_at_the_owner_with_poor_tables(start: int, key: Id, rando
     while (peer := next_hop(*thinned(RING, here, random), key, dead)) is not None:
         assert peer.id not in way
         way.append(peer.id)
-        here = RING.place(peer.id)
+        here = RING.position(peer.id)
     assert way[-1] == RING.owner(key, dead)
 
 
@@ -217,10 +217,10 @@ def test_a_ring_hardly_larger_than_a_leaf_set(start: int, key: Id) -> None:
 def test_a_covered_key_goes_straight_to_its_owner() -> None:
     for place in range(0, NODES, 7):
         leaves, table = RING.view(place)
-        for one, other in pairwise([leaves.center, *(peer.id for peer in leaves.clockwise)]):
-            key = Id(one + ((other - one) & MASK) // 3 & MASK)
+        for first, other in pairwise([leaves.center, *(peer.id for peer in leaves.clockwise)]):
+            key = Id(first + ((other - first) & MASK) // 3 & MASK)
             peer = next_hop(leaves, table, key)
-            assert (leaves.center if peer is None else peer.id) == one
+            assert (leaves.center if peer is None else peer.id) == first
 
 
 def test_a_key_far_off_takes_the_table_before_the_leaf_set() -> None:
@@ -232,7 +232,7 @@ def test_a_key_far_off_takes_the_table_before_the_leaf_set() -> None:
     assert next_hop(leaves, table, Id(0x8F << 120), {far.id}) == Peer(Id(MASK), "b", 1, 0)
 
 
-def test_the_rare_case_takes_whoever_is_nearer_with_no_shorter_prefix() -> None:
+def test_without_the_next_digit_a_nearer_peer_with_the_same_prefix_is_next() -> None:
     center = Id(0x40 << 120)
     leaves, table = LeafSet(center, 1), RoutingTable(center)
     leaves.fill([Peer(Id(center + 1), "a", 1, 0), Peer(Id(center - 1), "b", 1, 0)])
@@ -241,7 +241,7 @@ def test_the_rare_case_takes_whoever_is_nearer_with_no_shorter_prefix() -> None:
     assert next_hop(leaves, table, Id(0x4A << 120)) == nearer, "nobody with the prefix 4A is known"
 
 
-def test_the_rare_case_takes_nobody_with_a_shorter_prefix() -> None:
+def test_without_the_next_digit_no_peer_with_a_shorter_prefix_is_next() -> None:
     center, key = Id(0x40 << 120), Id(0x4F << 120)
     leaves, table = LeafSet(center, 1), RoutingTable(center)
     leaves.fill([Peer(Id(center + 1), "a", 1, 0), Peer(Id(center - 1), "b", 1, 0)])
@@ -252,5 +252,5 @@ def test_the_rare_case_takes_nobody_with_a_shorter_prefix() -> None:
     assert next_hop(leaves, table, key) == behind
 
 
-def test_alone_one_is_the_nearest() -> None:
+def test_a_peer_alone_has_no_next_hop() -> None:
     assert next_hop(LeafSet(Id(7)), RoutingTable(Id(7)), Id(1 << (ID_BITS - 1))) is None

@@ -1,4 +1,4 @@
-"""What is due is done, in the order of its time, once."""
+"""Due actions run in the order of their times, once."""
 
 from math import inf
 

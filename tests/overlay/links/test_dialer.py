@@ -1,4 +1,4 @@
-"""Outbound links on their way: one dial a peer, and what waits for it."""
+"""Outbound links on their way: one dial per peer, and the messages that wait for it."""
 
 import asyncio
 import errno
@@ -59,10 +59,10 @@ class Desk:
         return self.wires[-1], link
 
     def parcel(self, body: bytes = b"x", peer: Peer = PEER) -> bool:
-        return self.dialer.wait(peer, Kind.PARCEL, body)
+        return self.dialer.enqueue(peer, Kind.PARCEL, body)
 
     def control(self, body: bytes = b"x", peer: Peer = PEER) -> bool:
-        return self.dialer.wait(peer, Kind.CONTROL, body)
+        return self.dialer.enqueue(peer, Kind.CONTROL, body)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def desk(virtually, board, wire) -> Callable:
 # -- one dial a peer
 
 
-def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
+def test_one_dial_serves_all_messages_for_a_peer(desk) -> None:
     async def story(desk: Desk) -> None:
         for number in range(50):
             assert desk.parcel(b"%d" % number)
@@ -97,20 +97,24 @@ def test_one_dial_serves_all_that_waits_for_a_peer(desk) -> None:
     desk(story)
 
 
-def test_what_waited_is_handed_over_in_order(desk) -> None:
+def test_queued_messages_are_handed_over_in_order(desk) -> None:
     async def story(desk: Desk) -> None:
-        assert desk.dialer.standing(HIGH) is LinkState.APART
+        assert desk.dialer.state_of(HIGH) is LinkState.APART
         desk.parcel(b"one")
         desk.control(b"two")
-        assert desk.dialer.standing(HIGH) is LinkState.CONNECTING
+        assert desk.dialer.state_of(HIGH) is LinkState.CONNECTING
         await desk.loop.moment(0.1)
-        assert desk.dialer.standing(HIGH) is LinkState.GREETED
+        assert desk.dialer.state_of(HIGH) is LinkState.GREETED
         desk.parcel(b"three")
         (link,) = desk.board.linked
-        assert desk.dialer.take(HIGH, link) == [(Kind.PARCEL, b"one"), (Kind.CONTROL, b"two"), (Kind.PARCEL, b"three")]
+        assert desk.dialer.finish(HIGH, link) == [
+            (Kind.PARCEL, b"one"),
+            (Kind.CONTROL, b"two"),
+            (Kind.PARCEL, b"three"),
+        ]
         link.open(PEER, None)
-        assert desk.dialer.standing(HIGH) is LinkState.APART
-        assert desk.dialer.take(HIGH) == []
+        assert desk.dialer.state_of(HIGH) is LinkState.APART
+        assert desk.dialer.finish(HIGH) == []
         await desk.loop.moment(10.0)
         assert desk.failures == []
         assert not desk.wires[0].is_closing()
@@ -122,7 +126,7 @@ def test_a_dial_that_an_inbound_link_made_needless_says_goodbye(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.parcel()
         await desk.loop.moment(0.1)
-        assert desk.dialer.take(HIGH, object()) == [(Kind.PARCEL, b"x")]
+        assert desk.dialer.finish(HIGH, object()) == [(Kind.PARCEL, b"x")]
         await desk.loop.moment(10.0)
         assert desk.wires[0].frames() == [(Kind.GOODBYE, b"duplicate")]
         assert desk.wires[0].is_closing()
@@ -142,7 +146,7 @@ def test_a_restarted_peer_is_dialled_where_it_is_now_and_the_queue_goes_along(de
         await desk.loop.moment(0.2)
         assert [port for _, _, port in desk.dialled] == [1, 2]
         assert desk.dialer.room(HIGH) == (16 << 20) - 3 * HEADER_BYTES - 24
-        queue = desk.dialer.take(HIGH, desk.board.linked[-1])
+        queue = desk.dialer.finish(HIGH, desk.board.linked[-1])
         assert [body for _, body in queue] == [b"one", b"two", b"of the old address"]
         desk.board.linked[-1].open(moved, None)
         assert desk.failures == []
@@ -252,7 +256,7 @@ def test_parcels_that_waited_in_vain_are_given_back(desk) -> None:
         desk.outcomes = {1: ConnectionRefusedError()}
         bodies = [b"one", b"two"]
         assert all(desk.parcel(body) for body in bodies)
-        desk.dialer.wait(PEER, Kind.CONTROL, b"heartbeat")
+        desk.dialer.enqueue(PEER, Kind.CONTROL, b"heartbeat")
         await desk.loop.moment(0.1)
         assert desk.given_back == bodies
         assert not desk.parcel(b"three"), "it would not come back before redial_s are over"
@@ -261,7 +265,7 @@ def test_parcels_that_waited_in_vain_are_given_back(desk) -> None:
 
 
 @pytest.mark.parametrize("outcome", [MUTE, LOST])
-def test_who_does_not_answer_has_failed_after_handshake_s(desk, outcome: str) -> None:
+def test_a_dial_without_an_answer_fails_after_handshake_s(desk, outcome: str) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: outcome}
         desk.parcel()
@@ -292,7 +296,7 @@ def test_who_does_not_answer_has_failed_after_handshake_s(desk, outcome: str) ->
         (Reason.BROKEN, True),
     ],
 )
-def test_what_speaks_against_the_peer_and_what_does_not(desk, outcome: object, refused: bool) -> None:
+def test_only_failures_of_the_peer_count_as_refused(desk, outcome: object, refused: bool) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: outcome}
         desk.control()
@@ -323,7 +327,7 @@ def test_a_duplicate_is_dialled_again_until_the_time_is_over(desk) -> None:
     desk(story, handshake_s=2.0)
 
 
-def test_a_duplicate_that_is_taken_at_the_next_try_has_lost_nothing(desk) -> None:
+def test_a_duplicate_accepted_at_the_next_try_has_lost_no_message(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: Reason.DUPLICATE}
         desk.parcel(b"patient")
@@ -331,7 +335,7 @@ def test_a_duplicate_that_is_taken_at_the_next_try_has_lost_nothing(desk) -> Non
         desk.outcomes = {1: MUTE}
         await desk.loop.moment(0.2)
         assert len(desk.dialled) == 2
-        assert desk.dialer.take(HIGH, desk.board.linked[-1]) == [(Kind.PARCEL, b"patient")]
+        assert desk.dialer.finish(HIGH, desk.board.linked[-1]) == [(Kind.PARCEL, b"patient")]
         desk.board.linked[-1].open(PEER, None)
         assert desk.failures == []
 
@@ -346,7 +350,7 @@ def test_our_own_fault_is_logged_and_ends_that_dial(desk) -> None:
             await desk.loop.moment(0.1)
         assert [line["event"] for line in lines] == ["dial_errors"]
         assert len(desk.failures) == 1
-        assert desk.dialer.standing(HIGH) is LinkState.APART
+        assert desk.dialer.state_of(HIGH) is LinkState.APART
 
     desk(story)
 
@@ -354,7 +358,7 @@ def test_our_own_fault_is_logged_and_ends_that_dial(desk) -> None:
 # -- the end
 
 
-def test_closing_gives_up_what_is_under_way_without_calling_it_failed(desk) -> None:
+def test_closing_gives_up_open_dials_without_failures(desk) -> None:
     async def story(desk: Desk) -> None:
         desk.outcomes = {1: MUTE, 2: LOST}
         desk.parcel()
@@ -374,51 +378,51 @@ def test_closing_gives_up_what_is_under_way_without_calling_it_failed(desk) -> N
 # -- over real sockets
 
 
-async def test_never_two_dials_for_one_peer(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
+async def test_a_peer_never_has_two_dials(side, until) -> None:
+    ours, other = await side(LOW), await side(HIGH)
     for _ in range(50):
-        one.links.send(other.me, Ping())
+        ours.links.send(other.me, Ping())
     await until(lambda: len(other.owner.messages) == 50)
-    assert one.incidents.counters["dials"] == 1
+    assert ours.incidents.counters["dials"] == 1
 
 
-async def test_a_refused_dial_is_told_and_parcels_wait_out_the_pause(side, until) -> None:
-    one, gone = await side(LOW), await side(HIGH)
+async def test_a_refused_dial_is_reported_and_parcels_are_refused_during_the_pause(side, until) -> None:
+    ours, gone = await side(LOW), await side(HIGH)
     await gone.links.close()
-    assert one.links.send(gone.me, Ping())
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(gone.me, True)]
-    assert not one.links.send(gone.me, Parcel(b"x"))
-    assert one.incidents.counters["parcels_refused"] == 1
-    assert one.incidents.counters["messages_lost"] == 1
-    assert one.incidents.counters["dials"] == 1
+    assert ours.links.send(gone.me, Ping())
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(gone.me, True)]
+    assert not ours.links.send(gone.me, Parcel(b"x"))
+    assert ours.incidents.counters["parcels_refused"] == 1
+    assert ours.incidents.counters["messages_lost"] == 1
+    assert ours.incidents.counters["dials"] == 1
 
 
 async def test_a_host_that_cannot_be_resolved_is_refused(side, until) -> None:
-    one = await side(LOW)
+    ours = await side(LOW)
     for number, host in enumerate(["no such host", "a" * 70 + ".example", "..", "\u2028"]):
-        one.links.send(Peer(Id(number), host, 1, 1), Ping())
-    await until(lambda: len(one.owner.losses) == 4)
-    assert all(refused for _, refused in one.owner.losses)
+        ours.links.send(Peer(Id(number), host, 1, 1), Ping())
+    await until(lambda: len(ours.owner.losses) == 4)
+    assert all(refused for _, refused in ours.owner.losses)
 
 
-async def test_what_waits_for_a_dial_is_bounded(side, until) -> None:
-    one = await side(LOW, max_link_buffer_bytes=100_000, handshake_s=0.3)
+async def test_the_queue_of_a_dial_is_bounded(side, until) -> None:
+    ours = await side(LOW, max_link_buffer_bytes=100_000, handshake_s=0.3)
     mute = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     peer = Peer(HIGH, "127.0.0.1", mute.sockets[0].getsockname()[1], 1)
-    taken = sum(one.links.send(peer, Parcel(bytes(1000))) for _ in range(500))
+    taken = sum(ours.links.send(peer, Parcel(bytes(1000))) for _ in range(500))
     assert 90 < taken <= 100
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(peer, True)]
-    assert one.incidents.counters["parcels_lost"] == taken
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(peer, True)]
+    assert ours.incidents.counters["parcels_lost"] == taken
     mute.close()
 
 
 async def test_dials_are_bounded(side, until) -> None:
-    one = await side(LOW, max_dials=3, handshake_s=0.2)
+    ours = await side(LOW, max_dials=3, handshake_s=0.2)
     mute = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
     port = mute.sockets[0].getsockname()[1]
-    sent = [one.links.send(Peer(Id(number), "127.0.0.1", port, 1), Ping()) for number in range(5)]
+    sent = [ours.links.send(Peer(Id(number), "127.0.0.1", port, 1), Ping()) for number in range(5)]
     assert sent == [True] * 3 + [False] * 2
-    await until(lambda: len(one.owner.losses) == 3)
+    await until(lambda: len(ours.owner.losses) == 3)
     mute.close()

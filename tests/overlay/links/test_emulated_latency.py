@@ -10,9 +10,9 @@ ids = st.integers(0, SPACE - 1).map(Id)
 
 
 @given(ids, ids, st.integers(-(2**63), 2**63))
-def test_both_ends_agree_within_the_range(one: Id, other: Id, seed: int) -> None:
-    delay = pair_delay_s(one, other, (0.001, 0.010), seed)
-    assert delay == pair_delay_s(other, one, (0.001, 0.010), seed)
+def test_both_ends_agree_within_the_range(first: Id, other: Id, seed: int) -> None:
+    delay = pair_delay_s(first, other, (0.001, 0.010), seed)
+    assert delay == pair_delay_s(other, first, (0.001, 0.010), seed)
     assert 0.001 <= delay <= 0.010
 
 

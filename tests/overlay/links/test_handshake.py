@@ -1,4 +1,4 @@
-"""The handshake: who may talk, and which of two connections stays."""
+"""The handshake: the accepted strangers, and which of two connections stays."""
 
 import itertools
 
@@ -31,7 +31,7 @@ JUDGE = HandshakePolicy(ME, "ring")
     [
         (None, Reason.VERSION),
         (Hello("other", LOWER, True, ME.id), Reason.RING),
-        (Hello("ring", LOWER, True, ME.id, "timing wan"), Reason.TERMS),
+        (Hello("ring", LOWER, True, ME.id, "timing wan"), Reason.RING_SETTINGS),
         (Hello("ring", ME, True, ME.id), Reason.MYSELF),
         (Hello("ring", Peer(ME.id, "elsewhere", 1, 6), True, ME.id), Reason.ID_TAKEN),
         (Hello("ring", LOWER, True, HIGHER.id), Reason.NOT_ME),
@@ -39,7 +39,7 @@ JUDGE = HandshakePolicy(ME, "ring")
         (Hello("ring", LOWER, False, None), None),
     ],
 )
-def test_whom_we_talk_to(hello: Hello | None, verdict: Reason | None) -> None:
+def test_a_stranger_is_accepted_or_refused_with_the_reason(hello: Hello | None, verdict: Reason | None) -> None:
     assert JUDGE.stranger(hello) is verdict
 
 
@@ -70,10 +70,10 @@ def test_the_boot_decides_about_an_open_link(peer: Peer, standing: LinkState) ->
 
 
 def test_of_two_crossing_hellos_exactly_one_is_refused() -> None:
-    for one, other in itertools.permutations([ME, LOWER, HIGHER], 2):
+    for first, other in itertools.permutations([ME, LOWER, HIGHER], 2):
         verdicts = [
-            HandshakePolicy(one, "ring").inbound(other, LinkState.GREETED, 0),
-            HandshakePolicy(other, "ring").inbound(one, LinkState.GREETED, 0),
+            HandshakePolicy(first, "ring").inbound(other, LinkState.GREETED, 0),
+            HandshakePolicy(other, "ring").inbound(first, LinkState.GREETED, 0),
         ]
         assert verdicts.count(None) == 1
 

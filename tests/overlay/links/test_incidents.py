@@ -41,7 +41,7 @@ def test_neither_log_nor_memory_grows_with_the_culprits() -> None:
     assert incidents.counters["failure"] == MAX_TRACEBACKS + 50
 
 
-def test_what_others_wrote_stays_on_one_line() -> None:
+def test_text_of_a_stranger_stays_on_one_log_line() -> None:
     with capture_logs() as lines:
         Incidents().warn("event", "a\nforged", "b\x1b[31m")
     assert (lines[0]["peer"], lines[0]["reason"]) == ("a?forged", "b?[31m")

@@ -16,7 +16,8 @@ from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping, Probe
 from ringmq.overlay.links import handshake
 from ringmq.overlay.links.frames import HEADER_BYTES, Kind, frame
 from ringmq.overlay.links.handshake import HARMLESS, MAX_HELLO_BYTES, Hello, Reason, encode_goodbye, encode_hello
-from ringmq.overlay.links.link import LARGE_BYTES, TRANSITIONS, WRITE_BYTES, Link, LinkEvent, Phase
+from ringmq.overlay.links.link import LARGE_BYTES, WRITE_BYTES, Link
+from ringmq.overlay.links.phase import Phase
 from ringmq.peer.iteration import Iteration
 
 LOW, HIGH = Id(1000), Id(2000)
@@ -65,67 +66,6 @@ def ends(virtually, board, wire) -> Callable:
         virtually(whole)
 
     return run
-
-
-# -- phases
-
-
-def test_every_phase_is_reachable_and_no_transition_leaves_the_closed_one() -> None:
-    reached = {Phase.STRANGER}
-    for _ in Phase:
-        reached |= {after for (before, _), after in TRANSITIONS.items() if before in reached}
-    assert reached == set(Phase)
-    assert {after for (before, _), after in TRANSITIONS.items() if before is Phase.CLOSED} == {Phase.CLOSED}
-
-
-def test_random_histories_take_every_transition_of_the_table_and_no_other(virtually, board, wire) -> None:
-    """An unexpected event fails an assertion; no other code changes the phase."""
-    taken: set[tuple[Phase, LinkEvent]] = set()
-
-    class Recorded(Link):
-        def _to(self, event: LinkEvent) -> None:
-            before = self.phase
-            super()._to(event)
-            assert self.phase is TRANSITIONS[before, event]
-            taken.add((before, event))
-            phases.append(self.phase)
-
-    def act(link: Link, connection, chance: random.Random) -> None:
-        choice = chance.randrange(8)
-        if link.phase is Phase.STRANGER and chance.random() < 0.5:
-            link.open(PEER, chance.choice([None, 0.1]))
-        elif choice == 1:
-            link.close(chance.choice(list(Reason)))
-        elif choice == 2:
-            link.data_received(frame(Kind.GOODBYE, encode_goodbye(chance.choice(list(Reason)))))
-        elif choice == 3:
-            link.data_received(chance.choice([frame(Kind.PARCEL, b"x"), frame(Kind.STATUS_REQUEST), b"\xff" * 4]))
-        elif choice == 4:
-            link.send(Kind.CONTROL, b"x")
-            connection.deaf = chance.random() < 0.5
-        elif choice == 5 and chance.random() < 0.3:
-            link.abort()
-        elif choice == 6:
-            link.connection_lost(None)
-
-    async def story(loop) -> None:
-        for seed in range(400):
-            chance = random.Random(seed)
-            link = Recorded(board, OverlayConfig(id=LOW, boot=1, listen=("127.0.0.1", 0), linger_s=0.5), None)
-            connection = wire(link)
-            phases[:] = [link.phase]
-            link.connection_made(connection)
-            for _ in range(chance.randrange(12)):
-                act(link, connection, chance)
-                assert link.phase is phases[-1]
-                await loop.moment(loop.time() + chance.choice([0.0, 0.0, 0.6]))
-            link.abort()
-            await loop.moment(loop.time() + 100.0)
-            assert link.phase is phases[-1] is Phase.CLOSED
-
-    phases: list[Phase] = []
-    virtually(story)
-    assert taken == set(TRANSITIONS)
 
 
 # -- frames in, bounded
@@ -180,7 +120,7 @@ def test_any_chunking_gives_the_same(cuts: list[int]) -> None:
             self.told: list[object] = []
 
         def __getattr__(self, name: str) -> Callable:
-            silent = name in ("settled", "connected", "vanished")
+            silent = name in ("read_done", "connected", "vanished")
             return lambda *what: None if silent else self.told.append((name, [x for x in what if x is not link]))
 
     async def story() -> None:
@@ -204,7 +144,7 @@ def test_any_chunking_gives_the_same(cuts: list[int]) -> None:
 # -- frames out, bounded
 
 
-def test_what_is_sent_in_one_turn_is_written_at_its_end(ends) -> None:
+def test_frames_of_one_iteration_are_written_at_its_end(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         for number in range(10):
@@ -247,7 +187,7 @@ def test_a_full_link_pushes_parcels_back_and_takes_a_quarter_more_of_control(end
     ends(story, max_link_buffer_bytes=100_000)
 
 
-def test_what_the_other_side_takes_makes_room(ends) -> None:
+def test_bytes_that_the_other_side_reads_free_the_buffer(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         ends.wire.deaf = True
@@ -260,7 +200,7 @@ def test_what_the_other_side_takes_makes_room(ends) -> None:
     ends(story, max_link_buffer_bytes=1000)
 
 
-def test_one_larger_than_the_buffer_goes_when_nothing_else_waits(ends) -> None:
+def test_a_frame_larger_than_the_buffer_goes_into_an_empty_one(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         assert ends.link.send(Kind.PARCEL, bytes(5000))
@@ -361,7 +301,7 @@ def test_garbage_while_it_closes_ends_it_at_once(ends) -> None:
     ends(story)
 
 
-def test_for_a_fault_nothing_more_is_heard(ends) -> None:
+def test_after_a_fault_no_frame_is_handled(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         ends.link.send(Kind.PARCEL, b"queued")
@@ -374,7 +314,7 @@ def test_for_a_fault_nothing_more_is_heard(ends) -> None:
     ends(story)
 
 
-def test_a_broken_connection_is_told_once(ends) -> None:
+def test_a_broken_connection_is_reported_once(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         ends.link.send(Kind.PARCEL, b"lost")
@@ -388,7 +328,7 @@ def test_a_broken_connection_is_told_once(ends) -> None:
     ends(story)
 
 
-def test_one_given_up_while_it_connects_is_never_told(ends) -> None:
+def test_a_link_aborted_while_it_connects_is_never_reported(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.link.abort()
         ends.connect()
@@ -408,7 +348,7 @@ def test_a_status_request_is_for_strangers_only(ends) -> None:
     ends(story)
 
 
-def test_whom_we_dialled_may_not_ask_for_our_status(ends) -> None:
+def test_a_dialled_peer_may_not_ask_for_our_status(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.connect()
         ends.hear(frame(Kind.STATUS_REQUEST))
@@ -439,7 +379,7 @@ def test_after_a_long_read_the_others_come_first(ends, monkeypatch) -> None:
     ends(story)
 
 
-def test_what_came_in_one_go_is_gone_through_in_pieces(ends, monkeypatch) -> None:
+def test_frames_of_one_long_read_are_handled_in_pieces(ends, monkeypatch) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         monkeypatch.setattr("ringmq.overlay.links.link.LONG_S", -1.0)
@@ -457,7 +397,7 @@ def test_what_came_in_one_go_is_gone_through_in_pieces(ends, monkeypatch) -> Non
     ends(story)
 
 
-def test_nothing_more_is_taken_of_a_link_that_was_closed_meanwhile(ends, monkeypatch) -> None:
+def test_waiting_frames_of_a_closed_link_are_dropped(ends, monkeypatch) -> None:
     async def story(ends: Ends) -> None:
         ends.open()
         monkeypatch.setattr("ringmq.overlay.links.link.LONG_S", -1.0)
@@ -488,7 +428,7 @@ def test_reading_is_passed_on_until_it_closes(ends) -> None:
 # -- emulated latency
 
 
-def test_frames_go_out_after_the_delay_each_in_its_turn(ends) -> None:
+def test_each_frame_goes_out_after_the_delay(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open(delay_s=0.5)
         times = []
@@ -521,7 +461,7 @@ def test_the_handshake_before_is_not_delayed_and_stays_before(ends) -> None:
     ends(story)
 
 
-def test_what_is_delayed_counts_for_the_limit(ends) -> None:
+def test_delayed_frames_count_for_the_limit(ends) -> None:
     async def story(ends: Ends) -> None:
         ends.open(delay_s=0.5)
         body = bytes(100 - HEADER_BYTES)
@@ -576,46 +516,46 @@ class CountingTransport:
         self._transport.writelines(chunks)
 
 
-async def test_what_is_sent_in_one_turn_is_one_write(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
+async def test_frames_of_one_iteration_are_one_write(side, until) -> None:
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
-    link = one.link(other)
+    link = ours.link(other)
     link.transport = counted = CountingTransport(link.transport)
     for number in range(100):
-        one.links.send(other.me, Parcel(b"%d" % number))
+        ours.links.send(other.me, Parcel(b"%d" % number))
     await until(lambda: len(other.owner.messages) == 101)
     assert counted.writes == 1
     assert other.parcels() == [b"%d" % number for number in range(100)]
 
 
 async def test_a_large_parcel(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
+    ours, other = await side(LOW), await side(HIGH)
     payload = random.Random(1).randbytes(10 << 20)
-    assert one.links.send(other.me, Parcel(payload))
+    assert ours.links.send(other.me, Parcel(payload))
     await until(lambda: other.owner.messages)
     assert other.parcels() == [payload]
 
 
-async def test_what_crosses_an_idle_goodbye_arrives(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
-    await until(lambda: one.link(other) and other.link(one))
+async def test_a_message_that_crosses_an_idle_goodbye_arrives(side, until) -> None:
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
+    await until(lambda: ours.link(other) and other.link(ours))
     for number in range(20):
-        other.links.send(one.me, Parcel(b"%d" % number))
-    one.link(other).close(Reason.IDLE)
-    await until(lambda: len(one.parcels()) == 20)
-    assert one.owner.losses == other.owner.losses == []
+        other.links.send(ours.me, Parcel(b"%d" % number))
+    ours.link(other).close(Reason.IDLE)
+    await until(lambda: len(ours.parcels()) == 20)
+    assert ours.owner.losses == other.owner.losses == []
 
 
 async def test_emulated_latency_holds_frames_in_order(side, until) -> None:
     loop = asyncio.get_running_loop()
-    one, other = await side(LOW, delay_s=(0.05, 0.05)), await side(HIGH, delay_s=(0.05, 0.05))
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW, delay_s=(0.05, 0.05)), await side(HIGH, delay_s=(0.05, 0.05))
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
     began = loop.time()
     for number in range(100):
-        one.links.send(other.me, Parcel(b"%d" % number))
+        ours.links.send(other.me, Parcel(b"%d" % number))
     await until(lambda: len(other.parcels()) == 100)
     assert loop.time() - began > 0.045
     assert other.parcels() == [b"%d" % number for number in range(100)]
@@ -623,38 +563,38 @@ async def test_emulated_latency_holds_frames_in_order(side, until) -> None:
 
 async def test_a_peer_that_never_reads_takes_bounded_memory(side, until, stranger_to) -> None:
     limit = 256 * 1024
-    one = await side(LOW, max_link_buffer_bytes=limit, linger_s=0.2)
-    async with stranger_to(one) as deaf:
-        await deaf.greet(one)
-        await until(lambda: one.links.get(Id(5)))
-        peer = one.links.get(Id(5)).peer
+    ours = await side(LOW, max_link_buffer_bytes=limit, linger_s=0.2)
+    async with stranger_to(ours) as deaf:
+        await deaf.greet(ours)
+        await until(lambda: ours.links.get(Id(5)))
+        peer = ours.links.get(Id(5)).peer
         payload = bytes(10_000)
         refused = 0
         for _ in range(20_000):
-            refused += not one.links.send(peer, Parcel(payload))
+            refused += not ours.links.send(peer, Parcel(payload))
             if refused % 50 == 1:
                 await asyncio.sleep(0)
-            link = one.links.get(Id(5))
+            link = ours.links.get(Id(5))
             assert link.queued_bytes <= limit
             assert link.transport.get_write_buffer_size() <= limit
         assert refused > 10_000
-        assert one.incidents.counters["parcels_refused"] == refused
-        assert one.links.room(Id(5)) < 10_005
-        assert one.owner.losses == []
+        assert ours.incidents.counters["parcels_refused"] == refused
+        assert ours.links.room(Id(5)) < 10_005
+        assert ours.owner.losses == []
         # control messages have some room more; then the link is stuck
-        sent = itertools.takewhile(lambda _: one.links.send(peer, Probe((peer,) * 60)), itertools.count())
+        sent = itertools.takewhile(lambda _: ours.links.send(peer, Probe((peer,) * 60)), itertools.count())
         assert 5 < sum(1 for _ in sent) < 200
-        assert one.owner.losses == [(peer, False)]
-        assert one.links.get(Id(5)) is None
-        await until(lambda: not one.links._sockets)
+        assert ours.owner.losses == [(peer, False)]
+        assert ours.links.get(Id(5)) is None
+        await until(lambda: not ours.links._sockets)
 
 
 async def test_slowloris(side, until, stranger_to) -> None:
-    one = await side(LOW, handshake_s=0.1)
-    async with stranger_to(one) as slow:
+    ours = await side(LOW, handshake_s=0.1)
+    async with stranger_to(ours) as slow:
         await slow.say(b"\0\0")
         assert await slow.hears_goodbye() is Reason.SLOW
         assert await slow.ended()
-    await until(lambda: not one.links._sockets)
-    assert one.incidents.counters["handshakes_slow"] == 1
-    assert one.owner.losses == []
+    await until(lambda: not ours.links._sockets)
+    assert ours.incidents.counters["handshakes_slow"] == 1
+    assert ours.owner.losses == []

@@ -22,33 +22,33 @@ LOW, HIGH = Id(1000), Id(2000)
 
 
 async def test_messages_both_ways_over_one_connection(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    assert one.links.send(other.me, Heartbeat())
-    assert one.links.send(other.me, Parcel(b"bytes"))
+    ours, other = await side(LOW), await side(HIGH)
+    assert ours.links.send(other.me, Heartbeat())
+    assert ours.links.send(other.me, Parcel(b"bytes"))
     await until(lambda: len(other.owner.messages) == 2)
-    assert other.owner.messages == [(one.me, Heartbeat()), (one.me, Parcel(b"bytes"))]
-    assert other.links.send(one.me, Route(other.me, 1, Id(3), 0, b"x"))
-    await until(lambda: one.owner.messages)
-    assert one.incidents.counters["dials"] == 1
+    assert other.owner.messages == [(ours.me, Heartbeat()), (ours.me, Parcel(b"bytes"))]
+    assert other.links.send(ours.me, Route(other.me, 1, Id(3), 0, b"x"))
+    await until(lambda: ours.owner.messages)
+    assert ours.incidents.counters["dials"] == 1
     assert other.incidents.counters["dials"] == 0
-    assert one.owner.losses == other.owner.losses == []
+    assert ours.owner.losses == other.owner.losses == []
 
 
 async def test_more_than_a_frame_is_refused_and_counted(side, until) -> None:
-    one, other = await side(LOW, max_frame_bytes=65536), await side(HIGH)
-    assert not one.links.send(other.me, Parcel(bytes(65536)))
-    assert one.links.send(other.me, Parcel(bytes(65535)))
+    ours, other = await side(LOW, max_frame_bytes=65536), await side(HIGH)
+    assert not ours.links.send(other.me, Parcel(bytes(65536)))
+    assert ours.links.send(other.me, Parcel(bytes(65535)))
     await until(lambda: other.owner.messages)
-    assert one.incidents.counters["unsendable"] == 1
+    assert ours.incidents.counters["unsendable"] == 1
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
 async def test_a_link_through_a_cut_network_breaks_by_itself(side, until) -> None:
     """Or what is sent after the healing would wait for TCP, which tries again after a minute."""
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
-    for end in (one, other):
+    for end in (ours, other):
         (link,) = end.links.open_links()
         connection = link.transport.get_extra_info("socket")
         limit_s = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) / 1000
@@ -56,27 +56,27 @@ async def test_a_link_through_a_cut_network_breaks_by_itself(side, until) -> Non
 
 
 async def test_a_changed_address_is_announced_first(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
-    one.links.me = Peer(LOW, "127.0.0.1", one.me.port, 2)
-    one.links.send(other.me, Ping())
+    ours.links.me = Peer(LOW, "127.0.0.1", ours.me.port, 2)
+    ours.links.send(other.me, Ping())
     await until(lambda: len(other.owner.messages) == 2)
     assert [sender.boot for sender, _ in other.owner.messages] == [1, 2]
 
 
 async def test_introduction_and_status_leave_no_link(side, stranger_to) -> None:
-    one = await side(LOW)
-    async with stranger_to(one) as stranger:
-        await stranger.greet(one, target=None)
+    ours = await side(LOW)
+    async with stranger_to(ours) as stranger:
+        await stranger.greet(ours, target=None)
         assert await stranger.hears_goodbye(2) is Reason.INTRODUCED
-        assert decode_hello(stranger.heard[0][1]).peer == one.me
+        assert decode_hello(stranger.heard[0][1]).peer == ours.me
         assert await stranger.ended()
-    async with stranger_to(one) as stranger:
+    async with stranger_to(ours) as stranger:
         await stranger.say(frame(Kind.STATUS_REQUEST))
         assert (await stranger.hears())[0] == (Kind.STATUS_REPLY, b'{"hello":"there"}')
-    assert not list(one.links.open_links())
-    assert one.owner.losses == []
+    assert not list(ours.links.open_links())
+    assert ours.owner.losses == []
 
 
 # -- both at once
@@ -84,114 +84,114 @@ async def test_introduction_and_status_leave_no_link(side, stranger_to) -> None:
 
 @pytest.mark.parametrize("number", range(100))
 async def test_two_sides_dial_at_once(side, until, number: int) -> None:
-    """Again and again, at every relative timing: one link, all parcels in order, no loss told."""
+    """Again and again, at every relative timing: one link, all parcels in order, no loss reported."""
     dice = random.Random(number)
-    one, other = await side(LOW), await side(HIGH)
-    for sender, receiver in dice.sample([(one, other), (other, one)], 2):
+    ours, other = await side(LOW), await side(HIGH)
+    for sender, receiver in dice.sample([(ours, other), (other, ours)], 2):
         for turn in range(5):
             sender.links.send(receiver.me, Parcel(b"%d" % turn))
         for _ in range(dice.randrange(6)):
             await asyncio.sleep(0)
-    await until(lambda: len(one.parcels()) >= 5 and len(other.parcels()) >= 5)
-    assert one.parcels() == other.parcels() == [b"%d" % turn for turn in range(5)]
-    await until(lambda: len(one.links._sockets) == len(other.links._sockets) == 1)
-    assert one.owner.losses == other.owner.losses == []
-    for sender, receiver in ((one, other), (other, one)):
+    await until(lambda: len(ours.parcels()) >= 5 and len(other.parcels()) >= 5)
+    assert ours.parcels() == other.parcels() == [b"%d" % turn for turn in range(5)]
+    await until(lambda: len(ours.links._sockets) == len(other.links._sockets) == 1)
+    assert ours.owner.losses == other.owner.losses == []
+    for sender, receiver in ((ours, other), (other, ours)):
         assert sender.links.send(receiver.me, Parcel(b"after"))
-    await until(lambda: one.parcels()[-1] == other.parcels()[-1] == b"after")
-    assert len(one.links._sockets) == 1
+    await until(lambda: ours.parcels()[-1] == other.parcels()[-1] == b"after")
+    assert len(ours.links._sockets) == 1
 
 
 # -- the end of a link
 
 
-async def test_a_broken_connection_is_told_once(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
-    await until(lambda: other.link(one) and one.link(other))
-    other.link(one).transport.abort()
-    await until(lambda: one.owner.losses and other.owner.losses)
-    await until(lambda: not one.links._sockets)
-    assert one.owner.losses == [(other.me, False)]
-    assert other.owner.losses == [(one.me, False)]
-    one.links.send(other.me, Ping())
+async def test_a_broken_connection_is_reported_once(side, until) -> None:
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
+    await until(lambda: other.link(ours) and ours.link(other))
+    other.link(ours).transport.abort()
+    await until(lambda: ours.owner.losses and other.owner.losses)
+    await until(lambda: not ours.links._sockets)
+    assert ours.owner.losses == [(other.me, False)]
+    assert other.owner.losses == [(ours.me, False)]
+    ours.links.send(other.me, Ping())
     await until(lambda: len(other.owner.messages) == 2)
-    assert len(one.owner.losses) == 1
+    assert len(ours.owner.losses) == 1
 
 
 async def test_somebody_else_at_the_address(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
+    ours, other = await side(LOW), await side(HIGH)
     ghost = Peer(Id(77), "127.0.0.1", other.me.port, 1)
-    one.links.send(ghost, Ping())
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(ghost, True)]
-    assert one.owner.unsent_parcels == []
+    ours.links.send(ghost, Ping())
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(ghost, True)]
+    assert ours.owner.unsent_parcels == []
     assert other.owner.messages == []
 
 
 async def test_a_parcel_that_finds_no_link_comes_back(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
+    ours, other = await side(LOW), await side(HIGH)
     ghost = Peer(Id(77), "127.0.0.1", other.me.port, 1)
     for message in (Parcel(b"first"), Ping(), Parcel(b"second")):
-        one.links.send(ghost, message)
-    await until(lambda: one.owner.unsent_parcels == [b"first", b"second"])
-    assert one.owner.losses == [(ghost, True)]
+        ours.links.send(ghost, message)
+    await until(lambda: ours.owner.unsent_parcels == [b"first", b"second"])
+    assert ours.owner.losses == [(ghost, True)]
 
 
 async def test_an_idle_link_is_closed_without_a_loss(side, until) -> None:
-    one, other = await side(LOW, idle_link_s=0.08), await side(HIGH)
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW, idle_link_s=0.08), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
-    await until(lambda: not one.links._sockets and not other.links._sockets)
-    assert one.owner.losses == other.owner.losses == []
-    assert one.incidents.counters["links_ended_idle"] == 1
-    other.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
+    await until(lambda: not ours.links._sockets and not other.links._sockets)
+    assert ours.owner.losses == other.owner.losses == []
+    assert ours.incidents.counters["links_ended_idle"] == 1
+    other.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
 
 
 async def test_stopping_is_no_loss_and_flushes(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
     for number in range(1000):
-        one.links.send(other.me, Parcel(b"%d" % number))
-    await one.links.close()
+        ours.links.send(other.me, Parcel(b"%d" % number))
+    await ours.links.close()
     await until(lambda: len(other.parcels()) == 1000)
     await until(lambda: not other.links._sockets)
     assert other.owner.losses == []
-    await one.links.close()
+    await ours.links.close()
 
 
 # -- limits
 
 
 async def test_links_are_bounded(side, until) -> None:
-    one = await side(LOW, max_links=2)
+    ours = await side(LOW, max_links=2)
     others = [await side(HIGH + number) for number in range(4)]
     for other in others[:3]:
-        other.links.send(one.me, Ping())
-        await until(lambda other=other: other.owner.losses or other.link(one))
-    assert len(list(one.links.open_links())) == 2
-    assert others[2].owner.losses == [(one.me, False)]
-    one.links.send(others[3].me, Ping())
+        other.links.send(ours.me, Ping())
+        await until(lambda other=other: other.owner.losses or other.link(ours))
+    assert len(list(ours.links.open_links())) == 2
+    assert others[2].owner.losses == [(ours.me, False)]
+    ours.links.send(others[3].me, Ping())
     await until(lambda: others[3].owner.messages)
-    assert len(list(one.links.open_links())) == 2
-    assert one.incidents.counters["links_evicted"] == 1
-    assert one.owner.losses == []
+    assert len(list(ours.links.open_links())) == 2
+    assert ours.incidents.counters["links_evicted"] == 1
+    assert ours.owner.losses == []
 
 
 async def test_strangers_are_bounded(side, until, stranger_to) -> None:
-    one, other = await side(LOW, max_strangers=3), await side(HIGH)
+    ours, other = await side(LOW, max_strangers=3), await side(HIGH)
     async with contextlib.AsyncExitStack() as crowd:
         for _ in range(3):
-            await crowd.enter_async_context(stranger_to(one))
-        await until(lambda: len(one.links._strangers) == 3)
-        late = await crowd.enter_async_context(stranger_to(one))
+            await crowd.enter_async_context(stranger_to(ours))
+        await until(lambda: len(ours.links._strangers) == 3)
+        late = await crowd.enter_async_context(stranger_to(ours))
         assert await late.ended()
-    await until(lambda: not one.links._strangers)
-    other.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
-    assert one.incidents.counters["strangers_refused"] == 1
+    await until(lambda: not ours.links._strangers)
+    other.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
+    assert ours.incidents.counters["strangers_refused"] == 1
 
 
 # -- hostility
@@ -213,17 +213,17 @@ async def test_strangers_are_bounded(side, until, stranger_to) -> None:
     ],
 )
 async def test_garbage_before_hello(side, until, stranger_to, data: bytes) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    other.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
-    async with stranger_to(one) as stranger:
+    ours, other = await side(LOW), await side(HIGH)
+    other.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
+    async with stranger_to(ours) as stranger:
         await stranger.say(data)
         assert await stranger.hears_goodbye() is Reason.PROTOCOL
         assert await stranger.ended()
-    assert one.incidents.counters["protocol_errors"] == 1
-    assert one.owner.losses == []
-    other.links.send(one.me, Ping())
-    await until(lambda: len(one.owner.messages) == 2)
+    assert ours.incidents.counters["protocol_errors"] == 1
+    assert ours.owner.losses == []
+    other.links.send(ours.me, Ping())
+    await until(lambda: len(ours.owner.messages) == 2)
 
 
 @pytest.mark.parametrize(
@@ -237,38 +237,38 @@ async def test_garbage_before_hello(side, until, stranger_to, data: bytes) -> No
     ],
 )
 async def test_garbage_after_hello_closes_that_link_and_no_other(side, until, stranger_to, data: bytes) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    other.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
-    async with stranger_to(one) as stranger:
-        await stranger.greet(one)
-        await until(lambda: one.links.get(Id(5)))
+    ours, other = await side(LOW), await side(HIGH)
+    other.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
+    async with stranger_to(ours) as stranger:
+        await stranger.greet(ours)
+        await until(lambda: ours.links.get(Id(5)))
         await stranger.say(frame(Kind.PARCEL, b"good") + data + frame(Kind.PARCEL, b"too late"))
         assert await stranger.hears_goodbye(2) is Reason.PROTOCOL
-    assert one.parcels() == [b"good"]
-    assert one.incidents.counters["protocol_errors"] == 1
-    assert [(peer.id, refused) for peer, refused in one.owner.losses] == [(Id(5), False)]
-    other.links.send(one.me, Ping())
-    await until(lambda: len(one.owner.messages) == 3)
+    assert ours.parcels() == [b"good"]
+    assert ours.incidents.counters["protocol_errors"] == 1
+    assert [(peer.id, refused) for peer, refused in ours.owner.losses] == [(Id(5), False)]
+    other.links.send(ours.me, Ping())
+    await until(lambda: len(ours.owner.messages) == 3)
 
 
-async def test_a_thousand_random_streams_harm_nobody(side, until, stranger_to) -> None:
+async def test_a_thousand_random_streams_harm_no_link(side, until, stranger_to) -> None:
     dice = random.Random(4)
-    one, other = await side(LOW, handshake_s=0.5, linger_s=0.5), await side(HIGH)
-    other.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
+    ours, other = await side(LOW, handshake_s=0.5, linger_s=0.5), await side(HIGH)
+    other.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
 
     async def attack(seed: int) -> None:
         data = random.Random(seed).randbytes(dice.randrange(1, 200))
-        async with stranger_to(one) as stranger:
+        async with stranger_to(ours) as stranger:
             if seed % 2:
-                await stranger.greet(one, point=seed + 3000)
+                await stranger.greet(ours, peer_id=seed + 3000)
             await stranger.say(data)
 
     for batch in range(20):
         await asyncio.gather(*(attack(batch * 50 + number) for number in range(50)))
-    await until(lambda: len(one.links._sockets) == 1)
-    assert one.link(other).phase.name == "OPEN"
+    await until(lambda: len(ours.links._sockets) == 1)
+    assert ours.link(other).phase.name == "OPEN"
     assert other.owner.losses == []
 
 
@@ -279,117 +279,117 @@ async def test_a_thousand_random_streams_harm_nobody(side, until, stranger_to) -
     ("changes", "reason"),
     [
         ({"ring": "another"}, Reason.RING),
-        ({"terms": "others"}, Reason.TERMS),
+        ({"ring_settings": "others"}, Reason.RING_SETTINGS),
         ({"target": Id(99)}, Reason.NOT_ME),
         ({"peer": Peer(LOW, "127.0.0.1", 9, 1)}, Reason.ID_TAKEN),
     ],
 )
 async def test_refused_hellos(side, stranger_to, changes: dict[str, object], reason: Reason) -> None:
-    one = await side(LOW)
-    async with stranger_to(one) as stranger:
-        await stranger.greet(one, **changes)
+    ours = await side(LOW)
+    async with stranger_to(ours) as stranger:
+        await stranger.greet(ours, **changes)
         assert await stranger.hears_goodbye() is reason
         assert await stranger.ended()
-    assert one.incidents.counters["handshakes_refused"] == 1
-    assert not list(one.links.open_links())
-    assert one.owner.losses == []
+    assert ours.incidents.counters["handshakes_refused"] == 1
+    assert not list(ours.links.open_links())
+    assert ours.owner.losses == []
 
 
-async def test_who_has_agreed_on_something_else_is_refused(side, until) -> None:
-    one, other = await side(LOW, terms="timing lan"), await side(HIGH, terms="timing wan")
-    one.links.send(other.me, Ping())
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(other.me, True)]
+async def test_a_peer_with_other_ring_settings_is_refused(side, until) -> None:
+    ours, other = await side(LOW, ring_settings="timing lan"), await side(HIGH, ring_settings="timing wan")
+    ours.links.send(other.me, Ping())
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(other.me, True)]
     assert other.incidents.counters["handshakes_refused"] == 1
     assert other.owner.messages == []
-    same = await side(Id(5), terms="timing lan")
-    same.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
+    same = await side(Id(5), ring_settings="timing lan")
+    same.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
 
 
 async def test_another_version(side, stranger_to) -> None:
-    one = await side(LOW)
-    async with stranger_to(one) as stranger:
+    ours = await side(LOW)
+    async with stranger_to(ours) as stranger:
         await stranger.say(frame(Kind.HELLO, b"\x02whatever comes then"))
         assert await stranger.hears_goodbye() is Reason.VERSION
 
 
 async def test_a_dial_into_another_ring_fails(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH, ring="another")
-    one.links.send(other.me, Ping())
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(other.me, True)]
+    ours, other = await side(LOW), await side(HIGH, ring="another")
+    ours.links.send(other.me, Ping())
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(other.me, True)]
 
 
 async def test_a_connection_to_itself(side, until) -> None:
-    one = await side(LOW)
-    mirror = Peer(HIGH, "127.0.0.1", one.me.port, 1)
-    one.links.send(mirror, Ping())
-    await until(lambda: one.owner.losses)
-    assert one.owner.losses == [(mirror, True)]
-    assert not one.links.send(one.me, Ping())
-    assert one.owner.messages == []
+    ours = await side(LOW)
+    mirror = Peer(HIGH, "127.0.0.1", ours.me.port, 1)
+    ours.links.send(mirror, Ping())
+    await until(lambda: ours.owner.losses)
+    assert ours.owner.losses == [(mirror, True)]
+    assert not ours.links.send(ours.me, Ping())
+    assert ours.owner.messages == []
 
 
 async def test_a_higher_boot_replaces_and_a_lower_is_refused(side, until, stranger_to) -> None:
-    one = await side(LOW)
-    async with stranger_to(one) as first, stranger_to(one) as second, stranger_to(one) as third:
-        await first.greet(one, boot=5)
-        await until(lambda: one.links.get(Id(5)))
-        await second.greet(one, boot=6)
+    ours = await side(LOW)
+    async with stranger_to(ours) as first, stranger_to(ours) as second, stranger_to(ours) as third:
+        await first.greet(ours, boot=5)
+        await until(lambda: ours.links.get(Id(5)))
+        await second.greet(ours, boot=6)
         assert await first.hears_goodbye(2) is Reason.REPLACED
-        assert one.links.get(Id(5)).peer.boot == 6
-        await third.greet(one, boot=5)
+        assert ours.links.get(Id(5)).peer.boot == 6
+        await third.greet(ours, boot=5)
         assert await third.hears_goodbye() is Reason.OLD_BOOT
         await second.say(frame(Kind.PARCEL, b"still here"))
-        await until(one.parcels)
-    await until(lambda: not one.links._sockets)
-    assert [peer.boot for peer, _ in one.owner.losses] == [6]
+        await until(ours.parcels)
+    await until(lambda: not ours.links._sockets)
+    assert [peer.boot for peer, _ in ours.owner.losses] == [6]
 
 
 async def test_a_restarted_peer_at_another_port_is_dialled_there(side, until) -> None:
-    one, old = await side(LOW), await side(HIGH)
-    one.links.send(old.me, Ping())
+    ours, old = await side(LOW), await side(HIGH)
+    ours.links.send(old.me, Ping())
     await until(lambda: old.owner.messages)
     new = await side(HIGH, boot=2)
-    one.links.send(new.me, Ping())
+    ours.links.send(new.me, Ping())
     await until(lambda: new.owner.messages)
-    assert one.owner.losses == []
+    assert ours.owner.losses == []
 
 
 async def test_a_peer_that_lost_the_link_may_dial_again(side, until, stranger_to) -> None:
     """Our end still looks open: the new connection takes its place."""
-    one = await side(LOW)
-    async with stranger_to(one) as first, stranger_to(one) as second:
-        await first.greet(one)
-        await until(lambda: one.links.get(Id(5)))
-        await second.greet(one)
-        await until(lambda: one.incidents.counters["links_replaced"])
+    ours = await side(LOW)
+    async with stranger_to(ours) as first, stranger_to(ours) as second:
+        await first.greet(ours)
+        await until(lambda: ours.links.get(Id(5)))
+        await second.greet(ours)
+        await until(lambda: ours.incidents.counters["links_replaced"])
         await second.say(frame(Kind.PARCEL, b"again"))
-        await until(one.parcels)
-    await until(lambda: one.owner.losses)
+        await until(ours.parcels)
+    await until(lambda: ours.owner.losses)
 
 
 # -- the rest
 
 
 async def test_reading_can_be_paused(side, until) -> None:
-    one, other = await side(LOW), await side(HIGH)
-    one.links.send(other.me, Ping())
+    ours, other = await side(LOW), await side(HIGH)
+    ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
     other.links.set_reading(False)
-    one.links.send(other.me, Parcel(b"later"))
+    ours.links.send(other.me, Parcel(b"later"))
     third = await side(Id(3))
-    third.links.send(one.me, Ping())
-    await until(lambda: one.owner.messages)
+    third.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
     assert other.parcels() == []
     other.links.set_reading(True)
     await until(other.parcels)
 
 
-async def test_a_port_in_use_is_one_clear_line(side) -> None:
-    one = await side(LOW)
-    with pytest.raises(OverlayError, match=rf"^cannot listen on 127.0.0.1:{one.me.port}: address already in use$"):
-        await side(HIGH, listen=("127.0.0.1", one.me.port))
+async def test_a_port_in_use_gives_one_clear_line(side) -> None:
+    ours = await side(LOW)
+    with pytest.raises(OverlayError, match=rf"^cannot listen on 127.0.0.1:{ours.me.port}: address already in use$"):
+        await side(HIGH, listen=("127.0.0.1", ours.me.port))
     with pytest.raises(OverlayError, match=r"^cannot listen on no\.such\.host\.invalid:0: "):
         await side(HIGH, listen=("no.such.host.invalid", 0))

@@ -119,17 +119,17 @@ def test_every_contradiction_has_a_line(tmp_path: Path) -> None:
     ]
 
 
-def test_contradictions_are_for_right_values(tmp_path: Path) -> None:
+def test_contradictions_are_reported_only_for_valid_values(tmp_path: Path) -> None:
     """A listener that could not be read is still one."""
     file = write(tmp_path, "mqtt = 'localhost'\npasswords = 'passwords'\nfanout = 4\n")
     assert faults(file) == ["mqtt must be HOST:PORT, such as 127.0.0.1:1883, got 'localhost'"]
 
 
-def test_tables_that_are_empty_say_nothing(tmp_path: Path) -> None:
+def test_empty_tables_set_nothing(tmp_path: Path) -> None:
     assert load(write(tmp_path, "topics = []\n[limits]\n[record]\n"), {}) == PeerConfig()
 
 
-def test_the_file_and_the_line_are_looked_at_together(tmp_path: Path) -> None:
+def test_faults_of_file_and_command_line_are_reported_together(tmp_path: Path) -> None:
     file = write(tmp_path, "timing = 'fast'\n")
     with pytest.raises(ConfigError) as caught:
         load(file, {"shadows": 9, "ring": "", "record_every": 0})
@@ -141,7 +141,7 @@ def test_the_file_and_the_line_are_looked_at_together(tmp_path: Path) -> None:
     ]
 
 
-def test_a_file_full_of_strange_names_is_told_of_in_some_lines(tmp_path: Path) -> None:
+def test_file_full_of_unknown_names_gets_few_lines(tmp_path: Path) -> None:
     names = [f"strange_{number} = 1" for number in range(10_000)]
     found = faults(write(tmp_path, "\n".join(names)))
     assert len(found) == MAX_UNKNOWN + 1
@@ -186,7 +186,7 @@ async def test_every_wrong_file_has_a_line(tmp_path: Path, tls: Files) -> None:
     assert [line[: len(start)] for line, start in zip(found, starts, strict=True)] == starts
 
 
-async def test_right_files_are_no_fault_and_stay_as_they_are(tmp_path: Path, tls: Files) -> None:
+async def test_valid_files_pass_and_stay_unchanged(tmp_path: Path, tls: Files) -> None:
     (tmp_path / "passwords").write_text("")
     (tmp_path / "acl").write_text("topic read public/#\n")
     (tmp_path / "amqtt.yaml").write_text("plugins:\n")
@@ -206,13 +206,13 @@ async def test_right_files_are_no_fault_and_stay_as_they_are(tmp_path: Path, tls
     assert content(tmp_path) == before
 
 
-async def test_a_peer_that_serves_nobody_reads_no_files_for_clients(tmp_path: Path) -> None:
+async def test_peer_without_listeners_reads_no_client_files(tmp_path: Path) -> None:
     config = PeerConfig(passwords=tmp_path / "passwords")
     assert await wrong_files(config) == []
     assert len(await wrong_files(dataclasses.replace(config, mqtt=("127.0.0.1", 0)))) == 1
 
 
-def test_each_setting_that_names_a_file_is_looked_at() -> None:
+def test_each_setting_that_names_a_file_is_checked() -> None:
     named = {name for names in FILES for name in names}
     paths = {field.name for field in dataclasses.fields(PeerConfig) if field.type == "Path | None"}
     assert named - {"front"} | {"data"} == paths
@@ -221,7 +221,7 @@ def test_each_setting_that_names_a_file_is_looked_at() -> None:
 # What is not the default
 
 
-def test_what_is_not_the_default(tmp_path: Path) -> None:
+def test_settings_that_are_not_the_default_are_listed(tmp_path: Path) -> None:
     file = write(
         tmp_path,
         """
@@ -262,18 +262,18 @@ def test_what_is_not_the_default(tmp_path: Path) -> None:
 # The commands
 
 
-def test_the_example(ringmq: Run) -> None:
+def test_example_prints_the_reference(ringmq: Run) -> None:
     process = ringmq("config", "example")
     assert (process.popen.returncode, process.out, process.err) == (0, reference(), "")
 
 
-def test_a_file_in_which_all_is_default(ringmq: Run) -> None:
+def test_check_of_a_default_file_reports_defaults(ringmq: Run) -> None:
     process = ringmq("config", "check", str(COMMITTED))
     said = f"{COMMITTED}: no errors, every setting has its default\n"
     assert (process.popen.returncode, process.out, process.err) == (0, said, "")
 
 
-def test_a_file_in_which_something_is_not(ringmq: Run, tmp_path: Path) -> None:
+def test_check_lists_changed_settings(ringmq: Run, tmp_path: Path) -> None:
     file = write(tmp_path, "ring = 'hall 7'\n")
     process = ringmq("config", "check", str(file))
     said = f'{file}: no errors, 1 setting is not the default\nring = "hall 7"\n'
@@ -282,7 +282,7 @@ def test_a_file_in_which_something_is_not(ringmq: Run, tmp_path: Path) -> None:
     assert "no errors, 2 settings are not the default\n" in ringmq("config", "check", str(file)).out
 
 
-def test_several_faults_are_several_lines(ringmq: Run, tmp_path: Path) -> None:
+def test_check_prints_a_line_per_fault(ringmq: Run, tmp_path: Path) -> None:
     file = write(tmp_path, "rign = 'hall 7'\nshadows = 9\n")
     process = ringmq("config", "check", str(file))
     assert (process.popen.returncode, process.out) == (2, "")
@@ -303,7 +303,7 @@ def test_several_faults_are_several_lines(ringmq: Run, tmp_path: Path) -> None:
         ("this is no TOML", 2),
     ],
 )
-def test_a_peer_refuses_the_same(ringmq: Run, tmp_path: Path, text: str, status: int) -> None:
+def test_peer_refuses_the_same_files(ringmq: Run, tmp_path: Path, text: str, status: int) -> None:
     file = write(tmp_path, text)
     told = ringmq("config", "check", str(file))
     refused = ringmq("peer", "--config", str(file), "--log-level", "error")

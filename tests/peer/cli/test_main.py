@@ -57,14 +57,14 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int | No
     return adder
 
 
-def test_the_commands_are_listed(run: Run) -> None:
+def test_commands_are_listed(run: Run) -> None:
     status, out, _ = run("--help")
     assert status == 0
     for name in ("peer", "ring", "status"):
         assert f"\n  {name} " in out
 
 
-def test_the_version(run: Run) -> None:
+def test_version_is_printed(run: Run) -> None:
     assert run("--version")[:2] == (0, f"ringmq {importlib.metadata.version('ringmq')}\n")
 
 
@@ -84,7 +84,7 @@ def test_the_version(run: Run) -> None:
         ),
     ],
 )
-def test_wrong_usage_is_one_line_and_status_2(run: Run, arguments: tuple[str, ...], says: str) -> None:
+def test_wrong_usage_fails_with_one_line_and_status_2(run: Run, arguments: tuple[str, ...], says: str) -> None:
     status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert err.startswith(f"ringmq: {says}")
@@ -101,32 +101,32 @@ def test_wrong_usage_is_one_line_and_status_2(run: Run, arguments: tuple[str, ..
         (click.ClickException("it failed"), 1),
     ],
 )
-def test_an_expected_error_is_one_line(
+def test_expected_error_is_one_line(
     run: Run, added: Callable[[BaseException], None], error: BaseException, status: int
 ) -> None:
     added(error)
     assert run("odd") == (status, "", "ringmq: it failed\n")
 
 
-def test_an_interrupt_is_no_error(run: Run, added: Callable[[BaseException], None]) -> None:
+def test_interrupt_exits_with_130(run: Run, added: Callable[[BaseException], None]) -> None:
     added(KeyboardInterrupt())
     status, out, err = run("odd")
     assert (status, out, err.strip()) == (130, "", "")
 
 
-def test_a_defect_is_not_hidden(added: Callable[[BaseException], None]) -> None:
+def test_unexpected_exception_is_not_hidden(added: Callable[[BaseException], None]) -> None:
     added(ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
         main.main(["odd"])
 
 
 @pytest.mark.parametrize(("end", "status"), [(None, 0), (0, 0), (3, 3)])
-def test_a_command_may_give_the_exit_status(run: Run, added: Callable[..., None], end: int | None, status: int) -> None:
+def test_command_can_return_the_exit_status(run: Run, added: Callable[..., None], end: int | None, status: int) -> None:
     added(end)
     assert run("odd") == (status, "", "")
 
 
-def test_a_command_that_cannot_be_loaded_leaves_the_others(run: Run, added: Callable[[BaseException], None]) -> None:
+def test_unavailable_command_leaves_the_others_usable(run: Run, added: Callable[[BaseException], None]) -> None:
     added(ImportError("No module named 'pyspark'"))
     status, out, _ = run("--help")
     assert status == 0
@@ -135,7 +135,7 @@ def test_a_command_that_cannot_be_loaded_leaves_the_others(run: Run, added: Call
     assert run("odd", "--any", "thing") == run("odd") == expected
 
 
-def test_only_the_command_asked_for_is_loaded() -> None:
+def test_only_the_invoked_command_is_imported() -> None:
     code = """if True:
         import sys
         from ringmq.peer.cli import main as command

@@ -83,7 +83,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "pw"
 
 
-def test_a_file_is_made_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
+def test_new_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     assert run(tmp_path, "pw", "alice", "--batch", stdin=b"secret\n") == (0, "'alice' added to pw\n", "")
     made = tmp_path / "pw"
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
@@ -92,7 +92,7 @@ def test_a_file_is_made_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["pw"]
 
 
-def test_the_same_password_is_never_the_same_line(tmp_path: Path) -> None:
+def test_same_password_gets_different_lines(tmp_path: Path) -> None:
     lines = set()
     for user in ("alice", "bob", "bob"):
         assert run(tmp_path, "pw", user, "--batch", stdin=b"secret").status == 0
@@ -118,7 +118,7 @@ def test_other_lines_and_comments_stay(file: Path) -> None:
     ("stdin", "password"),
     [(b"a b \n", b"a b "), (b"x\r\n", b"x"), (b"\xff\x00", b"\xff\x00"), (b"x" * MAX_PASSWORD_BYTES + b"\r\n", None)],
 )
-def test_a_password_from_standard_input(tmp_path: Path, stdin: bytes, password: bytes | None) -> None:
+def test_password_is_read_from_standard_input(tmp_path: Path, stdin: bytes, password: bytes | None) -> None:
     assert run(tmp_path, "pw", "alice", "--batch", stdin=stdin).status == 0
     assert right(tmp_path / "pw", "alice", password or stdin.strip())
 
@@ -128,10 +128,10 @@ def test_a_password_from_standard_input(tmp_path: Path, stdin: bytes, password: 
     [
         ((), b"", 2, "Missing argument 'FILE'."),
         (("pw",), b"", 2, "Missing argument 'USER'."),
-        (("pw", "a:b", "--batch"), b"x", 2, "'a:b': a user name has no ':'"),
-        (("pw", "a\nb", "--batch"), b"x", 2, r"'a\nb': a user name has no control characters"),
-        (("pw", "", "--batch"), b"x", 2, "'': a user name has 1 to 256 characters"),
-        (("pw", "#a", "--batch"), b"x", 2, "'#a': a user name neither begins with '#'"),
+        (("pw", "a:b", "--batch"), b"x", 2, "'a:b': a user name must not contain ':'"),
+        (("pw", "a\nb", "--batch"), b"x", 2, r"'a\nb': a user name must not contain control characters"),
+        (("pw", "", "--batch"), b"x", 2, "'': a user name must have 1 to 256 characters, got 0"),
+        (("pw", "#a", "--batch"), b"x", 2, "'#a': a user name must not begin with '#'"),
         (("pw", "alice", "--batch", "--delete"), b"x", 2, "--delete and --batch exclude each other"),
         (("pw", "alice", "--batch"), b"", 1, "a password must have 1 to 65535 bytes"),
         (("pw", "alice", "--batch"), b"\n", 1, "a password must have 1 to 65535 bytes"),
@@ -166,7 +166,7 @@ def test_errors_are_one_line_and_change_nothing(
     assert {path: path.read_bytes() for path in folder.iterdir() if path.name != "loop"} == before
 
 
-def test_a_file_that_would_be_too_long_is_not_written(file: Path) -> None:
+def test_too_long_file_is_not_written(file: Path) -> None:
     text = file.read_text()
     full = text + "#\n" * ((MAX_FILE_CHARS - len(text)) // 2)
     file.write_text(full)
@@ -175,7 +175,7 @@ def test_a_file_that_would_be_too_long_is_not_written(file: Path) -> None:
     assert file.read_text() == full
 
 
-def test_a_crash_while_writing_leaves_the_old_file(file: Path) -> None:
+def test_crash_while_writing_leaves_the_old_file(file: Path) -> None:
     before = file.read_bytes()
     code = """if True:
         import os, sys
@@ -202,7 +202,7 @@ def test_readers_see_the_old_file_or_the_new_one(file: Path) -> None:
     assert file.read_bytes() != before
 
 
-def test_a_link_stays_a_link(file: Path) -> None:
+def test_symbolic_link_stays_a_link(file: Path) -> None:
     link = file.parent / "folder" / "link"
     link.parent.mkdir()
     link.symlink_to("../pw")
@@ -212,14 +212,14 @@ def test_a_link_stays_a_link(file: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_the_owner_stays_the_same(file: Path) -> None:
+def test_owner_of_the_file_is_kept(file: Path) -> None:
     """Or a peer that does not run as root could no longer read what root has changed."""
     os.chown(file, 12345, 23456)
     assert run(file.parent, "pw", "alice", "--batch", stdin=b"fresh").status == 0
     assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
 
 
-def test_two_at_a_time_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_changes_are_not_lost(tmp_path: Path) -> None:
     users = [f"user-{number}" for number in range(8)]
     threads = [
         threading.Thread(target=run, args=(tmp_path, "pw", user, "--batch"), kwargs={"stdin": b"x"}) for user in users
@@ -232,7 +232,7 @@ def test_two_at_a_time_lose_nothing(tmp_path: Path) -> None:
     assert [user for user in users if found.entry(user) is None] == []
 
 
-def test_a_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
+def test_password_prompt_asks_twice_and_hides_input(tmp_path: Path) -> None:
     status, shown = run_at_terminal(tmp_path, f"{COMMAND} passwd pw alice", ["secret", "secrte", "secret", "secret"])
     assert status == 0
     assert shown.count("Password of 'alice': ") == 2, "the two did not match, so both again"
@@ -241,7 +241,7 @@ def test_a_password_is_asked_for_twice_and_not_shown(tmp_path: Path) -> None:
     assert right(tmp_path / "pw", "alice", b"secret")
 
 
-def test_giving_up_changes_nothing(file: Path) -> None:
+def test_aborted_prompt_changes_nothing(file: Path) -> None:
     before = file.read_bytes()
     status, shown = run_at_terminal(file.parent, f"exec {COMMAND} passwd pw alice", ["\x03"])
     assert status == 130
@@ -249,7 +249,7 @@ def test_giving_up_changes_nothing(file: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_reading_rules(tmp_path: Path) -> None:
+def test_read_rules_returns_text_and_refuses_unreadable_files(tmp_path: Path) -> None:
     file = tmp_path / "acl"
     file.write_bytes("topic ü\r\n".encode())
     assert read_rules(file) == "topic ü\r\n"
@@ -271,7 +271,7 @@ def test_reading_rules(tmp_path: Path) -> None:
         ("a:1\n", None, "a:1\n"),
     ],
 )
-def test_one_line_of_the_text_is_replaced(text: str, line: str | None, after: str) -> None:
+def test_with_line_replaces_one_line(text: str, line: str | None, after: str) -> None:
     assert with_line(text, "b", line) == after
 
 

@@ -120,7 +120,7 @@ front bytes received            7
 front bytes sent        8,000,000"""
 
 
-def test_records_have_a_line_of_their_own_if_there_are_any() -> None:
+def test_records_get_a_line_if_there_are_any() -> None:
     counted = {"log_received": 1, "log_sent": 2000, "log_dropped": 3, "log_bytes_received": 4, "log_bytes_sent": 5000}
     front = FRONT | {"counters": FRONT["counters"] | counted}  # type: ignore[operator]
     lines = list(lines_of(SERVING | {"front": front}))
@@ -128,7 +128,7 @@ def test_records_have_a_line_of_their_own_if_there_are_any() -> None:
     assert not any(line.startswith("records ") for line in lines_of(SERVING))
 
 
-def test_a_peer_that_serves_clients() -> None:
+def test_status_text_of_a_peer_with_clients() -> None:
     lines = list(lines_of(SERVING))
     assert "\n".join(lines[5:]) == SHOWN_SERVING
 
@@ -163,11 +163,11 @@ a/+     44444444    127.0.0.1:4884
 and 12 more"""
 
 
-def test_a_topic_for_people() -> None:
+def test_topic_text_lists_coordinators_and_subscribers() -> None:
     assert "\n".join(lines_of_topic(TOPIC)) == SHOWN_TOPIC
 
 
-def test_a_topic_that_nobody_subscribes_to() -> None:
+def test_topic_text_without_subscribers() -> None:
     assert list(lines_of_topic(TOPIC | {"places": TOPIC["places"][2:]}))[-2:] == ["", "nobody subscribes"]
 
 
@@ -179,22 +179,22 @@ def test_a_topic_that_nobody_subscribes_to() -> None:
         ("é" * 2048, "--topic must be at most 4095 bytes, got 4096"),
     ],
 )
-def test_what_is_no_topic_is_one_line(ringmq: Callable[..., Any], closed_port: int, topic: str, says: str) -> None:
+def test_invalid_topic_fails_with_one_line(ringmq: Callable[..., Any], closed_port: int, topic: str, says: str) -> None:
     process = ringmq("status", "--peer", f"127.0.0.1:{closed_port}", "--topic", topic)
     assert (process.popen.returncode, process.out, process.err) == (2, "", f"ringmq: {says}\n")
 
 
-def test_a_peer_without_listeners() -> None:
+def test_status_text_of_a_peer_without_listeners() -> None:
     lines = list(lines_of(SERVING | {"listeners": {}, "front": None}))
     assert "clients     not served" in lines
     assert not [line for line in lines if line.startswith(("messages", "front"))]
 
 
-def test_a_peer_that_does_not_listen_yet() -> None:
+def test_status_text_before_listeners_are_open() -> None:
     assert "clients     3 on no listener yet" in lines_of(SERVING | {"listeners": {}})
 
 
-def test_of_many_places_and_topics_the_first_are_shown() -> None:
+def test_only_the_first_places_and_topics_are_shown() -> None:
     places = ROLES["places"] | {"coordinated": 10_000, "shown": [place(f"p/{number}") for number in range(100)]}
     topics = ROLES["publishing"] | {"topics_total": 11, "topics": [topic(f"t/{number}") for number in range(11)]}
     lines = list(lines_of(SERVING | {"pubsub": ROLES | {"places": places, "publishing": topics}}))
@@ -216,7 +216,7 @@ def test_of_many_places_and_topics_the_first_are_shown() -> None:
         ("Fühler/1", "Fühler/1"),
     ],
 )
-def test_names_of_clients_choosing(name: str, shown: str) -> None:
+def test_names_of_clients_are_made_printable(name: str, shown: str) -> None:
     assert name_of(name) == shown
 
 
@@ -238,11 +238,11 @@ joins granted           1
 frames refused          2"""
 
 
-def test_a_status_for_people() -> None:
+def test_status_text_of_a_peer() -> None:
     assert "\n".join(lines_of(ANSWER)) == SHOWN
 
 
-def test_a_peer_alone() -> None:
+def test_status_text_of_a_lone_peer() -> None:
     nobody = {"clockwise": None, "counterclockwise": None}
     none = {"links": [], "counters": {}, "ring_counters": {}, "leaves": {"clockwise": [], "counterclockwise": []}}
     search = {"search": "no ring found; asked 127.0.0.1:4884; founding in 9 s"}
@@ -267,7 +267,7 @@ def test_a_peer_alone() -> None:
         (86400 * 400, "400 d 0 h"),
     ],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_duration_shows_two_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -275,15 +275,15 @@ def test_durations(seconds: float, text: str) -> None:
     ("count", "text"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (1_234_567, "1.2 MB"), (5e12, "5.0 TB"), (5e16, "50000.0 TB")],
 )
-def test_sizes(count: float, text: str) -> None:
+def test_size_shows_the_largest_unit(count: float, text: str) -> None:
     assert size(count) == text
 
 
-def test_a_table_without_rows_has_its_heads() -> None:
+def test_table_without_rows_has_its_heads() -> None:
     assert list(table(("one", "two", "three"), [])) == ["one  two  three"]
 
 
-def test_nobody_there_is_one_line_and_status_1(ringmq: Callable[..., Any], closed_port: int) -> None:
+def test_status_of_an_unreachable_peer_fails_with_one_line(ringmq: Callable[..., Any], closed_port: int) -> None:
     process = ringmq("status", "--peer", f"127.0.0.1:{closed_port}")
     assert process.popen.returncode == 1
     assert process.out == ""
@@ -292,12 +292,14 @@ def test_nobody_there_is_one_line_and_status_1(ringmq: Callable[..., Any], close
     assert f"127.0.0.1:{closed_port}" in process.err
 
 
-def test_it_starts_quickly() -> None:
-    """In processor time and as a ratio, which a busy machine does not change much."""
-    nothing_s = min(cpu_s("-c", "pass") for _ in range(3))
+def test_status_command_starts_quickly() -> None:
+    """Compares processor times: a busy machine changes their ratio little."""
+    # A bare start of Python is no stable reference: without the hooks of the older editable install it takes half as
+    # long. The older bound was 8 bare starts of 0.0166 s or more, so 0.133 s; 2.3 of these references are 0.127 s.
+    reference_s = min(cpu_s("-c", "import asyncio, click") for _ in range(3))
     status_s = min(cpu_s("-m", "ringmq", "status", "--help") for _ in range(3))
-    print(f"\nringmq status --help: {status_s / nothing_s:.1f} times the start of Python ({nothing_s:.3f} s)")
-    assert status_s < 16 * nothing_s, "measured 11; what it imports must not grow unnoticed"
+    print(f"\nringmq status --help: {status_s / reference_s:.1f} times asyncio and click ({reference_s:.3f} s)")
+    assert status_s < 2.3 * reference_s, "measured 1.8; the imports must not grow unnoticed"
 
 
 def cpu_s(*arguments: str) -> float:

@@ -43,14 +43,14 @@ async def test_each_place_is_followed_to_its_coordinator(monkeypatch: pytest.Mon
     assert ring.asked == [1, 2, 3, 4], "nobody twice"
 
 
-async def test_peers_that_do_not_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_disagreeing_peers_raise_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_status, "ask_status", Ring({1: 2, 2: 1}).ask)
     with pytest.raises(OverlayError, match=r"^the peers do not agree on the coordinator of 'a': try again$"):
         await trace(("here", 1), "a")
 
 
 @pytest.mark.parametrize(("hops", "found"), [(MAX_HOPS - 1, True), (MAX_HOPS, False)])
-async def test_a_long_way(monkeypatch: pytest.MonkeyPatch, hops: int, found: bool) -> None:
+async def test_trace_follows_a_limited_number_of_hops(monkeypatch: pytest.MonkeyPatch, hops: int, found: bool) -> None:
     monkeypatch.setattr(topic_status, "ask_status", Ring({port: port + 1 for port in range(1, hops + 1)}).ask)
     if found:
         assert (await trace(("here", 1), "a"))["places"] == [coordinated(0, hops + 1)]
@@ -60,7 +60,7 @@ async def test_a_long_way(monkeypatch: pytest.MonkeyPatch, hops: int, found: boo
 
 
 @pytest.mark.parametrize("answer", [{"id": "x"}, {"about": None}])
-async def test_one_that_knows_nothing_of_topics(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
+async def test_peer_without_topics_raises_one_line(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
     async def ask(address: Address, about: str) -> dict[str, Any]:
         return answer
 

@@ -26,7 +26,7 @@ def start(folder: Path, now_ms: int = NOW_MS) -> tuple[int, int]:
         return data.id, data.boot
 
 
-def test_the_id_stays_and_the_boot_number_grows(tmp_path: Path) -> None:
+def test_id_stays_and_boot_number_grows(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     first, boot = start(folder)
     assert boot == NOW_MS
@@ -35,17 +35,17 @@ def test_the_id_stays_and_the_boot_number_grows(tmp_path: Path) -> None:
     assert start(folder, 0) == (first, NOW_MS + 5002)
 
 
-def test_two_folders_have_two_ids(tmp_path: Path) -> None:
+def test_new_folders_get_different_ids(tmp_path: Path) -> None:
     assert start(tmp_path / "a")[0] != start(tmp_path / "b")[0]
 
 
-def test_no_two_peers_share_a_folder(tmp_path: Path) -> None:
+def test_second_peer_in_a_folder_is_refused(tmp_path: Path) -> None:
     with DataFolder(tmp_path, NOW_MS), pytest.raises(DataFolderError, match="in use by another peer"):
         DataFolder(tmp_path, NOW_MS)
     start(tmp_path)
 
 
-def test_a_refused_peer_changes_nothing(tmp_path: Path) -> None:
+def test_refused_peer_changes_nothing(tmp_path: Path) -> None:
     with DataFolder(tmp_path, NOW_MS):
         before = stored(tmp_path)
         with pytest.raises(DataFolderError):
@@ -63,13 +63,13 @@ def test_known_peers_are_remembered(tmp_path: Path) -> None:
         assert len(data.remembered) == 2, "alone for a while is no reason to forget"
 
 
-def test_not_all_peers_are_remembered(tmp_path: Path) -> None:
+def test_number_of_remembered_peers_is_limited(tmp_path: Path) -> None:
     with DataFolder(tmp_path, NOW_MS) as data:
         data.remember(("10.0.0.1", port) for port in range(1, 1000))
         assert data.remembered == tuple(("10.0.0.1", port) for port in range(1, MAX_REMEMBERED + 1))
 
 
-def test_the_same_peers_are_not_written_again(tmp_path: Path) -> None:
+def test_unchanged_peers_are_not_written_again(tmp_path: Path) -> None:
     with DataFolder(tmp_path, NOW_MS) as data:
         data.remember([("a", 1), ("b", 2)])
         written = (tmp_path / "peer.json").stat().st_ino
@@ -105,7 +105,7 @@ GOOD = {"id": "0" * 32, "boot": 1, "peers": ["a:1"]}
         ),
     ],
 )
-def test_a_damaged_file_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
+def test_damaged_file_is_refused_and_kept(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "peer.json"
     file.write_bytes(content)
     for _ in range(2):  # the lock must be free again
@@ -116,12 +116,12 @@ def test_a_damaged_file_is_refused_and_kept(tmp_path: Path, content: bytes) -> N
     assert file.read_bytes() == content
 
 
-def test_a_good_file_is_read(tmp_path: Path) -> None:
+def test_valid_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "peer.json").write_text(json.dumps(GOOD))
     assert start(tmp_path) == (0, NOW_MS)
 
 
-def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, boot = start(tmp_path)
 
     def crash(descriptor: int) -> None:
@@ -134,7 +134,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path: Path, monkeypatch: 
     assert start(tmp_path, 0) == (first, boot + 1)
 
 
-def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_is_repeated_the_next_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -148,7 +148,7 @@ def test_what_could_not_be_written_is_written_the_next_time(tmp_path: Path, monk
         assert stored(tmp_path)["peers"] == ["a:1"]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_file_as_data_folder_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(DataFolderError, match=f"cannot use {file}: "):
@@ -158,24 +158,24 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_a_forbidden_folder(tmp_path: Path) -> None:
+def test_forbidden_folder_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(DataFolderError, match="Permission denied"):
         DataFolder(tmp_path, NOW_MS)
 
 
-def test_peer_json_that_is_a_folder(tmp_path: Path) -> None:
+def test_peer_json_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "peer.json").mkdir()
     with pytest.raises(DataFolderError, match="cannot read"):
         DataFolder(tmp_path, NOW_MS)
 
 
-def test_without_a_folder_the_address_names_the_peer() -> None:
+def test_id_without_data_folder_is_the_key_of_the_address() -> None:
     assert passing_id("10.0.0.1", 4883) == key_of("10.0.0.1:4883")
     assert passing_id("10.0.0.1", 0) != passing_id("10.0.0.1", 0), "such ports say nothing, so chance decides"
 
 
-def test_a_folder_that_is_looked_at_stays_as_it_is(tmp_path: Path) -> None:
+def test_check_folder_changes_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     check_folder(folder)
     assert not folder.parent.exists()
@@ -185,7 +185,7 @@ def test_a_folder_that_is_looked_at_stays_as_it_is(tmp_path: Path) -> None:
         assert stored(folder) == before
 
 
-def test_a_folder_that_would_be_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_folder_refuses_unusable_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     file.write_text("")
     for folder in (file, file / "folder"):

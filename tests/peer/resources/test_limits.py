@@ -26,7 +26,9 @@ WANTED = 4096
         (INFINITE, INFINITE, WANTED, INFINITE),
     ],
 )
-def test_the_limit_only_grows(monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, got: int, becomes: int) -> None:
+def test_file_limit_is_never_lowered(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, got: int, becomes: int
+) -> None:
     limits = {resource.RLIMIT_NOFILE: (soft, hard)}
     monkeypatch.setattr(resource, "getrlimit", limits.__getitem__)
     monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
@@ -35,7 +37,7 @@ def test_the_limit_only_grows(monkeypatch: pytest.MonkeyPatch, soft: int, hard: 
 
 
 @pytest.mark.parametrize("error", [PermissionError(1, "no"), ValueError("current limit exceeds maximum limit")])
-def test_a_system_that_does_not_keep_its_word(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_file_limit_stays_if_the_system_refuses(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def refuse(*_: object) -> None:
         raise error
 
@@ -44,7 +46,7 @@ def test_a_system_that_does_not_keep_its_word(monkeypatch: pytest.MonkeyPatch, e
     assert allow_files(WANTED) == 1024
 
 
-def test_the_system_takes_it() -> None:
+def test_allow_files_works_on_this_system() -> None:
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert allow_files(1) == 1
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
@@ -64,7 +66,7 @@ class Loop:
         self.told.append(context)
 
 
-def test_no_file_descriptor_is_one_line_a_minute() -> None:
+def test_lack_of_descriptors_is_logged_once_a_minute() -> None:
     exhaustion, loop = Exhaustion(), Loop()
     with capture_logs() as lines:
         for loop.now in (0.0, 1.0, QUIET_S - 1, QUIET_S, QUIET_S + 1, 2 * QUIET_S):
@@ -74,7 +76,7 @@ def test_no_file_descriptor_is_one_line_a_minute() -> None:
     assert loop.told == []
 
 
-def test_other_exceptions_are_told_as_ever() -> None:
+def test_other_exceptions_reach_the_default_handler() -> None:
     exhaustion, loop = Exhaustion(), Loop()
     reset: dict[str, object] = {"message": "m", "exception": OSError(errno.ECONNRESET, "gone")}
     contexts = [reset, {"message": "without an exception"}]
@@ -83,7 +85,7 @@ def test_other_exceptions_are_told_as_ever() -> None:
     assert loop.told == contexts
 
 
-def test_garbage_is_looked_for_seldom() -> None:
+def test_garbage_collection_becomes_seldom() -> None:
     before = gc.get_threshold()
     try:
         collect_garbage_seldom()

@@ -80,21 +80,21 @@ def run(code: str, environment: dict[str, str]) -> None:
 
 @on_glibc
 @pytest.mark.parametrize("code", [COME_AND_GO, SMALL])
-def test_what_has_gone_is_given_back(code: str) -> None:
+def test_freed_memory_is_returned(code: str) -> None:
     run(HEAD + code, with_pages(os.environ))
 
 
 @on_glibc
-def test_old_garbage_is_looked_for_while_that_is_quick() -> None:
+def test_full_collections_stop_above_the_limit() -> None:
     run(HEAD + GARBAGE, with_pages(os.environ))
 
 
-def test_who_has_chosen_an_allocator_keeps_it() -> None:
+def test_chosen_allocator_is_kept() -> None:
     assert with_pages({ALLOCATOR: "debug"}) == {ALLOCATOR: "debug"}
 
 
 @on_glibc
-def test_the_allocator_of_a_peer() -> None:
+def test_peer_runs_on_the_allocator_of_glibc() -> None:
     assert with_pages({"HOME": "/"}) == {"HOME": "/", ALLOCATOR: "malloc"}
 
 
@@ -105,7 +105,7 @@ def allocator_of(pid: int) -> list[str]:
 
 @on_glibc
 @pytest.mark.parametrize(("chosen", "used"), [(None, "malloc"), ("pymalloc", "pymalloc")])
-def test_a_peer_starts_again_on_it_as_the_same_process(
+def test_restart_with_the_allocator_keeps_the_process(
     chosen: str | None, used: str, start: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if chosen is None:
@@ -119,7 +119,7 @@ def test_a_peer_starts_again_on_it_as_the_same_process(
 
 @on_glibc
 @pytest.mark.parametrize("command", [["config", "example"], ["peer"]])
-def test_only_peers_start_again(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_peer_command_starts_again(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def again(program: str, arguments: list[str], environment: dict[str, str]) -> None:
         raise LookupError(program)
 

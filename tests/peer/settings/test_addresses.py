@@ -19,7 +19,7 @@ from ringmq.peer.settings.addresses import is_host, parse_address
         ("[fe80::1%eth0]:4883", ("fe80::1%eth0", 4883)),
     ],
 )
-def test_there_and_back(text: str, address: tuple[str, int]) -> None:
+def test_parse_address_inverts_show(text: str, address: tuple[str, int]) -> None:
     assert parse_address(text) == address
     assert show(address) == text
 
@@ -42,12 +42,12 @@ NONE = [
 
 
 @pytest.mark.parametrize("text", [*NONE, 4883, None, "host:１", "host:000001"])
-def test_what_is_none(text: object) -> None:
+def test_invalid_address_is_refused(text: object) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  # the text is the caller's business
         parse_address(text)
 
 
-def test_port_zero_is_for_listening() -> None:
+def test_port_zero_is_only_for_listening() -> None:
     assert parse_address("127.0.0.1:0", any_port=True) == ("127.0.0.1", 0)
 
 
@@ -60,7 +60,7 @@ def test_any_text_is_an_address_or_a_value_error(text: str) -> None:
     assert parse_address(show(address)) == address
 
 
-def test_hosts() -> None:
+def test_host_names_and_addresses_are_recognised() -> None:
     assert is_host("edge-1.local")
     assert is_host("::1")
     assert not is_host("edge-1:4883")

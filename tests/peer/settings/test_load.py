@@ -72,11 +72,11 @@ def write(folder: Path, text: str) -> Path:
     return file
 
 
-def test_nothing_said_gives_the_defaults() -> None:
+def test_no_settings_give_the_defaults() -> None:
     assert load(None, {}) == PeerConfig()
 
 
-def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
+def test_every_setting_is_read_from_the_file(tmp_path: Path) -> None:
     config = load(write(tmp_path, ALL), {})
     assert config == PeerConfig(
         overlay=("0.0.0.0", 5000),
@@ -120,7 +120,7 @@ def test_every_setting_can_stand_in_the_file(tmp_path: Path) -> None:
     assert same == [], "each one must differ, or the test shows nothing"
 
 
-def test_the_command_line_wins(tmp_path: Path) -> None:
+def test_command_line_overrides_the_file(tmp_path: Path) -> None:
     config = load(write(tmp_path, ALL), {"ring": "hall 8", "join": ("edge-3:1",), "discovery": True})
     assert (config.ring, config.join, config.discovery) == ("hall 8", (("edge-3", 1),), True)
     assert config.timing == "wan"
@@ -171,7 +171,7 @@ def test_the_command_line_wins(tmp_path: Path) -> None:
         ("log_json", 1),
     ],
 )
-def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: object) -> None:
+def test_wrong_value_error_names_setting_valid_values_and_value(name: str, value: object) -> None:
     with pytest.raises(ConfigError) as caught:
         load(None, {name: value})
     line = str(caught.value)
@@ -179,12 +179,12 @@ def test_a_wrong_value_is_named_with_what_would_be_right(name: str, value: objec
     assert "\n" not in line
 
 
-def test_the_wrong_one_of_a_list_is_named() -> None:
+def test_wrong_item_of_a_list_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^--join must be a list of .*, got 'edge-3'$"):
         load(None, {"join": ("edge-2:4883", "edge-3")})
 
 
-def test_a_wrong_value_in_the_file_names_the_file(tmp_path: Path) -> None:
+def test_wrong_value_in_the_file_names_the_file(tmp_path: Path) -> None:
     file = write(tmp_path, 'timing = "fast"')
     with pytest.raises(ConfigError) as caught:
         load(file, {})
@@ -199,19 +199,19 @@ def test_a_wrong_value_in_the_file_names_the_file(tmp_path: Path) -> None:
         ("websocket", "expected one of overlay, "),
     ],
 )
-def test_an_unknown_key_is_an_error(tmp_path: Path, key: str, hint: str) -> None:
+def test_unknown_key_is_refused_with_a_hint(tmp_path: Path, key: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, f"{key} = 1"), {})
     assert f"unknown setting {key}: {hint}" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["overlay = ", 'a = "b', "[peer"])
-def test_what_is_not_toml_is_an_error(tmp_path: Path, text: str) -> None:
+def test_invalid_toml_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError, match="is not TOML"):
         load(write(tmp_path, text), {})
 
 
-def test_a_file_that_is_no_text_or_not_there(tmp_path: Path) -> None:
+def test_binary_or_missing_file_is_refused(tmp_path: Path) -> None:
     binary = tmp_path / "binary.toml"
     binary.write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not TOML"):
@@ -223,7 +223,7 @@ def test_a_file_that_is_no_text_or_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
-def test_listening_everywhere_wants_a_name(host: str) -> None:
+def test_wildcard_overlay_requires_advertise(host: str) -> None:
     with pytest.raises(ConfigError, match=r"^advertise: missing"):
         load(None, {"overlay": f"{host}:4883"})
     assert load(None, {"overlay": f"{host}:4883", "advertise": "edge-1"}).advertise == "edge-1"
@@ -239,7 +239,7 @@ FILES = {"tls_cert": "server.pem", "tls_key": "server.key"}
 
 
 @pytest.mark.parametrize("listener", ["mqtt_tls", "mqtt_wss"])
-def test_a_listener_with_tls_wants_its_files(listener: str) -> None:
+def test_tls_listener_requires_its_files(listener: str) -> None:
     where = {listener: "127.0.0.1:8883"}
     assert load(None, where | FILES).tls_ca is None
     for missing in FILES:
@@ -249,14 +249,14 @@ def test_a_listener_with_tls_wants_its_files(listener: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["tls_cert", "tls_key", "tls_ca"])
-def test_files_for_tls_want_a_listener(name: str) -> None:
+def test_tls_files_require_a_listener(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(None, {"mqtt": "127.0.0.1:1883", "mqtt_ws": "127.0.0.1:8083", name: "a.pem"})
     assert str(caught.value) == f"{name}: a.pem has no effect without a listener with TLS: mqtt_tls or mqtt_wss"
 
 
 @pytest.mark.parametrize(("one", "other"), [("mqtt", "mqtt_ws"), ("overlay", "mqtt"), ("mqtt_tls", "mqtt_wss")])
-def test_each_listener_has_its_own_address(one: str, other: str) -> None:
+def test_two_listeners_cannot_share_an_address(one: str, other: str) -> None:
     files = FILES if other == "mqtt_wss" else {}
     with pytest.raises(ConfigError) as caught:
         load(None, {one: "[::1]:1883", other: "[::1]:1883", **files})
@@ -275,11 +275,11 @@ def test_each_listener_has_its_own_address(one: str, other: str) -> None:
         ("50-100us", (0.00005, 0.0001)),
     ],
 )
-def test_delays(text: str, span: tuple[float, float]) -> None:
+def test_delay_ranges_are_parsed(text: str, span: tuple[float, float]) -> None:
     assert parse_delay(text) == pytest.approx(span)
 
 
-def test_settings_of_amqtt_are_for_the_front_amqtt() -> None:
+def test_amqtt_settings_require_the_amqtt_front() -> None:
     mqtt = {"mqtt": "127.0.0.1:1883"}
     assert load(None, {"front": "amqtt", "amqtt_settings": "a.yaml", **mqtt}).amqtt_settings == Path("a.yaml")
     with pytest.raises(ConfigError, match=r"^amqtt_settings: a\.yaml has no effect unless front is amqtt$"):
@@ -292,14 +292,14 @@ NO_CLIENTS = "no effect without a listener for clients: mqtt or mqtt_tls or mqtt
 @pytest.mark.parametrize(
     "line", [{"passwords": "a"}, {"acl": "a"}, {"anonymous": True}, {"anonymous": False}, {"front": "own"}]
 )
-def test_what_is_for_clients_wants_a_listener(line: dict[str, object]) -> None:
+def test_client_settings_require_a_listener(line: dict[str, object]) -> None:
     with pytest.raises(ConfigError) as caught:
         load(None, line)
     assert str(caught.value) == f"{next(iter(line))}: {NO_CLIENTS}"
     assert load(None, {"mqtt_ws": "127.0.0.1:0", **line}).listeners
 
 
-def test_settings_of_amqtt_want_a_listener() -> None:
+def test_amqtt_settings_require_a_listener() -> None:
     with pytest.raises(ConfigError, match=f"^front: {NO_CLIENTS}$"):
         load(None, {"front": "amqtt", "amqtt_settings": "a.yaml"})
 
@@ -311,12 +311,12 @@ def limited(folder: Path, text: str) -> FrontConfig:
     return load(write(folder, f"[limits]\n{text}"), {"mqtt": "127.0.0.1:0"}).limits
 
 
-def test_a_limit_that_is_not_said_has_its_default(tmp_path: Path) -> None:
+def test_unset_limit_has_its_default(tmp_path: Path) -> None:
     assert limited(tmp_path, "max_queued = 7") == FrontConfig(max_queued=7)
     assert limited(tmp_path, "") == FrontConfig()
 
 
-def test_limits_want_a_listener(tmp_path: Path) -> None:
+def test_limits_require_a_listener(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"^limits: {NO_CLIENTS}$"):
         load(write(tmp_path, "[limits]\nmax_queued = 7"), {})
 
@@ -344,7 +344,7 @@ def test_every_limit_can_be_set_within_its_range(tmp_path: Path, name: str) -> N
         ("ring = 'hall 7'", "ring is not a limit: it belongs above [limits]"),
     ],
 )
-def test_a_wrong_limit_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_limit_fails_with_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         limited(tmp_path, text)
     assert str(caught.value) == f"{tmp_path / 'peer.toml'}: {says}"
@@ -360,7 +360,7 @@ def test_a_wrong_limit_is_one_line(tmp_path: Path, text: str, says: str) -> None
         ("limit = 7", "unknown setting limit: did you mean limits?"),
     ],
 )
-def test_limits_that_stand_elsewhere(tmp_path: Path, text: str, says: str) -> None:
+def test_misplaced_limits_fail_with_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, text), {"mqtt": "127.0.0.1:0"})
     assert str(caught.value).startswith(f"{tmp_path / 'peer.toml'}: {says}")
@@ -379,12 +379,12 @@ def test_every_limit_is_documented_with_its_default(field: dataclasses.Field[obj
     assert reached.strip()
 
 
-def test_no_limit_is_documented_that_is_not_there() -> None:
+def test_documented_limits_exist_in_order() -> None:
     named = [line.split("`")[1] for line in DOCUMENT.splitlines() if line.startswith("| `")]
     assert named == list(LIMITS), "in the order of FrontConfig"
 
 
-def test_the_examples_of_the_document_are_taken(tmp_path: Path) -> None:
+def test_examples_of_the_limits_document_are_accepted(tmp_path: Path) -> None:
     examples = [part.partition("```")[0] for part in DOCUMENT.split("```toml\n")[1:]]
     assert examples
     for example in examples:
@@ -394,7 +394,7 @@ def test_the_examples_of_the_document_are_taken(tmp_path: Path) -> None:
 # What the pub/sub roles are told
 
 
-def test_scribe_brings_its_own_roles(tmp_path: Path) -> None:
+def test_scribe_refuses_fanout_and_rules(tmp_path: Path) -> None:
     config = load(None, {"dispatch": "scribe", "shadows": 4})
     assert (config.dispatch, config.roles.dispatch.name, config.roles.shadows) == ("scribe", "direct", 4)
     for text, useless in (("fanout = 4", "fanout"), (VIDEO, "topics")):
@@ -416,7 +416,7 @@ VIDEO = "[[topics]]\nfilter = 'video/#'\ndispatch = 'guided'\n"
         ("dispatch = 'guided'\nfanout = 4\n" + VIDEO + "fanout = 5", {"fanout": 6}, 5),
     ],
 )
-def test_the_fanout_of_a_rule(tmp_path: Path, text: str, line: dict[str, object], fanout: int) -> None:
+def test_rule_fanout_falls_back_to_the_peer(tmp_path: Path, text: str, line: dict[str, object], fanout: int) -> None:
     assert load(write(tmp_path, text), line).roles.rules == (("video/#", Choice("guided", fanout)),)
 
 
@@ -427,7 +427,7 @@ def test_rules_keep_their_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", VIDEO + "fanout = 5", "[[topics]]\nfilter = '#'\ndispatch = 'direct'"])
-def test_a_fanout_wants_a_tree(tmp_path: Path, text: str) -> None:
+def test_fanout_requires_a_tree(tmp_path: Path, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, text), {"fanout": 4})
     assert str(caught.value) == "fanout: 4 has no effect with dispatch direct, which has no tree"
@@ -468,13 +468,13 @@ LISTED = "topics must be a list of tables, such as [[topics]] and lines below it
         (VIDEO * (MAX_RULES + 1), f"topics must be at most {MAX_RULES} tables, got {MAX_RULES + 1}"),
     ],
 )
-def test_a_wrong_rule_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_rule_fails_with_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(write(tmp_path, text), {})
     assert str(caught.value) == f"{tmp_path / 'peer.toml'}: {says}"
 
 
-def test_as_many_rules_as_there_may_be(tmp_path: Path) -> None:
+def test_maximum_number_of_rules_is_accepted(tmp_path: Path) -> None:
     assert len(load(write(tmp_path, VIDEO * MAX_RULES), {}).topics) == MAX_RULES
 
 
@@ -483,14 +483,14 @@ def test_as_many_rules_as_there_may_be(tmp_path: Path) -> None:
 RING = (Path(__file__).parents[3] / "docs" / "ring.md").read_text()
 
 
-def test_the_examples_about_rings_are_taken(tmp_path: Path) -> None:
+def test_examples_of_the_ring_document_are_accepted(tmp_path: Path) -> None:
     one_peer, rules = [part.partition("```")[0] for part in RING.split("```toml\n")[1:]]
     assert load(write(tmp_path, one_peer), {}).listeners
     config = load(write(tmp_path, rules), {})
     assert [rule.filter for rule in config.topics] == ["video/low/#", "video/#"]
 
 
-def test_the_document_about_rings_has_the_times_of_the_roles() -> None:
+def test_ring_document_has_the_times_of_pubsub() -> None:
     assert LOCAL == LAN, "they share a column"
     for start, times in (
         ("A silent publisher delays a SUBACK by at most", (LAN.void_s, WAN.void_s)),
@@ -512,11 +512,11 @@ def recorded(folder: Path, text: str, **line: object) -> RecordConfig:
     return load(write(folder, f"[record]\n{text}"), line).record
 
 
-def test_what_is_recorded_has_defaults(tmp_path: Path) -> None:
+def test_record_settings_have_defaults(tmp_path: Path) -> None:
     assert load(None, {}).record == recorded(tmp_path, "") == RecordConfig()
 
 
-def test_the_line_wins_over_the_table(tmp_path: Path) -> None:
+def test_command_line_overrides_the_record_table(tmp_path: Path) -> None:
     table = "run = 'a'\nevery = 7\ninterval_s = 2\nmqtt = false\nfile = 'r.jsonl'\nmetrics = '127.0.0.1:9183'"
     said = RecordConfig(run="a", every=7, interval_s=2, mqtt=False, file=Path("r.jsonl"), metrics=("127.0.0.1", 9183))
     assert recorded(tmp_path, table) == said
@@ -540,7 +540,7 @@ def test_the_line_wins_over_the_table(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_recording_is_one_line(tmp_path: Path, text: str, says: str) -> None:
+def test_wrong_record_setting_fails_with_one_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         recorded(tmp_path, text)
     assert str(caught.value) == f"{tmp_path / 'peer.toml'}: {says}"
@@ -554,17 +554,17 @@ def test_what_is_wrong_with_recording_is_one_line(tmp_path: Path, text: str, say
         ({"run": ""}, "--run must be 1 to 64 letters, digits, dots, underscores and dashes, got ''"),
     ],
 )
-def test_what_is_wrong_with_it_on_the_line(line: dict[str, object], says: str) -> None:
+def test_wrong_record_option_fails_with_one_line(line: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(None, line)
     assert str(caught.value) == says
 
 
-def test_settings_of_both_that_do_not_go_together(tmp_path: Path) -> None:
+def test_contradiction_of_file_and_option_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--record: deliveries is histogram, which needs an interval_s above 0"):
         recorded(tmp_path, "interval_s = 0", record="histogram")
 
 
-def test_metrics_have_an_address_of_their_own(tmp_path: Path) -> None:
+def test_metrics_cannot_share_an_address(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"record: metrics: .* is the address of mqtt: each needs its own"):
         recorded(tmp_path, "metrics = '127.0.0.1:1883'", mqtt="127.0.0.1:1883")

@@ -39,15 +39,15 @@ FOUND: dict[str, Any] = tomllib.loads(EVERYTHING)
 KINDS = (PeerConfig, FrontConfig, RecordConfig, Rule)
 
 
-def test_the_committed_file_is_what_is_printed() -> None:
+def test_committed_file_equals_the_printed_file() -> None:
     assert COMMITTED.read_text(encoding="utf-8") == TEXT, "run: ringmq config example > docs/ringmq.toml"
 
 
-def test_as_it_is_it_means_all_defaults() -> None:
+def test_unchanged_file_means_all_defaults() -> None:
     assert load(COMMITTED, {}) == PeerConfig()
 
 
-def test_it_has_every_setting() -> None:
+def test_reference_has_every_setting() -> None:
     assert list(FOUND) == [*SETTINGS, *TABLES]
     assert list(FOUND["limits"]) == list(LIMITS)
     assert list(FOUND["record"]) == list(RECORD)
@@ -63,7 +63,7 @@ def test_it_has_every_setting() -> None:
     ],
     ids=["peer", "limits", "record"],
 )
-def test_values_are_defaults_or_examples_that_are_taken(
+def test_values_are_defaults_or_valid_examples(
     found: dict[str, object], settings: dict[str, Setting], default: object
 ) -> None:
     for name, setting in settings.items():
@@ -72,7 +72,7 @@ def test_values_are_defaults_or_examples_that_are_taken(
             assert value == getattr(default, name), name
 
 
-def test_what_has_no_default_has_an_example_that_says_so() -> None:
+def test_settings_without_default_have_a_marked_example() -> None:
     for kind, examples in ((PeerConfig, EXAMPLES), (RecordConfig, RECORD_EXAMPLES)):
         unset = {field.name for field in dataclasses.fields(kind) if field.default in UNSET} - {*TABLES}
         assert set(examples) == unset
@@ -90,7 +90,7 @@ def changed(folder: Path, *changes: tuple[str, str]) -> Path:
     return file
 
 
-def test_all_settings_at_once_but_for_those_that_exclude_each_other(tmp_path: Path) -> None:
+def test_all_examples_are_valid_except_contradictions(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(changed(tmp_path), {})
     assert caught.value.lines == (
@@ -119,7 +119,7 @@ def test_every_field_is_documented_with_its_unit(kind: type) -> None:
         assert "None" not in text or "None: " in text, "what a file calls not set"
 
 
-def test_numbers_in_the_words_are_those_of_the_code() -> None:
+def test_numbers_in_the_documentation_equal_the_code() -> None:
     assert documented(PeerConfig)["fanout"].endswith(f"None: {FANOUT}.")
     assert f"at most {MAX_RULES}." in documented(PeerConfig)["topics"]
 
@@ -143,7 +143,7 @@ class Documented:
         """Nor that."""
 
 
-def test_it_reads_well() -> None:
+def test_reference_is_well_formed() -> None:
     lines = TEXT.splitlines()
     assert [line for line in lines if line and not line.startswith("#")] == ["[limits]", "[record]"]
     assert max(map(len, lines)) <= WIDTH
@@ -175,7 +175,7 @@ def test_plain_values_are_read_again(value: object) -> None:
         ((0.00005, 2.5), '"0.05-2500ms"'),
     ],
 )
-def test_how_values_stand_in_a_file(value: object, text: str) -> None:
+def test_values_are_formatted_as_toml(value: object, text: str) -> None:
     assert as_toml(value) == text
 
 
@@ -191,6 +191,6 @@ def test_addresses_are_read_again(address: Address) -> None:
     assert SETTINGS["overlay"].read(read(address)) == address
 
 
-def test_what_is_no_setting_is_our_mistake() -> None:
+def test_unsupported_value_raises_type_error() -> None:
     with pytest.raises(TypeError, match="no setting has a value such as None"):
         as_toml(None)

@@ -17,7 +17,7 @@ def deep(levels: int) -> dict[str, object]:
     return table
 
 
-def test_it_is_read(tmp_path: Path) -> None:
+def test_toml_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_bytes('name = "häll"\r\n[table]\nnumber = 7\n'.encode())
     assert read_toml(file) == {"name": "häll", "table": {"number": 7}}
@@ -35,7 +35,7 @@ def test_it_is_read(tmp_path: Path) -> None:
     ],
     ids=["arrays", "tables", "a long number", "no text", "no value", "too long"],
 )
-def test_what_will_not_do_is_one_line(tmp_path: Path, content: bytes, says: str) -> None:
+def test_invalid_file_fails_with_one_line(tmp_path: Path, content: bytes, says: str) -> None:
     file = tmp_path / "peer.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigError) as caught:
@@ -44,13 +44,13 @@ def test_what_will_not_do_is_one_line(tmp_path: Path, content: bytes, says: str)
     assert "\n" not in str(caught.value)
 
 
-def test_the_longest_file_is_read(tmp_path: Path) -> None:
+def test_longest_file_is_read(tmp_path: Path) -> None:
     file = tmp_path / "peer.toml"
     file.write_bytes(b"#" * MAX_FILE_BYTES)
     assert read_toml(file) == {}
 
 
-def test_a_file_without_an_end() -> None:
+def test_endless_file_is_refused() -> None:
     with pytest.raises(ConfigError, match=rf"^config: /dev/zero is longer than {MAX_FILE_BYTES} bytes$"):
         read_toml(Path("/dev/zero"))
 
@@ -65,7 +65,7 @@ def test_a_file_without_an_end() -> None:
         ("x" * 9999, f"peer.toml: unknown setting '{'x' * 199}…: expected one of ring, log_level"),
     ],
 )
-def test_an_unknown_name(name: str, says: str) -> None:
+def test_unknown_name_gets_a_hint(name: str, says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         check_names({"ring": 1, name: 1}, ("ring", "log_level"), "peer.toml: unknown setting")
     assert str(caught.value) == says
@@ -81,7 +81,7 @@ def test_every_unknown_name_has_a_line() -> None:
 
 
 @pytest.mark.parametrize(("more", "last"), [(0, "expected one of ring"), (1, "1 more"), (9, "9 more")])
-def test_not_more_lines_than_somebody_reads(more: int, last: str) -> None:
+def test_number_of_error_lines_is_limited(more: int, last: str) -> None:
     names = [f"strange {number}" for number in range(MAX_UNKNOWN + more)]
     with pytest.raises(ConfigError) as caught:
         check_names(names, ("ring",), "unknown setting")
@@ -89,7 +89,7 @@ def test_not_more_lines_than_somebody_reads(more: int, last: str) -> None:
     assert caught.value.lines[-1].endswith(f": {last}")
 
 
-def test_known_names_are_nothing_to_speak_of() -> None:
+def test_known_names_are_accepted() -> None:
     check_names({"ring": 1}, ("ring", "log_level"), "peer.toml: unknown setting")
 
 
@@ -104,5 +104,5 @@ def test_known_names_are_nothing_to_speak_of() -> None:
     ],
     ids=["lines", "short", "long", "a long number", "deep"],
 )
-def test_a_wrong_value_is_shown_on_one_line(value: object, text: str) -> None:
+def test_wrong_value_is_shown_on_one_line(value: object, text: str) -> None:
     assert shown(value) == text

@@ -96,7 +96,7 @@ def _compare_with_status(ring: Ring, log: Client, eventually: Eventually) -> Non
     assert sum(one.overlay.messages_out for one in samples.values()) >= 80
 
 
-def test_a_tree_shows_in_the_records(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_records_show_a_tree(start: Start, ringmq: Start, eventually: Eventually) -> None:
     options = ("--record-every", "1", "--dispatch", "guided", "--fanout", "1")
     ring = Ring(start, ringmq, eventually, 4, *options)
     log = Client(ring.mqtt[1], "log", "ringmq/log/#")
@@ -119,7 +119,7 @@ def test_a_tree_shows_in_the_records(start: Start, ringmq: Start, eventually: Ev
         assert {one.clients for one in ways} == {1}
 
 
-def test_scribe_records_who_only_passes_on(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_scribe_records_peers_that_only_forward(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 4, "--record-every", "1", "--dispatch", "scribe")
     log = Client(ring.mqtt[3], "log", "ringmq/log/#")
     points = [Id(int(one, 16)) for one in ring.ids]
@@ -151,7 +151,7 @@ def test_scribe_records_who_only_passes_on(start: Start, ringmq: Start, eventual
         assert (one.hops == 0) is (one.peer == one.sender == one.origin)
 
 
-def test_a_message_is_seen_whole_or_not_at_all(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_message_is_recorded_at_all_peers_or_at_none(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 3, "--record-every", "3")
     log = Client(ring.mqtt[0], "log", "ringmq/log/#")
     receivers = [Client(address, f"s{number}", "t") for number, address in enumerate(ring.mqtt)]
@@ -166,7 +166,7 @@ def test_a_message_is_seen_whole_or_not_at_all(start: Start, ringmq: Start, even
     assert len(deliveries) == 90
 
 
-def test_histograms_in_the_place_of_deliveries(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_histograms_replace_deliveries(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 2, "--record-every", "1", "--record", "histogram")
     log = Client(ring.mqtt[0], "log", "ringmq/log/#")
     receiver = Client(ring.mqtt[1], "s", "t")
@@ -182,7 +182,7 @@ def test_histograms_in_the_place_of_deliveries(start: Start, ringmq: Start, even
     assert log.deliveries() == []
 
 
-def test_clients_that_publish_to_the_log_count_apart(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_log_messages_of_clients_are_counted_separately(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 1, "--record-every", "1")
     other = Client(ring.mqtt[0], "other", "ringmq/log/x", qos=0)
     publisher = Client(ring.mqtt[0], "p")
@@ -199,7 +199,7 @@ def test_clients_that_publish_to_the_log_count_apart(start: Start, ringmq: Start
     assert "\nrecords     2 in (10 B), " in shown
 
 
-def test_a_peer_without_clients_records_too(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_peer_without_clients_records(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 1)
     log = Client(ring.mqtt[0], "log", "ringmq/log/#")
     line = ("--overlay", "127.0.0.1:0", "--timing", "local", "--no-discovery", "--join", ring.overlay[0])
@@ -208,7 +208,7 @@ def test_a_peer_without_clients_records_too(start: Start, ringmq: Start, eventua
     eventually(lambda: len(log.last_samples()) == 2, LATEST_S)
 
 
-def test_a_file_has_all_to_the_last_sample(start: Start, ringmq: Start, eventually: Eventually, tmp_path: Path) -> None:
+def test_record_file_has_the_last_sample(start: Start, ringmq: Start, eventually: Eventually, tmp_path: Path) -> None:
     settings = tmp_path / "peer.toml"
     settings.write_text("[record]\nevery = 1\nmqtt = false\ninterval_s = 60\nfile = 'records.jsonl'\n")
     ring = Ring(start, ringmq, eventually, 1, "--config", str(settings))
@@ -224,7 +224,7 @@ def test_a_file_has_all_to_the_last_sample(start: Start, ringmq: Start, eventual
     assert without_gaps(records)
 
 
-def test_the_last_records_come_before_the_good_bye(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_last_records_are_sent_before_the_peer_departs(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 2, "--record-every", "1")
     log = Client(ring.mqtt[0], "log", "ringmq/log/#")
     publisher = Client(ring.mqtt[1], "p")
@@ -258,7 +258,7 @@ def test_prometheus_reads_a_peer(start: Start, ringmq: Start, eventually: Eventu
     assert str(port) in complaint[0]
 
 
-def test_off_is_off(start: Start, ringmq: Start, eventually: Eventually) -> None:
+def test_recording_can_be_switched_off(start: Start, ringmq: Start, eventually: Eventually) -> None:
     ring = Ring(start, ringmq, eventually, 1, "--record", "off")
     log = Client(ring.mqtt[0], "log", "ringmq/log/#", "t")
     log.publish("t", b"x")
@@ -315,7 +315,7 @@ def deliver(recording: Recording, count: int) -> None:
         recording.recorder.delivered(PEER, 1, number, "t", "direct", PEER, now, now, 0, 1, 1, 0)
 
 
-async def test_it_publishes_to_its_own_topic_with_qos_1() -> None:
+async def test_batches_are_published_to_the_topic_of_the_peer_with_qos_1() -> None:
     published = Published(Reason.NO_MATCHING_SUBSCRIBERS)
     with recorded(RecordConfig(), published) as recording:
         deliver(recording, 1)
@@ -329,7 +329,7 @@ async def test_it_publishes_to_its_own_topic_with_qos_1() -> None:
     assert len(published.messages) == 1, "once is enough"
 
 
-async def test_what_is_not_acknowledged_holds_back_the_rest() -> None:
+async def test_unacknowledged_batches_hold_back_the_rest() -> None:
     published = Published()
     with recorded(RecordConfig(every=1), published) as recording:
         deliver(recording, 17_000)
@@ -344,7 +344,7 @@ async def test_what_is_not_acknowledged_holds_back_the_rest() -> None:
     assert time.monotonic() - started < 10, "who does not acknowledge is not waited for"
 
 
-async def test_what_was_refused_is_published_again() -> None:
+async def test_refused_batches_are_published_again() -> None:
     published = Published(Reason.QUOTA_EXCEEDED)
     with recorded(RecordConfig(interval_s=0), published) as recording:
         deliver(recording, 1)
@@ -366,7 +366,7 @@ async def test_without_samples_records_do_not_wait_for_ever(eventually: Eventual
     assert [type(one) for one in published.records] == [Delivery, Delivery]
 
 
-async def test_nobody_takes_anything() -> None:
+async def test_nothing_is_recorded_without_a_sink() -> None:
     published = Published()
     with recorded(RecordConfig(mqtt=False), published) as recording:
         assert not recording.records
@@ -374,7 +374,7 @@ async def test_nobody_takes_anything() -> None:
     assert published.messages == []
 
 
-async def test_a_port_in_use_is_one_line() -> None:
+async def test_metrics_port_in_use_fails_with_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         recording = Recording(RecordConfig(metrics=taken.getsockname()), "r", PEER, 1)
         with pytest.raises(RecordingError, match=str(taken.getsockname()[1])):

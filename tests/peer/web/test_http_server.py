@@ -1,4 +1,4 @@
-"""The page of metrics over HTTP: what is answered, what is refused, and that nobody can hold it up."""
+"""The page of metrics over HTTP: answers, refusals, and bounds on slow clients."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def asked(request: str, page: Callable[[], str] = lambda: PAGE) -> Answer:
         "GET /metrics HTTP/1.1\r\nHost:\r\nCookie: \xe4\xf6",
     ],
 )
-def test_the_page(request_text: str) -> None:
+def test_metrics_page_is_served(request_text: str) -> None:
     status, headers, body = asked(request_text)
     assert (status, body) == (200, PAGE.encode())
     assert headers["Content-Type"] == CONTENT_TYPE
@@ -67,12 +67,12 @@ def test_head_is_the_page_without_its_body() -> None:
 
 @pytest.mark.parametrize("target", ["/", "/metrics/", "/Metrics", "//metrics", "*", "/metric", "http://a", "metrics"])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
-def test_there_is_no_other_page(method: str, target: str) -> None:
+def test_other_paths_are_not_found(method: str, target: str) -> None:
     assert asked(f"{method} {target} HTTP/1.1\r\nHost: a").status == 404
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "get", "X-1"])
-def test_there_is_no_other_method(method: str) -> None:
+def test_other_methods_are_not_allowed(method: str) -> None:
     status, headers, body = asked(f"{method} /metrics HTTP/1.1\r\nHost: a")
     assert (status, headers["Allow"]) == (405, "GET, HEAD")
     assert headers["Content-Length"] == str(len(body))
@@ -100,7 +100,7 @@ def test_there_is_no_other_method(method: str) -> None:
         "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     ],
 )
-def test_what_is_no_request(request_text: str) -> None:
+def test_invalid_request_is_refused(request_text: str) -> None:
     assert asked(request_text, _unasked).status == 400
 
 
@@ -142,14 +142,14 @@ async def exchanged(address: tuple[str, int], *chunks: bytes) -> bytes:
         writer.close()
 
 
-async def test_one_answer_and_then_it_closes(server: MetricsServer) -> None:
+async def test_connection_closes_after_one_answer(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     assert address[1] > 0
-    for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([one]) for one in GOOD], [GOOD * 3]):
+    for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([byte]) for byte in GOOD], [GOOD * 3]):
         assert parsed(await exchanged(address, *chunks)).body == PAGE.encode()
 
 
-def test_it_runs_on_the_loop_of_a_peer() -> None:
+def test_server_runs_on_uvloop() -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def run() -> None:
@@ -172,7 +172,7 @@ def test_it_runs_on_the_loop_of_a_peer() -> None:
         runner.run(run())
 
 
-async def test_what_comes_after_a_request_is_overlooked(server: MetricsServer) -> None:
+async def test_bytes_after_the_request_are_ignored(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
@@ -189,7 +189,7 @@ async def test_what_comes_after_a_request_is_overlooked(server: MetricsServer) -
     writer.close()
 
 
-async def test_a_client_that_others_wrote(server: MetricsServer) -> None:
+async def test_http_client_of_the_standard_library_gets_the_page(server: MetricsServer) -> None:
     host, port = await server.listen(HOST, 0)
 
     def get() -> tuple[int, bytes]:
@@ -201,7 +201,7 @@ async def test_a_client_that_others_wrote(server: MetricsServer) -> None:
     assert await asyncio.to_thread(get) == (200, PAGE.encode())
 
 
-async def test_a_request_has_its_bound(server: MetricsServer) -> None:
+async def test_request_is_bounded(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     filling = b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: "
     longest = filling + b"x" * (MAX_REQUEST_BYTES - len(filling)) + b"\r\n\r\n"
@@ -212,7 +212,7 @@ async def test_a_request_has_its_bound(server: MetricsServer) -> None:
     assert parsed(await exchanged(address, b"x" * MAX_REQUEST_BYTES, b"x" * 300_000)).status == 400
 
 
-async def test_connections_have_their_bound(server: MetricsServer) -> None:
+async def test_connections_are_bounded(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     idle = [await asyncio.open_connection(*address) for _ in range(3)]
     await settled(lambda: len(server.connections) == 3)
@@ -229,8 +229,8 @@ async def test_connections_have_their_bound(server: MetricsServer) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", GOOD[:-2], GOOD])
-async def test_nobody_stays_beyond_the_deadline(said: bytes) -> None:
-    """Neither one that says nothing, nor one that is slow, nor one that has its answer and does not close."""
+async def test_connection_ends_at_the_deadline(said: bytes) -> None:
+    """Whether the client sends nothing, is slow, or has its answer and does not close."""
     server = MetricsServer(lambda: PAGE, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()
@@ -244,7 +244,7 @@ async def test_nobody_stays_beyond_the_deadline(said: bytes) -> None:
     await server.close()
 
 
-async def test_one_that_does_not_read_is_ended() -> None:
+async def test_client_that_does_not_read_is_ended() -> None:
     server = MetricsServer(lambda: "x" * 30_000_000, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()
@@ -257,7 +257,7 @@ async def test_one_that_does_not_read_is_ended() -> None:
     await server.close()
 
 
-async def test_a_page_that_cannot_be_made_ends_one_connection(server: MetricsServer) -> None:
+async def test_failing_page_ends_one_connection(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     told: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
@@ -268,7 +268,7 @@ async def test_a_page_that_cannot_be_made_ends_one_connection(server: MetricsSer
     assert parsed(await exchanged(address, GOOD)).body == b"again\n"
 
 
-async def test_closing_ends_all(server: MetricsServer) -> None:
+async def test_close_ends_all_connections(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     reader, writer = await asyncio.open_connection(*address)
     assert parsed(await exchanged(address, GOOD)).status == 200
@@ -280,7 +280,7 @@ async def test_closing_ends_all(server: MetricsServer) -> None:
         await asyncio.open_connection(*address)
 
 
-async def test_an_address_that_cannot_be_had_is_one_line() -> None:
+async def test_unusable_address_is_one_line() -> None:
     with socket.socket() as holder:
         holder.bind((HOST, 0))
         holder.listen()

@@ -24,7 +24,7 @@ def test_levels_add_nodes_and_keep_the_clients() -> None:
 
 
 def test_claims_are_those_of_the_thesis() -> None:
-    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
+    assert [(claim.approach.label, claim.measure, claim.statistic, claim.percent) for claim in SWEEP.claims] == [
         ("Direct", "latency", "maximum", 17),
         ("Direct", "latency", "deviation", 16),
         ("Direct", "bandwidth", "maximum", 44),

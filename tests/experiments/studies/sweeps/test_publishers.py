@@ -27,7 +27,7 @@ def test_levels_add_publishers() -> None:
 
 
 def test_claims_are_those_of_the_thesis() -> None:
-    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
+    assert [(claim.approach.label, claim.measure, claim.statistic, claim.percent) for claim in SWEEP.claims] == [
         ("Guided F=5", "bandwidth", "maximum", 45),
         ("Guided F=5", "bandwidth", "deviation", 64),
     ]

@@ -27,7 +27,7 @@ def test_levels_add_subscribers() -> None:
 
 
 def test_claims_are_those_of_the_thesis() -> None:
-    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
+    assert [(claim.approach.label, claim.measure, claim.statistic, claim.percent) for claim in SWEEP.claims] == [
         ("Direct", "latency", "maximum", 14),
         ("Direct", "latency", "deviation", 11),
         ("Guided F=5", "bandwidth", "maximum", 40),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringmq.experiments.studies.harness.approaches import ALL, DIRECT, QUICK, guided
-from ringmq.experiments.studies.harness.figures import Claim, Measure, Of
+from ringmq.experiments.studies.harness.figures import Claim, Measure, Statistic
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 from ringmq.experiments.studies.harness.plan import Plan
 from ringmq.experiments.studies.harness.series import Series
@@ -24,8 +24,8 @@ TWO = Sweep(
     full=(Level("1", replace(FULL, topics=1)), Level("7", FULL)),
     quick=(Level("1", replace(SMALL, topics=1)), Level("2", SMALL)),
     claims=(
-        Claim("§1", DIRECT, Measure.LATENCY, Of.MAXIMUM, 14),
-        Claim("§1", guided(5), Measure.BANDWIDTH, Of.MAXIMUM, 99),
+        Claim("§1", DIRECT, Measure.LATENCY, Statistic.MAXIMUM, 14),
+        Claim("§1", guided(5), Measure.BANDWIDTH, Statistic.MAXIMUM, 99),
     ),
 )
 

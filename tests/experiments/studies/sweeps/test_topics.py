@@ -22,7 +22,7 @@ def test_levels_add_topics() -> None:
 
 
 def test_claims_are_those_of_the_thesis() -> None:
-    assert [(claim.approach.label, claim.measure, claim.of, claim.percent) for claim in SWEEP.claims] == [
+    assert [(claim.approach.label, claim.measure, claim.statistic, claim.percent) for claim in SWEEP.claims] == [
         ("Direct", "latency", "maximum", 7),
         ("Direct", "latency", "deviation", 26),
         ("Guided F=5", "bandwidth", "maximum", 75),

@@ -15,7 +15,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 
 
 class SlowAccess(Access):
-    """Verifies once it is told that it may."""
+    """Verifies once it may."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Line:
         return await asyncio.wait_for(self.answers.get(), 10)
 
 
-async def test_the_decision_comes_later() -> None:
+async def test_decision_is_delivered_later() -> None:
     line = Line()
     line.begin("c")
     assert line.answers.empty()
@@ -56,7 +56,7 @@ async def test_the_decision_comes_later() -> None:
     line.pool.stop()
 
 
-async def test_nothing_is_verified_for_who_has_gone() -> None:
+async def test_password_of_a_client_that_has_gone_is_not_verified() -> None:
     line = Line()
     line.access.may.set()
     line.begin("c", wanted=False)
@@ -65,7 +65,7 @@ async def test_nothing_is_verified_for_who_has_gone() -> None:
     line.pool.stop()
 
 
-async def test_the_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(password_pool, "MAX_WAITING", 3)
     line = Line()
     for number in range(3):
@@ -79,7 +79,7 @@ async def test_the_line_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     line.pool.stop()
 
 
-async def test_what_goes_wrong_is_told_and_leaves_room() -> None:
+async def test_failed_verification_is_reported_and_leaves_the_queue() -> None:
     line = Line()
     line.access.may.set()
     line.begin("c", password=None)
@@ -87,7 +87,7 @@ async def test_what_goes_wrong_is_told_and_leaves_room() -> None:
     line.pool.stop()
 
 
-async def test_a_stop_lets_those_who_wait_go() -> None:
+async def test_stop_cancels_queued_verifications() -> None:
     line = Line()
     for number in range(5):
         line.begin(str(number))

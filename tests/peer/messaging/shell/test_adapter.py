@@ -266,8 +266,8 @@ async def test_retained_and_delivered_message_are_one_object(
     peers = await ring(2)
     given: list[Message] = []
     for one in peers:
-        give = one.front.broker.distribute_plain
-        monkeypatch.setattr(one.front.broker, "distribute_plain", lambda m, give=give: given.append(m) or give(m))
+        give = one.front.broker.distribute_unshared
+        monkeypatch.setattr(one.front.broker, "distribute_unshared", lambda m, give=give: given.append(m) or give(m))
     clients = [await Client.to(one.mqtt_port, f"client {place}") for place, one in enumerate(peers)]
     for client in clients:
         await client.subscribe("a")

@@ -1,4 +1,4 @@
-"""The short way: whatever comes, it has the outcome of the long one, and what is plain takes it."""
+"""The fast path has the outcome of the general path, whatever comes, and the packets that may take it do."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from ringmq.mqtt_front.codec.framing import PacketReader
 from ringmq.mqtt_front.codec.packets import Puback, Publish, Subscription, Version
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, PLAIN_BYTES
-from ringmq.mqtt_front.connection.fast_publish import ShortWay
+from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, FAST_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES
+from ringmq.mqtt_front.connection.fast_path import FastPath, distribute_fast
 from ringmq.mqtt_front.connection.handlers import Handlers
+from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.journal import NoJournal
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import PACKET_IDS, Session
@@ -28,28 +30,28 @@ if TYPE_CHECKING:
 
 V311, V5 = Version.V311, Version.V5
 Op = tuple[Any, ...]
-WAYS = ("publish_0", "publish_1", "puback")
+METHODS = ("publish_0", "publish_1", "puback")
 
 
 @contextmanager
-def nothing_short() -> Iterator[None]:
+def general_path_only() -> Iterator[None]:
     with ExitStack() as stack:
-        for way in WAYS:
-            stack.enter_context(patch.object(ShortWay, way, lambda *arguments: -1))
+        for method in METHODS:
+            stack.enter_context(patch.object(FastPath, method, lambda *arguments: -1))
         yield
 
 
 @contextmanager
-def nothing_long() -> Iterator[None]:
-    with patch.object(Handlers, "handle", side_effect=AssertionError("the long way")):
+def fast_path_only() -> Iterator[None]:
+    with patch.object(Handlers, "handle", side_effect=AssertionError("the general path")):
         yield
 
 
-# It is the same
+# Both paths have the same outcome
 
 SUBSCRIBERS: dict[str, tuple[Version, str | Subscription, dict[str, Any]]] = {
-    "plain": (V311, Subscription("t/+", 1), {}),
-    "plain 5.0": (V5, Subscription("#", 2), {}),
+    "no wishes": (V311, Subscription("t/+", 1), {}),
+    "no wishes, 5.0": (V5, Subscription("#", 2), {}),
     "few at a time": (V5, Subscription("t/1", 1), {"receive_maximum": 2}),
     "stays": (V5, Subscription("t/1", 1), {"session_expiry_s": 100}),
     "QoS 0": (V311, Subscription("t/2", 0), {}),
@@ -143,9 +145,9 @@ class Play:
 
 
 def compare(make_world: type[World], names: list[str], ops: list[Op]) -> None:
-    short = Play(make_world, names).outcome_of(ops)
-    with nothing_short():
-        assert Play(make_world, names).outcome_of(ops) == short
+    fast = Play(make_world, names).outcome_of(ops)
+    with general_path_only():
+        assert Play(make_world, names).outcome_of(ops) == fast
 
 
 OPS = st.one_of(
@@ -166,36 +168,36 @@ OPS = st.one_of(
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.sampled_from(sorted(SUBSCRIBERS)), min_size=1, max_size=4, unique=True), st.lists(OPS, max_size=25))
-@example(["plain"], [("publish", 1, 1, 1, 0, 5), ("turn",), ("acknowledge", 0, 2), ("publish", 0, 1, 1, 0, 2)])
+@example(["no wishes"], [("publish", 1, 1, 1, 0, 5), ("turn",), ("acknowledge", 0, 2), ("publish", 0, 1, 1, 0, 2)])
 @example(["few at a time"], [("publish", 0, 1, 1, 0, 5), ("turn",), ("acknowledge", 0, 1), ("acknowledge", 0, 5)])
-@example(["plain 5.0"], [("publish", 1, 1, 2, 0, 5), ("publish", 1, 1, 1, 0, 2), ("turn",)])
+@example(["no wishes, 5.0"], [("publish", 1, 1, 2, 0, 5), ("publish", 1, 1, 1, 0, 2), ("turn",)])
 @example(["stays"], [("publish", 1, 1, 1, 0, 2), ("drop", 0), ("publish", 1, 1, 1, 0, 5)])
-@example(["plain"], [("block", 0), ("publish", 1, 1, 1, 0, 5), ("unblock", 0), ("turn",)])
-def test_both_ways_have_the_same_outcome(make_world: type[World], names: list[str], ops: list[Op]) -> None:
+@example(["no wishes"], [("block", 0), ("publish", 1, 1, 1, 0, 5), ("unblock", 0), ("turn",)])
+def test_both_paths_have_the_same_outcome(make_world: type[World], names: list[str], ops: list[Op]) -> None:
     compare(make_world, names, ops)
 
 
 @pytest.mark.parametrize("name", SUBSCRIBERS)
-def test_for_each_receiver_it_is_the_same(make_world: type[World], name: str) -> None:
+def test_each_kind_of_receiver_gets_the_same_on_both_paths(make_world: type[World], name: str) -> None:
     everywhere = [("publish", who, topic, 1, 0, 2) for topic in (1, 2, 3) for who in (0, 1)]
     compare(make_world, [name], [*everywhere, ("turn",), ("acknowledge", 0, 3), *everywhere])
 
 
 @pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.parametrize("odd", range(len(ODD)))
-def test_for_odd_packets_it_is_the_same(make_world: type[World], who: int, odd: int) -> None:
-    compare(make_world, ["plain"], [("feed", who, odd)])
+def test_odd_packets_have_the_same_outcome_on_both_paths(make_world: type[World], who: int, odd: int) -> None:
+    compare(make_world, ["no wishes"], [("feed", who, odd)])
 
 
-# What takes it
+# The packets that take the fast path
 
 
 @pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("version", [V311, V5])
-def test_plain_messages_and_their_acknowledgements_take_it(world: World, version: Version, qos: int) -> None:
+def test_messages_and_their_acknowledgements_take_the_fast_path(world: World, version: Version, qos: int) -> None:
     publisher, client = world.pair(version)
     client.subscribe("t", qos=1)
-    with nothing_long():
+    with fast_path_only():
         for payload in (b"", b"1", b"2" * 1000):
             publisher.publish("t", payload, qos)
             message = client.message()
@@ -207,9 +209,9 @@ def test_plain_messages_and_their_acknowledgements_take_it(world: World, version
 
 
 @pytest.mark.parametrize("version", [V311, V5])
-def test_what_nobody_wants_takes_it(world: World, version: Version) -> None:
+def test_messages_without_receivers_take_the_fast_path(world: World, version: Version) -> None:
     publisher = world.connect("publisher", version)
-    with nothing_long():
+    with fast_path_only():
         publisher.publish("t", b"x", 1, packet_id=7)
     answer = publisher.only(Puback)
     assert answer.packet_id == 7
@@ -236,7 +238,7 @@ def test_an_identifier_in_use_is_passed_over(world: World) -> None:
     assert [message.packet_id for message in client.messages()] == [1, PACKET_IDS, 2]
 
 
-# What it has to wait for, and whom it has to tell
+# The fast path waits for the cluster, and notifies the journal
 
 
 @pytest.mark.parametrize("version", [V311, V5])
@@ -246,7 +248,7 @@ def test_acknowledgements_wait_for_the_layer_above(
     world = make_world(cluster=quick_ports)
     publisher, client = world.pair(version)
     client.subscribe("t", qos=1)
-    with nothing_long():
+    with fast_path_only():
         for packet_id in (5, 6, 7):
             publisher.publish("t", b"%d" % packet_id, 1, packet_id=packet_id)
     assert len(client.messages()) == 3
@@ -263,7 +265,7 @@ def test_acknowledgements_wait_for_the_layer_above(
 def test_no_more_is_taken_than_may_be_unanswered(make_world: type[World], quick_ports: SlowPorts) -> None:
     world = make_world(FrontConfig(receive_maximum=2), cluster=quick_ports)
     old, new = world.connect("3", V311), world.connect("5", V5)
-    with nothing_long():
+    with fast_path_only():
         for client in (old, new):
             for _ in range(3):
                 client.publish("t", b"x", 1)
@@ -313,12 +315,12 @@ def test_a_topic_that_is_new_takes_more_of_the_turn(world: World, version: Versi
     publisher, client = world.pair(version)
     client.subscribe("#", qos=1)
     spent, work = [], world.broker.work
-    with nothing_long():
+    with fast_path_only():
         for _ in range(3):
             left = work.left
             publisher.publish("t", b"x", 1)
             spent.append(left - work.left)
-    assert spent[0] - spent[1] == NEW_TOPIC_BYTES - PLAIN_BYTES
+    assert spent[0] - spent[1] == NEW_TOPIC_BYTES - FAST_BYTES
     assert spent[1] == spent[2] > PACKET_BYTES + DELIVERY_BYTES
 
 
@@ -342,3 +344,47 @@ def test_retained_messages_go_on_when_there_is_room_for_them(make_world: type[Wo
     client.send(Puback(client.message().packet_id))
     world.turn()
     assert client.message().topic == "b"
+
+
+# Messages from other peers
+
+
+def audience(world: World) -> dict[str, Client]:
+    """One client of each kind that the fast path must distinguish."""
+    clients = {version.name: world.connect(version.name, version) for version in Version}
+    for client in clients.values():
+        client.subscribe("a/#", qos=1)
+    clients["narrow"] = world.connect("narrow", maximum_packet_size=100)
+    clients["narrow"].subscribe("a/b")
+    clients["away"] = world.connect("away", session_expiry_s=60)
+    clients["away"].subscribe("a/b", qos=2)
+    clients["away"].drop()
+    clients["shared"] = world.connect("shared")
+    clients["shared"].subscribe("$share/g/a/b")
+    clients["elsewhere"] = world.connect("elsewhere")
+    clients["elsewhere"].subscribe("c")
+    return clients
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_messages_from_other_peers_have_the_same_outcome_on_both_paths(make_world: type[World], special: bool) -> None:
+    got = []
+    for fast in (True, False):
+        world = make_world()
+        clients = audience(world)
+        if special:  # then all of them take the general path
+            clients["numbered"] = world.connect("numbered")
+            clients["numbered"].subscribe(Subscription("a/b", 0), ids=(7,))
+        if fast:
+            count = distribute_fast(world.broker, b"a/b", b"\xffx")
+        else:
+            count = world.broker.distribute_unshared(Message("a/b", b"\xffx"))
+        sent = {name: client.take() for name, client in clients.items() if name != "away"}
+        got.append((count, sent, world.broker.counters.publish_sent, world.broker.counters.messages_sent))
+    assert got[0] == got[1]
+    assert [len(packets) for packets in got[0][1].values()] == [1, 1, 1, 1, 0, 0] + [1] * special
+
+
+def test_distributing_to_no_topic_name_raises(world: World) -> None:
+    with pytest.raises(PacketError):
+        distribute_fast(world.broker, b"a/#", b"x")
