@@ -59,7 +59,7 @@ class Broker:
         self.counters = FrontCounters()
         self.dirty: list[SessionWriter] = []
         """Writers with bytes in their outboxes; the shell empties the list at the end of an iteration."""
-        self.turn = 0
+        self.iteration = 0
         """The number of the event loop's iteration; the shell counts it."""
         self.work = Work()
         self.encoded: Encoded | None = None
@@ -97,8 +97,10 @@ class Broker:
         if session is not None and session.writer is not None:
             self.counters.taken_over += 1
             session.writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+            # The end of the old connection may have ended the session, too.
             session = self.sessions.get(client_id)
         if session is not None and (clean or session.user != user):
+            # Messages queued for one user must not reach another who connects with the same client id.
             self.end(session)
             session = None
         present = session is not None

@@ -138,6 +138,7 @@ class Node:
         """Addresses by which this peer may stand among its own seeds, as far as they are known without dialling."""
         hosts = {self._config.listen[0], self._config.advertised_host}
         for host in tuple(hosts):
+            # A name that does not resolve here is found out later: that seed answers MYSELF.
             with contextlib.suppress(OSError, UnicodeError):
                 hosts.update(str(info[4][0]) for info in await self._loop.getaddrinfo(host, port))
         return frozenset((host, port) for host in hosts if not is_wildcard(host))
@@ -155,6 +156,7 @@ class Node:
             )
         if peer.id != self._config.id:
             return self._links.send_parcel(peer, payload)
+        # No peer has a link with itself.
         self._application.receive(self.ring.me, payload)
         self._application.read_done()
         return True

@@ -17,7 +17,7 @@ from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core import messages as ring_messages
 from ringmq.overlay.core import suspicion, timing
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.links import handshake, link
+from ringmq.overlay.links import handshake, phase
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason
 from ringmq.peer.engines.coordinated import messages as coordinated_messages
@@ -183,4 +183,4 @@ def states_in(document: str) -> dict[str, set[str]]:
 
 def test_the_internals_list_every_state_and_its_successors() -> None:
     assert states_in("death.md") == states_of(suspicion.TRANSITIONS)
-    assert states_in("forwarding.md") == states_of(link.TRANSITIONS)
+    assert states_in("forwarding.md") == states_of(phase.TRANSITIONS)

@@ -102,7 +102,7 @@ NEAR: Final = (
     ),
     Group("answer", "makes B acknowledge to A", ("EngineAdapter._acknowledge", "CoordinatedEngine.acknowledge")),
     Group("mark", "puts a connection on the list of connections to flush", ("Writer.wake",)),
-    Group("budget", "limits the work of one iteration", ("Reader.begin_turn", "Work.begin")),
+    Group("budget", "limits the work of one iteration", ("Reader.begin_iteration", "Work.begin")),
     Group("heard", "ends a suspicion of the sender", ("FailureDetector.heard",)),
     Group("entry", "defers calls that the roles make to each other", ("CoordinatedEngine._do",)),
     Group("state", "asks for the state of a link", ("Link.closed", "Link.introduced_as")),

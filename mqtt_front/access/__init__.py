@@ -1,1 +1,1 @@
-"""Owns who may log in and what each user may do; must not know packets or connections."""
+"""Owns the admission and the rights of users; must not know packets or connections."""

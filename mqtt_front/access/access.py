@@ -29,7 +29,7 @@ class Decision:
     """The entry of the password file that proved the user; None for an anonymous client."""
 
     def refused(self) -> Decision:
-        """The decision that replaces this one: not authorized."""
+        """The same client, refused as not authorized."""
         return _refused(Reason.NOT_AUTHORIZED, self.client_id)
 
     @property
@@ -53,7 +53,7 @@ class _Rules(NamedTuple):
         self, user_name: str | None, password: bytes | None, client_id: str, anonymous_allowed: bool
     ) -> Decision | None:
         if user_name is None or self.passwords is None:
-            # Without a password file a user name proves nothing, so it grants no user's rights either.
+            # A user name proves nothing without a password file, so it grants no user's rights either.
             return self.admit(None, client_id) if anonymous_allowed else _refused(Reason.NOT_AUTHORIZED, client_id)
         if password is None:
             return _refused(Reason.BAD_USER_NAME_OR_PASSWORD, client_id)

@@ -99,7 +99,7 @@ def verify(entry: Entry, password: bytes) -> bool:
 
     scrypt ignores zero bytes at the end of a password, since it begins with HMAC, which pads with them.
     """
-    # Compared in constant time, so that the duration tells nothing about the key.
+    # Compared in constant time, so that the duration reveals nothing about the key.
     return hmac.compare_digest(entry.cost.derive(password, entry.salt), entry.key)
 
 

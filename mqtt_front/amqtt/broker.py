@@ -64,7 +64,7 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
         self.counters = FrontCounters()
         self._broadcast_queue: asyncio.Queue[tuple[Message, list[tuple[Session, int]]]] = asyncio.Queue(MAX_WAITING)
         self._in_force: dict[str, asyncio.Event] = {}
-        """By filter, an event that is set once the filter is in force in the whole cluster."""
+        """Events by filter, each set once the filter is in force in the whole cluster."""
         self._sender = Sender(limits, self.counters)
 
     # Rights

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-TURN_BYTES: Final = 32 << 20
+CONNECTION_BYTES: Final = 32 << 20
 """The budget of one connection, some 15 ms; packets beyond it wait for the next iteration. Without it, a chunk of small
 publications would be multiplied by all receivers before the first byte leaves."""
 ALL_BYTES: Final = 64 << 20
@@ -35,18 +35,18 @@ STEP_BYTES: Final = 4000
 class Work:
     """The rest of an iteration's budget, and the share of one connection. One per broker."""
 
-    __slots__ = ("behind", "left", "share", "turn")
+    __slots__ = ("behind", "iteration", "left", "share")
 
     def __init__(self) -> None:
-        self.turn = -1
+        self.iteration = -1
         self.left = ALL_BYTES
         """The rest of `ALL_BYTES` in this iteration; negative if single packets took more."""
-        self.share = TURN_BYTES
+        self.share = CONNECTION_BYTES
         self.behind = 0
         """How many connections have used up their share in this iteration."""
 
-    def begin(self, turn: int) -> None:
+    def begin(self, iteration: int) -> None:
         """An iteration begins. Connections that are behind share it with all others, which count as one connection."""
-        self.turn, self.left = turn, ALL_BYTES
-        self.share = max(SLICE_BYTES, min(TURN_BYTES, ALL_BYTES // (self.behind + 1)))
+        self.iteration, self.left = iteration, ALL_BYTES
+        self.share = max(SLICE_BYTES, min(CONNECTION_BYTES, ALL_BYTES // (self.behind + 1)))
         self.behind = 0

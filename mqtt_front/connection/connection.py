@@ -105,7 +105,7 @@ class Connection:
         """Process what comes before the client is admitted: the CONNECT, and packets that follow it at once."""
         reader = self.reader
         data, at = reader.take_rest(data), 0
-        reader.begin_turn()
+        reader.begin_iteration()
         while at < len(data):
             if self.phase is Phase.NEW:
                 at = reader.packet(data, at, self._open)
@@ -182,6 +182,7 @@ class Connection:
             properties.maximum_packet_size,
             properties.topic_alias_maximum or 0,
         )
+        # This precedes `broker.begin`, which takes the session over from an earlier connection with this id.
         if not writer.takes(encode(connect.version, connack(connect, config, True, self.client_id))):
             self.fail(Reason.PACKET_TOO_LARGE, "it takes no CONNACK")
             return
@@ -192,6 +193,7 @@ class Connection:
         self.handlers.begin(session)
         self.phase = after(self.phase, Event.ADMITTED)
         self.keep_alive_s = keep_alive_s(connect, config)
+        # The session gets its writer only after this: no message may overtake the CONNACK [MQTT-3.2.0-1].
         writer.send(encode(connect.version, connack(connect, config, present, self.client_id)))
         session.writer = writer
         broker.counters.connections += 1
@@ -212,7 +214,7 @@ class Connection:
     def go_on(self) -> None:
         """Send and process more. The shell calls this when the outbox has been emptied and the writer is `starved`."""
         reader = self.reader
-        reader.begin_turn()
+        reader.begin_iteration()
         self.handlers.go_on()
         if reader.behind:
             reader.resume()

@@ -26,11 +26,11 @@ LONGEST_TOPIC: Final = 512
 class Plan:
     """The receivers of one topic for messages that are not retained and have no properties."""
 
-    __slots__ = ("cost", "fast", "least_qos", "rights_turn", "sessions", "special", "topic")
+    __slots__ = ("cost", "fast", "least_qos", "rights_version", "sessions", "special", "topic")
 
-    def __init__(self, topic: str, receivers: Receivers[Session], rights_turn: int, serves_groups: bool) -> None:
+    def __init__(self, topic: str, receivers: Receivers[Session], rights_version: int, serves_groups: bool) -> None:
         self.topic = topic
-        self.rights_turn = rights_turn
+        self.rights_version = rights_version
         self.cost = FAST_BYTES
         """Price of using the plan, beside the deliveries."""
         self.sessions: list[Session] = []
@@ -65,7 +65,7 @@ class Plans:
         self._serves_groups = serves_groups
         self._answers = router.answers
         self._names: dict[bytes, str] = {}
-        self._rights_turn = 0
+        self._rights_version = 0
 
     def of(self, topic: bytes) -> Plan:
         """The plan for a topic as it stands in the packet. Raises PacketError if it is no topic name."""
@@ -73,12 +73,12 @@ class Plans:
             plan: Plan | None = self._answers[self._names[topic]].plan  # type: ignore[assignment]  # set below
         except KeyError:
             return self._made(topic)
-        return plan if plan is not None and plan.rights_turn == self._rights_turn else self._made(topic)
+        return plan if plan is not None and plan.rights_version == self._rights_version else self._made(topic)
 
     def _made(self, topic: bytes) -> Plan:
         name = self._name_of(topic)
         receivers = self._router.receivers(name)
-        plan = receivers.plan = Plan(name, receivers, self._rights_turn, self._serves_groups)
+        plan = receivers.plan = Plan(name, receivers, self._rights_version, self._serves_groups)
         return plan.made_now()
 
     def _name_of(self, topic: bytes) -> str:
@@ -95,4 +95,4 @@ class Plans:
 
     def forget(self) -> None:
         """The rights of a session have changed."""
-        self._rights_turn += 1
+        self._rights_version += 1

@@ -40,7 +40,7 @@ DOLLAR: Final = ord("$")
 class FastPath:
     """The fast path of packets from one client.
 
-    Each method returns what the packet counts for in the budget of the turn. A negative number says that the packet
+    Each method returns the price of the packet in the budget of the iteration. A negative number says that the packet
     takes the general path: then nothing has been done with it.
     """
 
@@ -58,12 +58,14 @@ class FastPath:
         v5 = self._writer.v5
         if after > end or (v5 and (after == end or data[after])):
             return -1
+        # An empty topic without properties is an error, and topics of the server are refused: both on the general path.
         if after == start + 2 or data[start + 2] == DOLLAR:
             return -1
         topic = data[start + 2 : after]
         try:
             plan = broker.plan(topic)
         except PacketError:
+            # No topic name. The general path raises the same error, and counts the packet first.
             return -1
         if not plan.fast:
             return -1
@@ -82,6 +84,7 @@ class FastPath:
                 session.deliver(Message(plan.topic, bytes(data[after + v5 : end])), 0, False, ())
                 continue
             if writer.v5 == v5:
+                # The bytes of the packet serve all receivers of its version: nothing is encoded or copied for them.
                 writer.out.append(same)
             else:
                 if other is None:
@@ -119,6 +122,7 @@ class FastPath:
         counters.publish_received += 1
         counters.messages_received += 1
         number = int.from_bytes(packet_id, "big")
+        # Alone, the message is delivered when this returns, so the PUBACK needs no entry among the unanswered ones.
         done = None if broker.alone else handlers.when_done(session, handlers.expect(1, number))
         message = Message(plan.topic, data[begin:end], 1, False, b"", None, session.client_id)
         head, tail = data[at:id_at], data[id_at + 2 : end]
@@ -137,6 +141,7 @@ class FastPath:
         """A PUBACK, which needs no rights."""
         session = self._handlers.session
         if session is None or self._handlers.replay is not None:
+            # The acknowledgement may make room for retained messages, which the general path then sends.
             return -1
         if not session.acknowledged_fast(data[start] << 8 | data[start + 1]):
             return -1

@@ -167,6 +167,7 @@ class Handlers:
             topic = self._resolve(topic, properties.topic_alias)
         broker.counters.received(topic, len(payload))
         qos, expiry_s = first >> 1 & 3, properties.message_expiry_s
+        # This precedes the check of rights: a refused publication is answered in its place among the others, too.
         entry = self.expect(qos, packet_id) if qos else None
         rights = session.rights
         if is_of_the_server(topic) or (rights is not ALL_RIGHTS and not rights.may_write(topic)):
@@ -227,7 +228,7 @@ class Handlers:
     def on_disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
-            if expiry_s and not session.expiry_s:  # §3.14.2.2.2
+            if expiry_s and not session.expiry_s:  # 5.0 §3.14.2.2.2
                 raise ProtocolBreachError("a session that was to end with the connection gets an expiry at its end")
             session.expiry_s = min(expiry_s, self._broker.config.max_session_expiry_s)
         owner = self._owner()
@@ -279,6 +280,7 @@ class Handlers:
             if self._unanswered_1 + len(self.unreleased) > self._incoming_limit:
                 raise PacketError(Reason.RECEIVE_MAXIMUM_EXCEEDED, f"more than {self._incoming_limit} unacknowledged")
         elif len(unanswered) >= self._incoming_limit:
+            # MQTT 3 has no receive maximum, so the socket is not read until enough publications are answered.
             self.full = True
             self.writer.wake()
         entry = Unanswered(qos, packet_id)
@@ -290,6 +292,7 @@ class Handlers:
         answer = partial(self._answer_publish, entry)
         if entry.qos == 1:
             return answer
+        # The client may repeat the message before it is settled: its second PUBREC then waits, too (`_answer_again`).
         packet_id, v5 = entry.packet_id, self.writer.v5
         waiting = session.unsettled[packet_id] = [answer]
 

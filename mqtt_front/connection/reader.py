@@ -35,12 +35,12 @@ class Reader:
         "_broker",
         "_fast",
         "_handlers",
+        "_iteration",
         "_limit",
         "_packets",
         "_part_bytes",
         "_rest",
         "_spent",
-        "_turn",
         "_writer",
         "behind",
         "heard_at",
@@ -59,7 +59,7 @@ class Reader:
         """For the CONNECT, and for packets that `_run` does not know."""
         self._rest = b""
         """Bytes not processed: an incomplete packet, or all bytes behind a decision or the end of the budget."""
-        self._turn = -1
+        self._iteration = -1
         self._spent = 0
         """The work of this iteration, and the excess of single packets over the share of earlier iterations."""
         self._part_bytes = 0
@@ -70,16 +70,17 @@ class Reader:
         """Whether every byte that came has been processed."""
         return not self._rest and not self._packets.buffered_bytes
 
-    def begin_turn(self) -> None:
+    def begin_iteration(self) -> None:
         """Take a new share of the budget, if a new iteration has begun since the last call."""
-        turn, work = self._broker.turn, self._broker.work
-        if self._turn == turn:
+        iteration, work = self._broker.iteration, self._broker.work
+        if self._iteration == iteration:
             return
-        if work.turn != turn:
-            work.begin(turn)
+        if work.iteration != iteration:
+            work.begin(iteration)
         if self._spent:
-            self._spent = max(0, self._spent - (turn - self._turn) * work.share)
-        self._turn = turn
+            # A single packet may take more than a share: the excess is paid back by the next iterations.
+            self._spent = max(0, self._spent - (iteration - self._iteration) * work.share)
+        self._iteration = iteration
 
     def _room(self) -> int:
         """The rest of this connection's budget in this iteration."""
@@ -139,8 +140,8 @@ class Reader:
         """Process bytes of the client of an open connection, as far as the budget allows. Raises PacketError."""
         if self._rest:
             data, self._rest = self._rest + data, b""
-        if self._turn != self._broker.turn:
-            self.begin_turn()
+        if self._iteration != self._broker.iteration:
+            self.begin_iteration()
         at, size, writer = 0, len(data), self._writer
         while at < size and not writer.closing:
             if self.behind:
@@ -199,6 +200,7 @@ class Reader:
             length = data[at + 1]
             start = at + 2
             if length >= 0x80:
+                # Two bytes of length reach 16 kB, which is enough for nearly all packets. The rest go to `packet`.
                 if start >= size:
                     break
                 if not 0 < data[start] < 0x80:
@@ -223,6 +225,7 @@ class Reader:
                 view = view or memoryview(data)
                 spent = self._handled(first, view[start:end])
                 if self._writer.closing:
+                    # The work was done although this connection has ended: the others have less budget left.
                     work.left -= room - left + spent
                     return size
                 all_rights = session.rights is ALL_RIGHTS

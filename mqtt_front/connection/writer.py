@@ -154,6 +154,7 @@ class Writer:
         if self._blocked or self.closing:
             return 0
         if self._gathered_bytes >= self._full_bytes and self.out:
+            # The rest waits in the session, which keeps its bounds; the shell asks for more once this is sent.
             self.starved = True
             return 0
         return self._inflight_limit
@@ -230,6 +231,7 @@ class Writer:
         if not self.out:
             self._gathered_bytes = 0
         broker, message = self._broker, delivery.message
+        # QoS 0 may be lost. If it were kept, the outbox of a client that does not read would grow without bound.
         if not delivery.qos and (self._blocked or self._gathered_bytes >= self._full_bytes):
             broker.counters.dropped(message.topic)
             return False
@@ -248,6 +250,7 @@ class Writer:
             self._gathered_bytes += len(packet)
             self.send(packet)
             return True
+        # Only the identifier belongs to this receiver; all receivers share the parts before and after it.
         head, tail = encoded.parts(self.version, delivery.qos, delivery.retain)
         self._gathered_bytes += len(head) + len(tail)
         self.out.append(head)

@@ -97,14 +97,15 @@ class ClientSocket(asyncio.Protocol):
         """
         connection, transport = self.connection, self.transport
         writer, broker = connection.writer, self._front.broker
-        if transport is None or self._file == NO_FILE or self._sent_in == broker.turn:
+        if transport is None or self._file == NO_FILE or self._sent_in == broker.iteration:
             return False
-        if writer.closing or connection.gone or writer.starved or connection.pausing is self._reading:
+        # A reader that is behind has starved its writer, so of `pausing` only `full` is left to check.
+        if writer.closing or connection.gone or writer.starved or connection.handlers.full is self._reading:
             return False
         # Bytes in the transport's buffer must leave first.
         if transport.is_closing() or transport.get_write_buffer_size():
             return False
-        self._sent_in = broker.turn
+        self._sent_in = broker.iteration
         data = writer.gathered()
         try:
             sent = os.write(self._file, data)

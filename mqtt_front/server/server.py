@@ -184,7 +184,7 @@ class MqttServer:
         self._flushing = False
         broker = self.broker
         broker.encoded = None
-        broker.turn += 1
+        broker.iteration += 1
         # `stop` calls this outside the end of an iteration, which would have committed already.
         if broker.journal.pending:
             self._commit()

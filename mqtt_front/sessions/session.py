@@ -119,6 +119,7 @@ class Session:
                 return False
             return writer.publish(Delivery(message, 0, retain, ids), False)
         delivery = Delivery(message, qos, retain, ids)
+        # Nothing may overtake queued messages or repetitions (5.0 §4.6).
         if writer is not None and not self.queue and not self._again and len(self.inflight) < writer.quota:
             return self._send(writer, delivery)
         if not self.has_room_for(message):
@@ -134,6 +135,7 @@ class Session:
         writer, inflight = self.writer, self.inflight
         if writer is None or not writer.fast or writer.v5 is not v5 or self.queue or self._again:
             return False
+        # The general path records each delivery in the journal, and queues what exceeds the quota.
         if self.journal is not NO_JOURNAL or len(inflight) >= writer.quota:
             return False
         packet_id = self._free_id()

@@ -75,6 +75,7 @@ class RingContext:
 
     def set_active(self, active: bool) -> None:
         """Begin or stop serving keys. That changes the answers about ownership, so `version` grows too."""
+        # The simulator checks its invariants again only after a new version.
         self.active = active
         self.version += 1
 

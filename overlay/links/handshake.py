@@ -81,6 +81,7 @@ def decode_hello(body: bytes) -> Hello | None:
     """None for another version of the protocol; raises ProtocolError for a wrong one of this version."""
     if not body:
         raise ProtocolError("an empty hello")
+    # Another version may have changed all bytes after the first.
     return _hellos.decode(body[1:]) if body[0] == VERSION else None
 
 

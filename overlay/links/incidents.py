@@ -39,6 +39,7 @@ class Incidents:
     def warn(self, event: str, who: object, why: str) -> None:
         """Count, and log unless this event was logged for this culprit before."""
         self.counters[event] += 1
+        # A culprit may be a stranger's own text, which must not forge log lines.
         key = (event, one_line(str(who)))
         if key in self._logged or len(self._logged) >= MAX_REMEMBERED or self._culprits[event] >= MAX_CULPRITS:
             return

@@ -141,6 +141,7 @@ class MessagingContext:
     def send(self, peer: Peer, message: Control) -> None:
         """Send a message at the end of the iteration, in one payload with the others for that peer."""
         if peer.id == self.overlay.me.id:
+            # Handled after the present call: no role must change its state within a call of another role.
             self.local.append((self.overlay.me, message))
         else:
             if not self.posts:

@@ -47,6 +47,7 @@ _control: Final = Codec[Control](Control)
 _encode_control = _control.encode
 
 
+# gc=False: these structs form no cycles, and the garbage collector would otherwise visit each of them.
 class Leaf(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A receiver in a tree, with the send window's number and base for it."""
 
@@ -162,6 +163,7 @@ def head_of(publication: Publication) -> bytes:
     if publication.trace is not None:
         flags |= TRACED
         parts.append(_TRACE.pack(publication.trace.sent_ns, publication.trace.hops))
+    # `isascii` reads a flag of the string, so most topics are not encoded for their length.
     size = len(publication.topic) if publication.topic.isascii() else len(publication.topic.encode())
     return b"".join((HEAD.pack(PUBLICATION[0], flags, size, publication.boot, publication.seq), *parts))
 

@@ -104,7 +104,7 @@ class ReceiveWindows:
             return True
         wanted = state.clients.deliver_fast(topic, body)
         if wanted is None:
-            return False
+            return False  # Nothing is counted or remembered yet: the general path will do so.
         counters.came += 1
         self._gave(origin, topic, boot, seq)
         if wanted:
@@ -141,7 +141,7 @@ class ReceiveWindows:
         if window is None or publication.boot > window.boot:
             window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
         elif publication.boot < window.boot:
-            return
+            return  # It was late, and its publisher has restarted: nobody waits for its acknowledgement.
         if not self.due:
             self._state.owing()
         self.due[origin.id] = origin

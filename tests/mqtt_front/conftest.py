@@ -139,7 +139,7 @@ class World:
         """What the shell does at the end of a turn: bring the bytes to the clients."""
         broker = self.broker
         broker.encoded = None
-        broker.turn += 1
+        broker.iteration += 1
         broker.journal.commit()
         dirty, broker.dirty = broker.dirty, []
         for writer in dirty:

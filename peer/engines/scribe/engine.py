@@ -211,6 +211,7 @@ class ScribeEngine:
             message = decode(payload)
         except ProtocolError:
             return True
+        # A direct JOIN has failed at the peers on its route before: only the root may accept it.
         if not isinstance(message, Join) or message.direct or message.child.id == self._state.me.id:
             return True
         taken = False

@@ -140,6 +140,7 @@ class Spread:
         fresh = tree.orders.fresh(
             (origin.id, publication.topic, publication.qos > 0), (publication.boot, publication.seq)
         )
+        # Without a sender it comes from its publisher, perhaps again after a takeover: it is passed on in any case.
         if not fresh and sender is not None:
             self._state.counters.duplicates += 1
             _repeats(publication)
@@ -181,6 +182,7 @@ class Spread:
     def _deliver(self, place: str, origin: Peer, publication: Publication) -> bool:
         """Deliver to the clients here, if a filter of theirs that lives at this place matches: whether any does."""
         state = self._state
+        # The clients of its publisher's peer got it before it was sent.
         if origin.id == state.me.id:
             if publication.trace is not None and publication.trace.sender != origin.id:
                 _repeats(publication)

@@ -176,6 +176,7 @@ class ScribePublisher:
     def _send(self, root: Root, outgoing: PendingPublication) -> None:
         assert root.peer is not None, "the root must be known"
         publication, me = outgoing.publication, self._state.me
+        # The root of its topic keeps a retained message, even if its tree is empty.
         if root.empty and not (publication.retain and publication.topic == root.place):
             outgoing.got()
             return

@@ -203,6 +203,7 @@ class Roots:
                 continue
             empty = self._trees.get(place) is None
             if empty:
+                # The publisher sends nothing to this tree for `trust_s`, so no child may be notified before that ends.
                 seat.report_vacant(state.clock.now + state.trees.void_s)
             found.append(Found(place, empty))
         if found:

@@ -124,6 +124,7 @@ class Carrier:
         found = [awaited for awaited in self._awaited.get(peer_id, {}).values() if awaited.parcel.place == place]
         for awaited in found:
             self._remove(peer_id, awaited.parcel.envelope.seq)
+        # Nothing else is awaited from this peer: its send window would go on with useless retries.
         if found and peer_id not in self._awaited:
             self.send_windows.give_up(peer_id)
         return found

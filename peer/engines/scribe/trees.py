@@ -155,6 +155,7 @@ class Trees:
     def take(self, place: str, peer: Peer) -> bool:
         """Accept a peer as a child, if it is not above this peer in the tree: whether it was accepted."""
         state, tree = self._state, self._trees.get(place)
+        # A child that is above this peer would close a loop, which no message from the root would enter any more.
         if tree is not None and (peer.id in tree.path or len(tree.path) >= MAX_HOPS - 1):
             return False
         tree = self._open(place)
@@ -247,6 +248,7 @@ class Trees:
     def beat_all(self) -> None:
         """Send heartbeats to the children; find parents and children that have fallen silent."""
         now, config = self._state.clock.now, self._state.trees
+        # One message for each peer, however many trees it shares with this peer.
         batches: dict[Peer, list[Branch]] = {}
         for tree in self:
             if tree.parent is not None and tree.heard_at + config.silence_s < now:

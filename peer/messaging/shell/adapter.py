@@ -268,6 +268,7 @@ class EngineAdapter(ABC, Generic[E]):
         now = self._iteration.begin()
         deadline = self.core.timers.next_at
         try:
+            # A timer may come a little early. Its deadline then counts as the time: otherwise nothing would be due yet.
             if deadline <= now + SOONEST_S:
                 self._iteration.advance(deadline)
                 self.core.tick()

@@ -75,6 +75,7 @@ class Bodies:
 
     def read(self, topic: str, body: bytes, qos: int | None, retain: bool) -> Message | None:
         """None: the body is unreadable, which is counted. With `qos` None the message has the QoS of its publisher."""
+        # Identity is enough, as one bytes object is delivered and retained; comparing payloads would cost their length.
         if self._last is not None and self._last[0] is body:
             return self._last[1]
         try:

@@ -1,4 +1,4 @@
-"""Who comes in and with which rights; that nothing unproven counts; what a reload does."""
+"""Admission and rights; that nothing unproven counts; effects of a reload."""
 
 from __future__ import annotations
 
@@ -122,15 +122,15 @@ def test_a_reload_holds_for_clients_that_are_connected() -> None:
 
     access.reload(PASSWORDS, "topic read other\nuser bob\ntopic bobs/#")
     renewed = [access.renew(old) for old in (alice, bob, nobody)]
-    assert [one.reason for one in renewed] == [OK, OK, OK]
-    assert [one.rights.may_read("alices/x") for one in renewed] == [False, False, False]
-    assert [one.rights.may_read("bobs/x") for one in renewed] == [False, True, False]
-    assert [one.rights.may_read("other") for one in renewed] == [False, False, True]
+    assert [decision.reason for decision in renewed] == [OK, OK, OK]
+    assert [decision.rights.may_read("alices/x") for decision in renewed] == [False, False, False]
+    assert [decision.rights.may_read("bobs/x") for decision in renewed] == [False, True, False]
+    assert [decision.rights.may_read("other") for decision in renewed] == [False, False, True]
 
     access.reload(BOB, None)
     renewed = [access.renew(old) for old in (alice, bob, nobody)]
-    assert [one.reason for one in renewed] == [NO, OK, OK]
-    assert [one.rights for one in renewed] == [NO_RIGHTS, ALL_RIGHTS, ALL_RIGHTS]
+    assert [decision.reason for decision in renewed] == [NO, OK, OK]
+    assert [decision.rights for decision in renewed] == [NO_RIGHTS, ALL_RIGHTS, ALL_RIGHTS]
 
 
 def test_new_password_disconnects_clients_with_the_old_password() -> None:

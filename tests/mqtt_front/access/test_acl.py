@@ -212,10 +212,10 @@ def test_invalid_shared_filters_are_refused(filter_: str) -> None:
 @settings(deadline=None)
 def test_rights_are_the_rules(read: list[str], write: list[str], denied: list[str], topic: str) -> None:
     rights = Rights(read, write, denied)
-    denies = any(matches(one, topic) for one in denied)
+    denies = any(matches(rule, topic) for rule in denied)
     for _ in range(2):
-        assert rights.may_read(topic) == (any(matches(one, topic) for one in read) and not denies)
-        assert rights.may_write(topic) == (any(matches(one, topic) for one in write) and not denies)
+        assert rights.may_read(topic) == (any(matches(rule, topic) for rule in read) and not denies)
+        assert rights.may_write(topic) == (any(matches(rule, topic) for rule in write) and not denies)
 
 
 @given(st.lists(filters, max_size=3), st.lists(filters, max_size=2), filters)
@@ -227,8 +227,8 @@ def test_no_subscription_is_a_way_around(read: list[str], denied: list[str], req
     rights = Rights(read, (), denied)
     readable = {topic for topic in matched(requested) if rights.may_read(topic)}
     if rights.may_subscribe(requested):
-        assert any(matched(requested) <= matched(one) for one in read)
-        assert not any(matched(requested) <= matched(one) for one in denied)
+        assert any(matched(requested) <= matched(rule) for rule in read)
+        assert not any(matched(requested) <= matched(rule) for rule in denied)
     if rights.reads_all(requested):
         assert readable == matched(requested)
         assert rights.may_subscribe(requested)

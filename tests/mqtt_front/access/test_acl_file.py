@@ -1,4 +1,4 @@
-"""The ACL file: who gets which rules, names that would widen a pattern, and errors with their line."""
+"""The ACL file: the rules of each client, names that would widen a pattern, and errors with their line."""
 
 from __future__ import annotations
 

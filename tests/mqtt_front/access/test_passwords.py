@@ -226,10 +226,10 @@ def test_remembered_password_is_keyed_and_differs_by_user() -> None:
         assert found.check("twin", b"secret")
         return found._remembered
 
-    one, other = remembered(b"1" * 32), remembered(b"2" * 32)
-    assert one["alice"] != one["twin"]
-    assert one["alice"] != other["alice"]
-    assert b"secret" not in b"".join(one.values())
+    first, second = remembered(b"1" * 32), remembered(b"2" * 32)
+    assert first["alice"] != first["twin"]
+    assert first["alice"] != second["alice"]
+    assert b"secret" not in b"".join(first.values())
 
 
 def test_without_a_key_nothing_is_remembered() -> None:

@@ -1,4 +1,4 @@
-"""What amqtt's clients publish and subscribe to: who gets it, what the ports are told, and what nobody may have."""
+"""Publications and subscriptions of amqtt's clients: their receivers, reports to the cluster, and refusals."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def pair(bench: Bench) -> tuple[Client, Client]:
 
 @pytest.fixture
 async def guarded(bench: Bench) -> tuple[Client, Client]:
-    """With an ACL: one that may do everything, and an anonymous one."""
+    """Two clients under an ACL: a user with all rights, and an anonymous client."""
     await bench.start(access_of(ACL, boss="secret"))
     return await bench.connect("boss", user_name="boss", password=b"secret"), await bench.connect("other")
 
@@ -135,17 +135,17 @@ async def test_clients_do_not_speak_for_the_server(bench: Bench, topic: str) -> 
 
 async def test_filters_are_reported_at_their_first_and_last_subscription(bench: Bench) -> None:
     front = await bench.start()
-    one, other = await pair(bench)
-    await one.subscribe("a/#", "b")
+    first, other = await pair(bench)
+    await first.subscribe("a/#", "b")
     await other.subscribe("a/#")
-    await one.subscribe("a/#")
+    await first.subscribe("a/#")
     assert bench.ears.filters == ["+a/#", "+b"]
     assert front.broker.subscribed == 3
-    await one.unsubscribe("a/#", "never")
+    await first.unsubscribe("a/#", "never")
     await other.unsubscribe("a/#")
     assert bench.ears.filters == ["+a/#", "+b", "-a/#"]
     await other.subscribe("a/#")
-    one.send(Disconnect(Reason.SUCCESS))
+    first.send(Disconnect(Reason.SUCCESS))
     await until(lambda: bench.ears.filters[3:] == ["+a/#", "-b"])
     other.drop()
     await until(lambda: bench.ears.filters[5:] == ["-a/#"])
@@ -154,15 +154,15 @@ async def test_filters_are_reported_at_their_first_and_last_subscription(bench: 
 
 async def test_a_suback_waits_until_the_filter_is_in_force(bench: Bench) -> None:
     await bench.start()
-    one, other = await pair(bench)
+    first, other = await pair(bench)
     bench.ears.patient = True
-    for client in (one, other):
+    for client in (first, other):
         client.send(Subscribe(1, (Subscription("a", 0),)))
         assert await client.quiet()
     await until(lambda: bench.ears.waiting)
     assert len(bench.ears.waiting) == 1
     bench.ears.waiting[0]()
-    assert await one.subscribe("a") == (0,)
+    assert await first.subscribe("a") == (0,)
     assert await other.subscribe("a") == (0,)
 
 
@@ -186,8 +186,8 @@ async def test_filters_that_cannot_be_served_are_refused(bench: Bench, topic_fil
 
 async def test_filters_have_a_bound(bench: Bench) -> None:
     await bench.start(max_subscriptions=2)
-    one, other = await pair(bench)
-    assert await one.subscribe("a", "b", "c") == (0, 0, REFUSED)
+    first, other = await pair(bench)
+    assert await first.subscribe("a", "b", "c") == (0, 0, REFUSED)
     assert await other.subscribe("b", "c") == (0, REFUSED)
 
 
@@ -299,7 +299,7 @@ class Choosy(BaseTopicPlugin):  # type: ignore[misc]
 
     @dataclass
     class Config:
-        """Whom it is for."""
+        """The receivers of a message."""
 
         mute: str
 
@@ -314,7 +314,7 @@ class Choosy(BaseTopicPlugin):  # type: ignore[misc]
 
 
 class Witness(BasePlugin[BrokerContext]):  # type: ignore[misc]
-    """Takes down what amqtt tells its plugins."""
+    """Records the events of a plugin."""
 
     seen: list[str]
     context: BrokerContext
@@ -353,12 +353,12 @@ async def test_plugins_may_forbid_more(bench: Bench) -> None:
 async def test_subscriptions_may_change_while_a_message_is_given_out(bench: Bench) -> None:
     Choosy.time = asyncio.Event()
     front = await bench.start(settings=PLUGINS)
-    one, other = await pair(bench)
-    await one.subscribe("slow")
+    first, other = await pair(bench)
+    await first.subscribe("slow")
     await other.subscribe("+")
     assert front.deliver(Message("slow", b"x")) == 2
     await (await bench.connect("third")).subscribe("new", "newer")
-    await one.unsubscribe("slow")
+    await first.unsubscribe("slow")
     Choosy.time.set()
     assert await other.message() == ("slow", b"x", 0, False)
 

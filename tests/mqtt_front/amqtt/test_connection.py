@@ -1,4 +1,4 @@
-"""What passes between a socket and amqtt: only whole and valid packets, no faster than they are worked off."""
+"""Bytes between a socket and amqtt: only whole and valid packets, no faster than they are worked off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way to a client, and what becomes of it when the client does not acknowledge it."""
+"""Messages in flight to a client, and their fate when the client does not acknowledge them."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class Sent:
 async def sent() -> AsyncIterator[Sent]:
     made = Sent()
     yield made
-    for one in made.handler.acknowledged:
-        one.cancel()
+    for acknowledged in made.handler.acknowledged:
+        acknowledged.cancel()
 
 
 async def test_acknowledged_message_is_not_kept(sent: Sent) -> None:
@@ -76,11 +76,11 @@ async def test_unacknowledged_message_is_queued(sent: Sent, how: str) -> None:
     sent.hand(b"one")
     sent.hand(b"none", qos=0)
     await until(lambda: len(sent.handler.sent) == 2)
-    for one in sent.handler.acknowledged:
+    for acknowledged in sent.handler.acknowledged:
         if how == "time":
-            one.set_exception(TimeoutError())
+            acknowledged.set_exception(TimeoutError())
         else:
-            one.cancel()
+            acknowledged.cancel()
     await until(sent.session.retained_messages.qsize)
     await asyncio.sleep(0)
     assert sent.kept == [(b"one", 1)]

@@ -1,4 +1,4 @@
-"""The front as the layer above has it: its listeners, who is let in, real clients, its settings, and its end."""
+"""The front as the layer above has it: its listeners, admission, real clients, its settings, and its end."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ async def test_real_clients(bench: Bench, kind: Any, websocket: bool) -> None:
         late.subscribe("real/+", 1)
         assert late.take() == Got("real/a", b"1", 1, True)
         publisher.vanish()
-        for one in (subscriber, late):
-            assert one.take() == Got("real/will", b"gone", 1)
-        for one in (subscriber, publisher, late):
-            one.close()
+        for client in (subscriber, late):
+            assert client.take() == Got("real/will", b"gone", 1)
+        for client in (subscriber, publisher, late):
+            client.close()
 
     await asyncio.to_thread(talk)
     await until(lambda: len(bench.ears.filters) == 4)

@@ -1,4 +1,4 @@
-"""Whose session is whose, and what becomes of it: takeover, resumption, wills, and rules that change."""
+"""The owner of a session, and its course: takeover, resumption, wills, and rules that change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The codec as a whole: what is written is read, in every version, and garbage gives only PacketError."""
+"""The codec as a whole: encoded packets are decoded, in every version, and garbage gives only PacketError."""
 
 import functools
 import os

@@ -1,4 +1,4 @@
-"""Writing packets: the short forms, what older versions do not get to see, and what cannot be written."""
+"""Writing packets: the short forms, fields that older versions lack, and values that cannot be encoded."""
 
 import pytest
 from hypothesis import given

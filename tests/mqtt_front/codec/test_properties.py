@@ -171,7 +171,7 @@ OUR_OWN = ["020000000a", "230007"]
 def test_forwarded_properties_keep_their_bytes(order: list[str]) -> None:
     """Unaltered and in its order [MQTT-3.3.2-18]; expiry and alias are made anew for each receiver."""
     properties, forwarded = split_publish_properties(memoryview(bytes.fromhex("".join(order))))
-    assert forwarded == bytes.fromhex("".join(one for one in order if one in FORWARDED))
+    assert forwarded == bytes.fromhex("".join(identifier for identifier in order if identifier in FORWARDED))
     assert properties.message_expiry_s == 10
     assert properties.topic_alias == 7
     assert properties == decode_properties(Kind.PUBLISH, bytes.fromhex("".join(order)))

@@ -33,12 +33,12 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection import budget, reader
 from ringmq.mqtt_front.connection.budget import (
     ALL_BYTES,
+    CONNECTION_BYTES,
     DELIVERY_BYTES,
     FAST_BYTES,
     FILTER_BYTES,
     PACKET_BYTES,
     SLICE_BYTES,
-    TURN_BYTES,
 )
 from ringmq.mqtt_front.connection.handlers import Handlers
 from ringmq.mqtt_front.connection.reader import PART_BYTES
@@ -115,7 +115,7 @@ def receivers(world: World, number: int, topic: str = "t", qos: int = 0) -> list
 def turns_of(size_bytes: int) -> Iterator[None]:
     """Turns in which each connection may do so much."""
     with (
-        patch.object(budget, "TURN_BYTES", size_bytes),
+        patch.object(budget, "CONNECTION_BYTES", size_bytes),
         patch.object(budget, "SLICE_BYTES", size_bytes),
         patch.object(reader, "SLICE_BYTES", size_bytes),
     ):
@@ -171,7 +171,7 @@ def test_the_bound_is_far_above_an_ordinary_chunk(world: World) -> None:
     publisher.feed(packet * (250_000 // len(packet)))
     assert not publisher.connection.reader.behind
     assert gathered(clients) > 2_000_000
-    publisher.feed(packet * (TURN_BYTES // (FAST_BYTES + 10 * DELIVERY_BYTES)))
+    publisher.feed(packet * (CONNECTION_BYTES // (FAST_BYTES + 10 * DELIVERY_BYTES)))
     assert publisher.connection.reader.behind, "it is the same turn"
 
 
@@ -284,7 +284,7 @@ def test_who_took_too_much_with_one_packet_waits_for_as_many_turns(world: World)
     turns = 0
     while len(client.take()) == 1 or client.connection.reader.behind:
         turns += 1
-    assert turns >= 9000 * FILTER_BYTES // TURN_BYTES
+    assert turns >= 9000 * FILTER_BYTES // CONNECTION_BYTES
 
 
 def test_an_error_keeps_nothing(make_world: type[World]) -> None:

@@ -17,8 +17,8 @@ def test_no_subscriptions_give_no_receivers() -> None:
 
 
 def test_one_filter_keeps_its_receivers() -> None:
-    one = {"a": Receiver("a", 1), "b": Receiver("b", 0)}
-    assert merged([one]) == (one["a"], one["b"])
+    subscriptions = {"a": Receiver("a", 1), "b": Receiver("b", 0)}
+    assert merged([subscriptions]) == (subscriptions["a"], subscriptions["b"])
 
 
 def test_overlapping_subscriptions_are_one_receiver() -> None:

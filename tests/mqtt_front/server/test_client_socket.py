@@ -181,8 +181,8 @@ class Socket:
     def __init__(self, front: MqttServer | None = None, client_id: str = "c") -> None:
         self.front = front or MqttServer(Iteration(), FrontConfig(sys_interval_s=0))
         self.near, self.far = socket.socketpair()
-        for one in (self.near, self.far):
-            one.setblocking(False)
+        for sock in (self.near, self.far):
+            sock.setblocking(False)
         self.transport = Transport()
         self.transport._extra["socket"] = self.near  # type: ignore[attr-defined]
         self.client = ClientSocket(self.front, anonymous=True, bare=True)
@@ -233,7 +233,7 @@ async def test_first_answer_leaves_at_once_and_the_next_at_the_end_of_the_iterat
 
 
 async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
-    """However many publish in one turn: who is answered is not among the few."""
+    """However many publish in an iteration: a client that only gets an answer does not count as one of the few."""
     front = bare.front
     pairs = [(Socket(front, f"from {number}"), Socket(front, f"to {number}")) for number in range(5)]
     for number, (_, subscriber) in enumerate(pairs):
@@ -248,9 +248,9 @@ async def test_messages_go_before_acknowledgements(bare: Socket) -> None:
     front.iteration._end()
     for publisher, subscriber in pairs:
         assert publisher.transport.written == [encode(Version.V5, Puback(7)) + PINGRESP]
-        for one in (publisher, subscriber):
-            one.near.close()
-            one.far.close()
+        for client in (publisher, subscriber):
+            client.near.close()
+            client.far.close()
 
 
 @pytest.mark.parametrize("gathered", [False, True])
@@ -264,12 +264,12 @@ async def test_gathered_messages_leave_for_all_clients_at_once(bare: Socket, gat
     packet = encode(Version.V5, Publish("a", b"x"))
     front.broker.distribute(Message("a", b"x"))
     front.send_soon(gathered=gathered)
-    assert [one.came.endswith(packet) for one in subscribers] == [gathered] * 5
+    assert [subscriber.came.endswith(packet) for subscriber in subscribers] == [gathered] * 5
     front.iteration._end()
-    for one in subscribers:
-        assert (packet in b"".join(one.transport.written)) is not gathered
-        one.near.close()
-        one.far.close()
+    for subscriber in subscribers:
+        assert (packet in b"".join(subscriber.transport.written)) is not gathered
+        subscriber.near.close()
+        subscriber.far.close()
 
 
 async def test_an_acknowledgement_alone_leaves_at_once(bare: Socket) -> None:

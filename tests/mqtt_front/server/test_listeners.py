@@ -1,4 +1,4 @@
-"""Listeners: what they accept, what they say where they are, and what they cannot have."""
+"""Listeners: accepted clients, reported addresses, and addresses that cannot be bound."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ async def heard(websocket: bool, sent: bytes) -> tuple[bytes, list[str]]:
     faults: list[str] = []
 
     def client() -> Heard:
-        one = Heard()
-        made.put_nowait(one)
-        return one
+        heard = Heard()
+        made.put_nowait(heard)
+        return heard
 
     server = await accept_clients(Listen(host=HOST, port=0, websocket=websocket), client, faults.append, 10.0)
     _, writer = await asyncio.open_connection(*address_of(server))

@@ -52,7 +52,7 @@ async def test_unused_topics_are_dropped_from_the_cache(bench: Bench) -> None:
     await until(lambda: front.broker.counters.publish_sent == 101)
 
 
-# Who does not connect
+# Clients that do not connect
 
 
 async def test_client_without_connect_is_closed(bench: Bench) -> None:
@@ -148,7 +148,7 @@ async def test_the_sweeper_goes_on(bench: Bench) -> None:
     assert front._sweeper.cancelled()
 
 
-# Those who do not read
+# Clients that do not read
 
 
 async def flood(bench: Bench, publisher: Client, count: int, qos: int) -> None:
@@ -256,7 +256,7 @@ async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, sl
     await until(transport.is_reading)
 
 
-# Who may connect
+# Admission
 
 
 def guarded(user: str = "ann", password: bytes = b"secret") -> Access:
@@ -292,7 +292,7 @@ async def test_a_listener_can_keep_anonymous_clients_out(bench: Bench) -> None:
 
 
 class SlowAccess(Access):
-    """Verifies when it is told to."""
+    """Verifies once `go` is set."""
 
     def __init__(self) -> None:
         super().__init__()

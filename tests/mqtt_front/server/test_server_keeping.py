@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FullDisk(NoJournal):
-    """Takes so many turns, and then no more."""
+    """Accepts `turns` commits, then fails."""
 
     def __init__(self, turns: int) -> None:
         self.turns = turns

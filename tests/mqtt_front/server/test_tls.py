@@ -1,4 +1,4 @@
-"""Contexts of certificate files that are made for the test: who is let in, and one clear line for every wrong file."""
+"""TLS contexts from certificate files made for the test: admitted clients, and a clear line for each unusable file."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def frame(payload: bytes, opcode: int = Opcode.BINARY) -> bytes:
 
 
 class Socket(asyncio.Transport):
-    """What asyncio would give."""
+    """A transport like asyncio's."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "socket": object()})

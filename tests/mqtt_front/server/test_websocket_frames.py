@@ -1,4 +1,4 @@
-"""Frames: the examples of RFC 6455 §5.7, what a client may not send, and any chunking of any frames."""
+"""Frames: the examples of RFC 6455 §5.7, frames that a client must not send, and any chunking of any frames."""
 
 from __future__ import annotations
 

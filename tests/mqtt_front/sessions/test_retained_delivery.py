@@ -230,7 +230,7 @@ def test_it_ends_with_the_connection(world: World) -> None:
 def test_a_full_turn_has_a_little_of_it_all_the_same(world: World) -> None:
     filled(world)
     client = world.connect("c")
-    world.broker.work.begin(world.broker.turn)
+    world.broker.work.begin(world.broker.iteration)
     world.broker.work.left = 0
     client.send_subscribe("r/+")
     assert len(topics_of(client.take())) in range(1, LEAST_STEPS + 1)

@@ -1,4 +1,4 @@
-"""The page of metrics over HTTP: what is answered, what is refused, and that nobody can hold it up."""
+"""The page of metrics over HTTP: answers, refusals, and bounds on slow clients."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def exchanged(address: tuple[str, int], *chunks: bytes) -> bytes:
 async def test_connection_closes_after_one_answer(server: MetricsServer) -> None:
     address = await server.listen(HOST, 0)
     assert address[1] > 0
-    for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([one]) for one in GOOD], [GOOD * 3]):
+    for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([byte]) for byte in GOOD], [GOOD * 3]):
         assert parsed(await exchanged(address, *chunks)).body == PAGE.encode()
 
 
@@ -230,7 +230,7 @@ async def test_connections_are_bounded(server: MetricsServer) -> None:
 
 @pytest.mark.parametrize("said", [b"", GOOD[:-2], GOOD])
 async def test_connection_ends_at_the_deadline(said: bytes) -> None:
-    """Neither one that says nothing, nor one that is slow, nor one that has its answer and does not close."""
+    """Whether the client sends nothing, is slow, or has its answer and does not close."""
     server = MetricsServer(lambda: PAGE, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()

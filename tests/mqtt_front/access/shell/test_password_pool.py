@@ -15,7 +15,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 
 
 class SlowAccess(Access):
-    """Verifies once it is told that it may."""
+    """Verifies once it may."""
 
     def __init__(self) -> None:
         super().__init__()
