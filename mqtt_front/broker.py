@@ -19,7 +19,7 @@ from ringmq.mqtt_front.cluster import Cluster, Done, Standalone
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.budget import Work
 from ringmq.mqtt_front.connection.delivery_plans import Plans
 from ringmq.mqtt_front.counters import FrontCounters
@@ -105,42 +105,25 @@ class Broker:
             session = None
         present = session is not None
         if session is None:
-            session = Session(client_id, self.config, rights, self.counters)
-            session.user = user
+            session = Session(client_id, self.config, rights, self.counters, user)
             self.sessions[client_id] = session
         elif session.rights is not rights:
             self.restrict(session, rights)
-        session.expiry_s = expiry_s
-        session.will = will
-        session.expires_at = None
-        session.will_at = None
-        self._keep(session)
+        session.begin(expiry_s, will, self.journal)
         return session, present
-
-    def _keep(self, session: Session) -> None:
-        """Record a session that outlives its connection; erase one whose client has come back without an expiry."""
-        if session.expiry_s:
-            session.journal = self.journal
-            session.journal.session(session)
-        else:
-            session.journal.ended(session)
-            session.journal = NO_JOURNAL
 
     def adopt(self, session: Session) -> None:
         """Add a session of an earlier process, without its client. If the client was there then, call `gone` next."""
         self.sessions[session.client_id] = session
-        session.journal = self.journal
         for due in (session.will_at, session.expires_at):
             if due is not None:
                 self._wake_at(due, session)
 
     def restrict(self, session: Session, rights: Rights) -> None:
         """Change the rights of a session. Subscriptions that they do not allow any more are dropped."""
-        session.rights = rights
         self._plans.forget()
-        for topic_filter in list(self.router.filters(session)):
-            if not rights.may_subscribe(topic_filter):
-                self.unsubscribe(session, topic_filter)
+        for topic_filter in session.restrict(rights, self.router.filters(session)):
+            self.unsubscribe(session, topic_filter)
 
     def end(self, session: Session) -> None:
         """End a session; a will that is still delayed is published now (5.0 §3.1.3.2.2)."""
@@ -148,19 +131,14 @@ class Broker:
             del self.sessions[session.client_id]
         for topic_filter in self.router.forget(session):
             self._withdraw(topic_filter)
-        session.journal.ended(session)
-        session.journal = NO_JOURNAL
+        session.end()
         if session.will_at is not None:
             self._publish_will(session)
 
     def gone(self, session: Session, will: bool) -> None:
         """The client of a session is not connected any more; `will` says whether its will must be published."""
-        session.writer = session.live = None
-        if not will:
-            session.will = None
-        if session.will is not None:
-            delay_s = session.will.properties.will_delay_s or 0
-            session.will_at = self.clock.now + min(delay_s, session.expiry_s)
+        session.detach(will, self.clock.now)
+        if session.will_at is not None:
             if session.will_at <= self.clock.now:
                 self._publish_will(session)
             else:
@@ -168,8 +146,7 @@ class Broker:
         if session.expiry_s == 0:
             self.end(session)
             return
-        if session.expiry_s != NEVER_EXPIRES_S:
-            session.expires_at = self.clock.now + session.expiry_s
+        if session.expires_at is not None:
             self._wake_at(session.expires_at, session)
         session.journal.session(session)
 
@@ -205,10 +182,9 @@ class Broker:
                 self.end(session)
 
     def _publish_will(self, session: Session) -> None:
-        will, session.will, session.will_at = session.will, None, None
+        will = session.take_will()
         if will is None:
             return
-        session.journal.session(session)
         if not session.rights.may_write(will.topic):
             self.counters.unauthorized += 1
             return

@@ -7,8 +7,9 @@ import structlog
 from ringmq.mqtt_front.access.access import Access
 from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.session import Session
-from ringmq.mqtt_front.sessions.shell.sqlite_journal import SavedSession, Store
+from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 
 log = structlog.get_logger("front")
 
@@ -21,10 +22,8 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
     connected = []
     for saved in store.saved():
         rights = access.rights_of(saved.user, saved.client_id)
-        session = Session(saved.client_id, broker.config, rights, broker.counters)
-        session.user, session.expiry_s = saved.user, saved.expiry_s
-        session.will, session.will_at, session.expires_at = saved.will, saved.will_at, saved.expires_at
-        session.restore(saved.queue, saved.inflight, saved.incoming)
+        session = Session(saved.client_id, broker.config, rights, broker.counters, saved.user)
+        session.restore(saved, store)
         broker.adopt(session)
         if not access.knows(session.user):
             broker.end(session)

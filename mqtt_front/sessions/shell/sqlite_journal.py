@@ -10,13 +10,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
 
@@ -54,21 +55,6 @@ T = TypeVar("T")
 
 class StoreError(FrontError):
     """The file cannot be used: one clear line."""
-
-
-class SavedSession(NamedTuple):
-    """A session as the file knows it."""
-
-    client_id: str
-    expiry_s: int
-    expires_at: float | None
-    user: str | None
-    will: Will | None
-    will_at: float | None
-    subscriptions: list[tuple[Subscription, int | None]]
-    queue: list[Delivery]
-    inflight: list[Delivery]
-    incoming: list[int]
 
 
 class Store:
@@ -294,9 +280,8 @@ class Store:
         for row, client, message, qos, retain, ids, state, packet_id in self._rows(_DELIVERY, query):
             if message not in messages:
                 raise StoreError(f"{self._path} is damaged: a message is missing")
-            delivery = Delivery(messages[message], qos, bool(retain), self._decoded(ids, tuple[int, ...]))
-            delivery.packet_id = packet_id
-            delivery.received = state == RECEIVED
+            subscription_ids = self._decoded(ids, tuple[int, ...])
+            delivery = Delivery(messages[message], qos, bool(retain), subscription_ids, packet_id, state == RECEIVED)
             self._places[delivery] = row, message
             self._uses[message] += 1
             found.setdefault(client, []).append(delivery)
