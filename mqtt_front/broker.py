@@ -73,6 +73,22 @@ class Broker:
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
 
+    def take_dirty(self) -> list[SessionWriter]:
+        """The list `dirty`, which is empty from now on: the caller flushes these writers."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def end_iteration(self) -> None:
+        """The outboxes are about to be sent. Connections take a new share of the budget after this."""
+        # The message would be kept as long as nothing else is delivered: up to `max_packet_bytes`, and its encodings.
+        self.encoded = None
+        self.iteration += 1
+
+    def close_journal(self) -> None:
+        """Record nothing any more; changes that are not committed are lost."""
+        self.journal.close()
+        self.journal = NO_JOURNAL
+
     def refresh(self) -> None:
         """Forget the receivers of all topics, since many are not in use any more. The next use finds them again."""
         self.router.forget_answers()

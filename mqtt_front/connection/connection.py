@@ -222,6 +222,19 @@ class Connection:
         if self.gone and not reader.behind:
             self.close(will=True)
 
+    def renewed(self, decision: Decision) -> bool:
+        """Apply the decision by changed rules to the open connection. False: it refuses the client, which is closed."""
+        session = self.session
+        assert session is not None
+        self.decision = decision
+        if decision.reason is Reason.SUCCESS:
+            self.broker.restrict(session, decision.rights)
+            return True
+        # Before the end, so that the will is not published: the user has no right to its topic any more.
+        session.restrict(decision.rights)
+        self.fail(decision.reason, "the access rules have changed")
+        return False
+
     # The end
 
     def fail(self, reason: Reason, text: str) -> None:
