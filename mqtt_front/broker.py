@@ -111,6 +111,7 @@ class Broker:
         """The session of a client that connects, and whether it was there before. A session is one user's alone."""
         session = self.sessions.get(client_id)
         if session is not None and session.writer is not None:
+            # The earlier connection with a client id must be closed ([MQTT-3.1.4-3]; 3.1.1 [MQTT-3.1.4-2]).
             self.counters.taken_over += 1
             session.writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
             # The end of the old connection may have ended the session, too.
@@ -188,6 +189,7 @@ class Broker:
         for topic in self.retained.expire(self.clock.now):
             self.journal.unretained(topic)
         while self._due and self._due[0][0] <= self.clock.now:
+            # Changed times have entries of their own. The session's present state shows whether an entry is stale.
             session = self.sessions.get(heappop(self._due)[2])
             if session is None or session.writer is not None:
                 continue
@@ -201,6 +203,7 @@ class Broker:
         will = session.take_will()
         if will is None:
             return
+        # The rights may have changed since the CONNECT, at which they were checked first.
         if not session.rights.may_write(will.topic):
             self.counters.unauthorized += 1
             return
@@ -232,6 +235,7 @@ class Broker:
         waiting = self._announced[topic_filter] = [done]
 
         def in_force() -> None:
+            # The filter may have been withdrawn and announced again meanwhile, with other callbacks.
             if self._announced.get(topic_filter) is waiting:
                 del self._announced[topic_filter]
             for callback in waiting:
@@ -268,6 +272,7 @@ class Broker:
         if self.retained.set(message):
             self.journal.retained(message)
         else:
+            # Over the bound of bytes `set` has removed the earlier message, which must not return from the disk either.
             self.counters.not_retained += 1
             self.journal.unretained(message.topic)
 
@@ -300,6 +305,7 @@ class Broker:
             if receiver.own is None:
                 return 0
             receiver = receiver.own
+        # A subscription is allowed although `deny` excludes a part of its filter. That part is left out here.
         if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
             return 0
         retain = message.retain and receiver.retain_as_published
@@ -317,10 +323,12 @@ class Broker:
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
         """Prefer a member that takes the message at once, then a connected member with room in its queue, then any."""
         room = partial(_has_room, message)
+        # A message with QoS 0 is not queued, so only a client that reads can get it.
         choices = (_ready, partial(_here_with_room, message), room, _anybody) if message.qos else (_reads, _anybody)
         for available in choices:
             member = group.next_member(available)
             if member is not None:
+                # Not noted: this is the copy of the group, and a replay for a filter of the session sends another.
                 return self._give(member, message, False)
         return 0
 

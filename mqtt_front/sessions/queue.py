@@ -49,6 +49,7 @@ class MessageQueue(deque[Delivery]):
 
     def popleft(self) -> Delivery:
         delivery = super().popleft()
+        # `expiry` may be too early after this. The price is one vain `take_expired`, which corrects it.
         self.payload_bytes -= len(delivery.message.payload)
         return delivery
 

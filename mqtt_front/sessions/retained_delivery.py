@@ -96,6 +96,7 @@ class Replay:
         if not quota:
             return False
         queued = len(session.queue)
+        # Half of a queue of one message or none is no room at all: then the client's quota is the room.
         return queued < self._most_queued or (not queued and len(session.inflight) < quota)
 
     def _step(self) -> bool:

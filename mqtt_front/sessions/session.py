@@ -257,6 +257,7 @@ class Session:
         writer, queue, again = self.writer, self.queue, self._again
         while writer is not None and (again or queue) and len(self.inflight) - len(again) < writer.quota:
             if again:
+                # It is repeated even if it has expired: expiry ends once a message has been sent [MQTT-4.3.3-7].
                 delivery = again.pop(next(iter(again)))
                 if not writer.publish(delivery, True):
                     del self.inflight[delivery.packet_id]
@@ -265,6 +266,7 @@ class Session:
             delivery = queue.popleft()
             if delivery.message.expired(now):
                 self._expire(delivery)
+            # The rights may have changed while the message was queued.
             elif not self.rights.may_read(delivery.message.topic):
                 self._counters.unauthorized += 1
                 self.journal.done(self, delivery)
@@ -294,6 +296,7 @@ class Session:
             return False
         if not delivery.received:
             delivery.received = True
+            # After its PUBREL the PUBLISH must not be sent again [MQTT-4.3.3-6].
             self._again.pop(packet_id, None)
             self.journal.received(self, delivery)
         return True
@@ -325,6 +328,7 @@ class Session:
 
     def accept(self, packet_id: int) -> bool:
         """A QoS 2 message comes in. False: it was here already, and is only to be acknowledged again."""
+        # [MQTT-4.3.3-10]; 3.1.1 [MQTT-4.3.3-2]: a repetition must not reach the receivers a second time.
         if packet_id in self.incoming:
             return False
         self.incoming.add(packet_id)

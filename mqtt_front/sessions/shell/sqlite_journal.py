@@ -76,6 +76,7 @@ class Store:
         """The messages of this turn and their rows, by identity: several sessions wait for one."""
         try:
             path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
+            # `commit` begins its transactions itself: sqlite3 would begin one at the first change, without IMMEDIATE.
             self._database = sqlite3.connect(path, isolation_level=None)
             self._open()
             self._drop_orphans()
@@ -86,12 +87,15 @@ class Store:
 
     def _open(self) -> None:
         run = self._database.execute
+        # Another process must not change the state that this process has in memory.
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
+        # With NORMAL, a power cut could undo the last commits in the log, after clients were answered.
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         version = run("PRAGMA user_version").fetchone()[0]
         if version == 0:
+            # One transaction: a file that has tables and still the version 0 could not be opened again.
             self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
         elif version != VERSION:
             raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
