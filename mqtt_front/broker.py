@@ -204,8 +204,7 @@ class Broker:
         if will is None:
             return
         # The rights may have changed since the CONNECT, at which they were checked first.
-        if not session.rights.may_write(will.topic):
-            self.counters.unauthorized += 1
+        if not self.counters.authorized(session.rights.may_write(will.topic)):
             return
         self.publish(message_of_will(will, session.client_id, self.clock.now), None)
 

@@ -41,6 +41,11 @@ class FrontCounters:
     not_retained: int = 0
     """Retained messages over the bound."""
 
+    def authorized(self, allowed: bool) -> bool:
+        """Count a publication or subscription that the rights of its client do not allow; returns `allowed`."""
+        self.unauthorized += not allowed
+        return allowed
+
     def packet_sent(self, size_bytes: int) -> None:
         """Count a packet that was passed to its socket by itself."""
         self.messages_sent += 1

@@ -149,8 +149,8 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
         event = {"client_id": session.client_id, "message": message}
         await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_RECEIVED, **event)
         topic = message.topic
-        if is_of_the_server(topic) or not await self._topic_filtering(session, topic, Action.PUBLISH):
-            self.counters.unauthorized += 1
+        allowed = not is_of_the_server(topic) and await self._topic_filtering(session, topic, Action.PUBLISH)
+        if not self.counters.authorized(allowed):
             return
         await self.plugins_manager.fire_event(BrokerEvents.MESSAGE_BROADCAST, **event)
         await self._publish(Message(topic, bytes(message.data), message.qos, message.retain, origin=session.client_id))

@@ -20,11 +20,10 @@ from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.packets import Connect, Version
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
-from ringmq.mqtt_front.connection.opening import check_connect
+from ringmq.mqtt_front.connection.opening import allows_will, check_connect
 from ringmq.mqtt_front.errors import FrontError, PacketError
-from ringmq.mqtt_front.matching.topics import is_of_the_server
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of
+from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of, count_breach
 from ringmq.mqtt_front.server.server import SWEEP_S
 
 if TYPE_CHECKING:
@@ -69,7 +68,9 @@ class AmqttServer:
         def client() -> AmqttConnection:
             return AmqttConnection(self.config, self.broker.counters, partial(self._opened, anonymous=listen.anonymous))
 
-        server = await accept_clients(listen, client, self._count_breach, self.config.connect_timeout_s)
+        server = await accept_clients(
+            listen, client, partial(count_breach, self.broker.counters), self.config.connect_timeout_s
+        )
         self._servers.append(server)
         return address_of(server)
 
@@ -120,11 +121,6 @@ class AmqttServer:
 
     # Connections
 
-    def _count_breach(self, why: str) -> None:
-        self.broker.counters.protocol_errors += 1
-        # Debug only: any stranger can cause it, and must not be able to fill the disk with log lines.
-        log.debug("a client violated the WebSocket protocol", why=why)
-
     def _opened(self, connection: AmqttConnection, anonymous: bool) -> None:
         if self._stopped or len(self._connections) >= self.config.max_connections:
             self.broker.counters.refused += 1
@@ -152,11 +148,9 @@ class AmqttServer:
         decision = await self._decide(connection, connect, anonymous)
         if decision is None:
             return
-        reason, will = decision.reason, connect.will
-        if reason is not Reason.SUCCESS:
-            connection.refuse(Version.V311, reason)
-        elif will is not None and (is_of_the_server(will.topic) or not decision.rights.may_write(will.topic)):
-            self.broker.counters.unauthorized += 1
+        if decision.reason is not Reason.SUCCESS:
+            connection.refuse(Version.V311, decision.reason)
+        elif not self.broker.counters.authorized(allows_will(connect, decision.rights)):
             connection.refuse(Version.V311, Reason.NOT_AUTHORIZED)
         else:
             connection.admitted(connect.keep_alive_s)

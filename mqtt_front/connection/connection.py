@@ -18,12 +18,18 @@ from ringmq.mqtt_front.codec.encode import encode
 from ringmq.mqtt_front.codec.packets import Connect, Disconnect, Kind, Properties, Version
 from ringmq.mqtt_front.codec.reasons import DISCONNECT_REASONS, Reason
 from ringmq.mqtt_front.connection.handlers import Handlers
-from ringmq.mqtt_front.connection.opening import check_connect, connack, keep_alive_s, refusal, session_expiry_s
+from ringmq.mqtt_front.connection.opening import (
+    allows_will,
+    check_connect,
+    connack,
+    keep_alive_s,
+    refusal,
+    session_expiry_s,
+)
 from ringmq.mqtt_front.connection.phase import Event, Phase, after
 from ringmq.mqtt_front.connection.reader import Reader
 from ringmq.mqtt_front.connection.writer import Owner, Writer
 from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError, UnsupportedVersionError
-from ringmq.mqtt_front.matching.topics import is_of_the_server
 from ringmq.mqtt_front.sessions.session import Session
 
 __all__ = ["Connection", "Gate"]
@@ -163,9 +169,7 @@ class Connection:
             return
         connect = self._connect
         assert connect is not None
-        will = connect.will
-        if will is not None and (is_of_the_server(will.topic) or not decision.rights.may_write(will.topic)):
-            self.broker.counters.unauthorized += 1
+        if not self.broker.counters.authorized(allows_will(connect, decision.rights)):
             self.fail(Reason.NOT_AUTHORIZED, "no right to the topic of its will")
             return
         if not self.broker.has_room_for(self.client_id):

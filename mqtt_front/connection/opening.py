@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from ringmq.mqtt_front.access.acl import Rights
 from ringmq.mqtt_front.codec.packets import Connack, Connect, Properties, Version
 from ringmq.mqtt_front.codec.reasons import CONNACK_3, CONNACK_REASONS, Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.errors import PacketError
-from ringmq.mqtt_front.matching.topics import check_topic_name
+from ringmq.mqtt_front.matching.topics import check_topic_name, is_of_the_server
 
 LONGEST_V31_ID: Final = 23
 """Characters in a client id of MQTT 3.1, of which there must be one at least."""
@@ -41,6 +42,12 @@ def check_connect(connect: Connect, config: FrontConfig) -> None:
         raise PacketError(Reason.BAD_AUTHENTICATION_METHOD, "there is no extended authentication here")
     if connect.will is not None:
         check_topic_name(connect.will.topic)
+
+
+def allows_will(connect: Connect, rights: Rights) -> bool:
+    """Whether the client may publish the will of its CONNECT, if it has one."""
+    will = connect.will
+    return will is None or (not is_of_the_server(will.topic) and rights.may_write(will.topic))
 
 
 def session_expiry_s(connect: Connect, config: FrontConfig) -> int:

@@ -78,8 +78,7 @@ class Subscribing:
 
     def _put_into_force(self, subscription: Subscription, identifier: int | None) -> tuple[Reason, bool]:
         session = self._session
-        if not session.rights.may_subscribe(subscription.filter):
-            self._broker.counters.unauthorized += 1
+        if not self._broker.counters.authorized(session.rights.may_subscribe(subscription.filter)):
             return Reason.NOT_AUTHORIZED, False
         if subscription.filter.startswith(SHARED) and not self._broker.cluster.serves(subscription.filter):
             return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, False

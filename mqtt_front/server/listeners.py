@@ -13,8 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
+
+from ringmq.mqtt_front.counters import FrontCounters
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.websocket import WebSocket
+
+log = structlog.get_logger("front")
 
 LINGER_S: Final = 2.0
 """Time in which a connection that is being closed may send its last bytes."""
@@ -63,6 +68,13 @@ async def accept_clients(
         )
     except (OSError, OverflowError, UnicodeError) as error:
         raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {bind_error_text(error)}") from None
+
+
+def count_breach(counters: FrontCounters, why: str) -> None:
+    """Count and log a violation of WebSocket's rules: `on_breach` of both fronts, without the first argument."""
+    counters.protocol_errors += 1
+    # Debug only: any stranger can cause it, and must not be able to fill the disk with log lines.
+    log.debug("a client violated the WebSocket protocol", why=why)
 
 
 def bind_error_text(error: OSError | OverflowError | UnicodeError) -> str:

@@ -31,7 +31,7 @@ from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
-from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of
+from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of, count_breach
 from ringmq.mqtt_front.sessions.session import SessionWriter
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
@@ -99,7 +99,7 @@ class MqttServer:
         server = await accept_clients(
             listen,
             partial(ClientSocket, self, listen.anonymous, bare),
-            self._count_breach,
+            partial(count_breach, self.broker.counters),
             self.config.connect_timeout_s,
         )
         self._servers.append(server)
@@ -130,11 +130,6 @@ class MqttServer:
             self._flush()
             self._resume_unfinished()
         self.broker.close_journal()
-
-    def _count_breach(self, why: str) -> None:
-        self.broker.counters.protocol_errors += 1
-        # Debug only: any stranger can cause it, and must not be able to fill the disk with log lines.
-        log.debug("a client violated the WebSocket protocol", why=why)
 
     def admit(self, client: ClientSocket) -> bool:
         """Register a socket that was accepted. False at `max_connections`: abort it."""
