@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -111,11 +112,17 @@ class SendWindow:
         self.retrying = True
         return min(most_s, retry_s * (1 << min(self.tries, MOST_DOUBLINGS)))
 
-    def retry(self) -> list[Item]:
-        """The scheduled retry is due: the publications to send again."""
+    @property
+    def oldest(self) -> Item | None:
+        return next(iter(self.in_flight.values()), None)
+
+    def retry(self, awaited: int) -> list[Item]:
+        """The scheduled retry is due: the publications to send again, none if `awaited` was acknowledged since."""
         self.retrying = False
-        if self.in_flight:
-            self.tries += 1
+        # The window moves on, so the peer is alive, and the publications in flight may be younger than a round trip.
+        if awaited not in self.in_flight:
+            return []
+        self.tries += 1
         return [item for item in self.in_flight.values() if not item.beyond]
 
     def clear(self) -> list[Item]:
@@ -201,14 +208,16 @@ class SendWindows:
         return sent
 
     def _retry_later(self, send_window: SendWindow) -> None:
-        if send_window.in_flight and not send_window.retrying:
+        oldest = send_window.oldest
+        if oldest is not None and not send_window.retrying:
             config = self._state.config
             wait_s = send_window.schedule(config.retry_s, config.slow_retry_s)
-            self._state.after(wait_s, lambda: self._retry(send_window))
+            # The number is bound now: the oldest publication at the deadline may have been sent just before it.
+            self._state.after(wait_s, partial(self._retry, send_window, oldest.number))
 
-    def _retry(self, send_window: SendWindow) -> None:
-        missing = send_window.retry()
-        oldest = next(iter(send_window.in_flight.values()), None)
+    def _retry(self, send_window: SendWindow, awaited: int) -> None:
+        missing = send_window.retry(awaited)
+        oldest = send_window.oldest
         if oldest is None:
             return
         if oldest.at + self._state.config.give_up_s < self._state.clock.now:
