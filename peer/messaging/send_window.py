@@ -202,6 +202,7 @@ class SendWindows:
         self._retry_later(send_window)
 
     def _transmit(self, send_window: SendWindow, item: Item) -> bool:
+        # The base of this moment, also in a retry: after a give-up it lets the receiver skip numbers that never come.
         head = head_of(replace(item.publication, number=item.number, base=next(iter(send_window.in_flight))))
         sent = self._state.overlay.send(send_window.peer, head + item.tail)
         self._state.counters.sent += sent
@@ -225,6 +226,7 @@ class SendWindows:
             return
         for item in missing[:RETRIED_AT_ONCE]:
             self._state.counters.resent += 1
+            # The link is full or gone: the next retry begins with the oldest again.
             if not self._transmit(send_window, item):
                 break
         self._retry_later(send_window)
@@ -232,6 +234,7 @@ class SendWindows:
     def held(self, sender: Peer, message: Held) -> None:
         """A peer reports the publications that it holds."""
         send_window = self._send_windows.get(sender.id)
+        # Numbers begin again with each boot, so an answer to an earlier boot says nothing about these.
         if send_window is None or message.boot != self._state.me.boot:
             return
         unserved = {entry.number: entry.groups for entry in message.unserved}
@@ -249,6 +252,7 @@ class SendWindows:
 
     def give_up(self, peer_id: int) -> None:
         """No list has this peer any more: nothing waits for it, and other peers serve its groups."""
+        # Removed before the callbacks run: publications that they push to this peer belong in a new window.
         send_window = self._send_windows.pop(peer_id, None)
         if send_window is None:
             return

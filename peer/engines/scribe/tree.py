@@ -121,6 +121,7 @@ class Tree:
 
     def wait_s(self, first_s: float, most_s: float) -> float:
         """Seconds until the next JOIN."""
+        # JOINs are repeated without end, and no float has room for 2^1024.
         return min(most_s, first_s * (1 << min(self.failed, MOST_DOUBLINGS)))
 
     def orphan(self) -> None:
