@@ -252,7 +252,7 @@ class SendWindows:
 
     def give_up(self, peer_id: int) -> None:
         """No list has this peer any more: nothing waits for it, and other peers serve its groups."""
-        # Removed before the callbacks run: publications that they push to this peer belong in a new window.
+        # It is removed before the callbacks run: publications that they push to this peer belong in a new window.
         send_window = self._send_windows.pop(peer_id, None)
         if send_window is None:
             return
