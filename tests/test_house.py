@@ -34,12 +34,6 @@ MAX_PAUSE_S = 0.02
 VAGUE = frozenset({"one", "point", "it", "thing"})
 """Names that a variable must not have, since they do not say what it holds."""
 
-NOT_YET_NAMED: set[str] = {
-    "peer/engines/coordinated",
-    "peer/replication",
-}
-"""Packages that still have variables with a vague name. Remove a package as soon as it has none."""
-
 TESTS_WITHOUT_PACKAGE = {
     "tests/deploy": "tests the files in deploy/, which hold no Python",
     "tests/mqtt_front/real_clients": "runs clients of others against the whole front",
@@ -371,8 +365,7 @@ def vague_names(tree: ast.AST) -> list[str]:
 
 
 def test_variables_say_what_they_hold() -> None:
-    trees = {file: tree for file, tree in IN_CODE.items() if str(PurePosixPath(file).parent) not in NOT_YET_NAMED}
-    faults = faults_of({file: vague_names(tree) for file, tree in trees.items()})
+    faults = faults_of({file: vague_names(tree) for file, tree in IN_CODE.items()})
     assert faults == [], listed(faults)
     source = "for one in two:\n    point = one\nx = [it for it in two]\nif (thing := x): ..."
     assert len(vague_names(ast.parse(source))) == 4

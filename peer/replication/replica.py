@@ -199,7 +199,7 @@ class Replica:
         """Records of this place as others are told them: a message that expires has less time than when it came."""
         if self.ends_at == inf:
             return tuple(records)
-        return tuple([self._aged(one, now) if one.kind is Kind.RETAINED else one for one in records])
+        return tuple([self._aged(record, now) if record.kind is Kind.RETAINED else record for record in records])
 
     def _aged(self, record: Record, now: float) -> Record:
         if record.gone:

@@ -115,10 +115,10 @@ class Takeover:
             if record is not None:
                 state.counters.expired += record.kind is Kind.ENTRY
                 changed |= self.replication.take(replica, record.ended())
-        for point, publisher in list(replica.publishers.items()):
+        for peer_id, publisher in list(replica.publishers.items()):
             if publisher.until <= now:
-                record = book.get((Kind.PUBLISHER, "", point))
-                del replica.publishers[point]
+                record = book.get((Kind.PUBLISHER, "", peer_id))
+                del replica.publishers[peer_id]
                 changed |= record is not None and self.replication.take(replica, record.ended())
         retained = replica.last_retained
         if replica.ends_at <= now and retained is not None:
@@ -141,7 +141,7 @@ class Takeover:
         state, config = self._state, self._state.config
         if gathering.began_at + config.slow_retry_s <= state.clock.now:
             shadows = {peer.id for peer in self.replicas.shadows(replica)}
-            gathering.awaited = {point: peer for point, peer in gathering.awaited.items() if point in shadows}
+            gathering.awaited = {peer_id: peer for peer_id, peer in gathering.awaited.items() if peer_id in shadows}
         for peer in gathering.awaited.values():
             state.send(peer, StateRequest(replica.place))
         if gathering.awaited:
