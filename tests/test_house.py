@@ -76,14 +76,6 @@ USED_FROM_OUTSIDE = {
 }
 """Definitions that no code of the project names, since a library calls them, with the reason."""
 
-NOT_YET_REMOVED = {
-    "mqtt_front/access/access.py: from_texts",
-    "overlay/core/ids.py: distance",
-    "peer/engines/scribe/tree.py: forwards_only",
-    "peer/replication/replicas.py: resting",
-}
-"""Definitions that only tests use. Remove an entry with its definition."""
-
 # Written in pieces, or this file would be the first to break its own rules.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 MACHINES = {
@@ -458,8 +450,7 @@ def entry_points() -> set[str]:
 def test_every_definition_is_used_by_the_code_itself() -> None:
     """A definition that only tests use is dead as well: the tests then hold something that nobody runs."""
     dead = dead_definitions(IN_CODE, {*USED_FROM_OUTSIDE, *entry_points()})
-    faults = [fault for fault in dead if re.sub(r":\d+:", ":", fault) not in NOT_YET_REMOVED]
-    assert faults == [], listed(faults)
+    assert dead == [], listed(dead)
 
 
 def test_library_callbacks_on_the_list_are_defined() -> None:

@@ -110,11 +110,6 @@ class ReplicaTable:
 
     # What was on the disk
 
-    @property
-    def resting(self) -> int:
-        """Places that wait for their turn to come back."""
-        return len(self._resting)
-
     def restore(self, records: dict[str, list[Record]]) -> None:
         """What was held of each place, as of now. Before anything happens."""
         self._resting = records
