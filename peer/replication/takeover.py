@@ -1,8 +1,8 @@
-"""Who coordinates a place as the ring changes: taking over, stepping down, handing over.
+"""Changes of the coordinator of a place as the ring changes: taking over, stepping down, handing over.
 
-Whoever is nearest to the key asks the others for all they hold before it answers anybody, so it knows every
-acknowledged subscription and every publisher that may trust a list. Who was asked obeys no lower reign any more: a
-coordinator that has not noticed can bring nothing new into force, because that takes all its shadows.
+The peer nearest to the key collects the records of the other owners before it answers any request, so it knows every
+acknowledged subscription and every publisher that may trust a list. A peer that was asked obeys no lower epoch any
+more: an old coordinator that has not noticed can grant nothing new, because a grant needs all its shadows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Takeover:
         self.replication = Replication(state, self.replicas, cleared, self._deposed, retained_ended)
 
     def review(self, replica: Replica) -> None:
-        """See who is to coordinate this place, and act on it."""
+        """Find the right coordinator of a place, and act on the result."""
         if self.replicas.first(replica):
             if replica.coordinates:
                 self.replication.followed_by(replica, self.replicas.shadows(replica))
@@ -74,7 +74,7 @@ class Takeover:
         self.review(replica)
 
     def _look(self, replica: Replica) -> None:
-        """From time to time: leases that ran out, silence, and places of no more use."""
+        """Drop expired leases and useless places, and remind silent peers."""
         state = self._state
         if replica.coordinates:
             self._expire(replica)
@@ -89,7 +89,7 @@ class Takeover:
             replica.slim()
 
     def _quiet_s(self, replica: Replica) -> float:
-        """For how long nothing will be to do here, unless somebody calls. The ring calls when it changes."""
+        """Seconds until the next look. Changes of the ring and requests come without a look."""
         config = self._state.config
         if len(replica.book) and replica.role is Role.HOLDER and not self._at_rest(replica):
             replica.doubts += 1
@@ -98,7 +98,7 @@ class Takeover:
         if not len(replica.book) or not replica.settled:
             return config.look_s
         due_s = replica.due_at(config) - self._state.clock.now
-        # What is planned holds on to the place until then, also if it is left long before.
+        # A planned look keeps a closed replica in memory, so it must not be far ahead.
         return due_s if due_s == inf else min(config.idle_look_s, max(config.look_s, due_s))
 
     def _at_rest(self, replica: Replica) -> bool:
@@ -129,13 +129,13 @@ class Takeover:
     # Taking over
 
     def _gather(self, replica: Replica) -> None:
-        """Ask everybody, again if the ring has changed meanwhile."""
+        """Ask all owners for their records; ask again when the owners have changed."""
         replica.role = Role.GATHERING
         replica.gathering = gathering = Gathering(replica.owners, self._state.clock.now)
         self._ask(replica, gathering)
 
     def _ask(self, replica: Replica, gathering: Gathering) -> None:
-        """Shadows are waited for as long as the ring counts them; those beside them, who hardly know more, not so."""
+        """Wait for shadows while the ring lists them; for the other owners, which rarely know more, a bounded time."""
         if replica.gathering is not gathering or self.replicas.get(replica.place) is not replica:
             return
         state, config = self._state, self._state.config
@@ -150,7 +150,7 @@ class Takeover:
         self._go_on(replica)
 
     def gathered(self, sender: Peer, message: StateRequest) -> None:
-        """Somebody is to coordinate a place: tell what is held of it, and step down."""
+        """Another peer must coordinate a place: send it all records of the place, and step down."""
         replica = self.replicas.get(message.place)
         if replica is None:
             cleared = self._cleared.of(message.place)
@@ -166,13 +166,13 @@ class Takeover:
         self._state.send(sender, StateReply(message.place, replica.epoch.number, self._all_of(replica), False))
 
     def _all_of(self, replica: Replica) -> tuple[Record, ...]:
-        """All that is known here of a place."""
+        """All records and tombstones of a place."""
         records = replica.told(replica.book, self._state.clock.now)
         cleared = self._cleared.of(replica.place)
         return records if cleared is None or cleared.key in replica.book else (*records, cleared)
 
     def told(self, sender: Peer, message: StateReply) -> None:
-        """What somebody else holds, because it was asked, or because it leaves."""
+        """Records of another peer, which was asked for them or leaves the place."""
         replica = self.replicas.get(message.place)
         if replica is None and message.leaving:
             replica = self.replicas.open(message.place)
@@ -186,7 +186,7 @@ class Takeover:
         if replica.coordinates:
             self.replication.spread(replica)
             if message.leaving and sender.id not in replica.shadows:
-                # One that is counted as a shadow here has to stay one, until both see the same ring.
+                # A peer listed as a shadow here must remain one until both see the same ring.
                 then = Waiter(replica.book.position, lambda: self._state.promise(sender, HandoffAck(message.place)))
                 self.replication.wait(replica, ("taken", sender.id), then)
             return
@@ -199,7 +199,7 @@ class Takeover:
             self.review(replica)
 
     def _go_on(self, replica: Replica) -> None:
-        """All have answered, or are gone: reign."""
+        """Begin an epoch when all awaited peers have answered or are gone."""
         if replica.gathering is None or replica.gathering.awaited:
             return
         state = self._state
@@ -216,7 +216,7 @@ class Takeover:
     # Handing over
 
     def _hand_over(self, replica: Replica) -> None:
-        """Remind the peer that is to coordinate this place; and leave it all to it if this one has no part in it."""
+        """Remind the right coordinator of a place; send it everything if this peer is no owner any more."""
         if not replica.owners or not len(replica.book):
             return
         first = replica.owners[0]

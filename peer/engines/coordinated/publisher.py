@@ -313,7 +313,7 @@ class Publisher:
         return members[rotation % len(members)]
 
     def _pass_on(self, given_up: Peer, item: Item) -> bool:
-        """Have another peer of each group serve it, one that was not chosen before; whether there is any.
+        """Send a message to a peer of each group that was not chosen before; returns whether there is any.
 
         The first may have delivered it and died before its acknowledgement: then the group gets it twice.
         """

@@ -1,6 +1,6 @@
 """Notes from a coordinator of topics with retained messages to the wildcard places above them, renewed periodically.
 
-With them a new wildcard filter finds at its own place the names of all topics that it must fetch. A note has the number
+A new wildcard filter finds the names of all topics that it must fetch at its own place. A note has the number
 of its message, and the end of a note the number of the removal: the higher number wins, whichever comes later.
 """
 

@@ -50,9 +50,10 @@ def describe(core: CoordinatedEngine, now: float, counted: Mapping[str, int] | N
 
 
 def describe_topic(core: CoordinatedEngine, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
-    """What is known here of one topic: of each place that its subscribers may be at, who is nearer to its coordinator.
+    """The status of one topic: for each place where it may have subscribers, the next peer towards its coordinator.
 
-    `towards` tells that for the key of a place; None: this peer is the nearest. JSON-able; None for what is no topic.
+    `towards` computes that peer from the key of a place; None: this peer is the nearest. JSON-able; None if the topic is
+    invalid.
     """
     try:
         check_topic_name(topic)

@@ -234,7 +234,7 @@ class Subscriber:
             self._fetch(own, item)
 
     def _fetch(self, own: LocalFilter, item: Granted) -> None:
-        """It is in force; before the clients are told, get what is retained."""
+        """Fetch the retained messages before the clients are notified that the filter is in force."""
         own.on(FilterEvent.GRANTED)
         if item.retained is not None:
             self._keep(item.retained)

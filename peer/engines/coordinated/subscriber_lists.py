@@ -1,4 +1,4 @@
-"""A publisher's lists: what it was told of each place it publishes by, and how long it may trust that.
+"""A publisher's lists: the subscribers of each place that it publishes to, and how long it may trust them.
 
 A list is trusted for `lease_s` from when it was asked for, on this peer's own clock. So a publisher that was paused, or
 cut off from a coordinator, finds its lease run out before it publishes by a list that may be old, and asks first. That
@@ -30,9 +30,9 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place
 
 RENEWALS: Final = 3
-"""In the time of a lease."""
+"""Renewals within a lease."""
 MOST_AT_ONCE: Final = 500
-"""Lists in registration message."""
+"""Lists in one message."""
 
 
 class Registration:
@@ -171,8 +171,8 @@ class SubscriberLists:
                     self._user.list_trusted(registration)
 
     def _adopt(self, registration: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
-        """Take over what it says. Returns whether anybody came or went; and of those who went, whether their leases ran
-        out: who leaves by himself says so with a higher number."""
+        """Apply a list. Returns whether a peer came or left; and for each peer that left, whether its lease expired: an
+        unsubscribe would have a higher number."""
         if message.epoch == registration.epoch and message.position <= registration.position:
             return False, {}
         known, changed = registration.entries, False
@@ -263,7 +263,7 @@ class SubscriberLists:
             self._state.send(peer, Drop(tuple(places)))
 
     def lists(self, peer_id: int) -> bool:
-        """Whether a peer is on any list that counts: registration that has lapsed may be old."""
+        """Whether a peer is on any list that counts: a list whose lease has expired may be old."""
         counting = [
             registration
             for registration in self._lists.values()
