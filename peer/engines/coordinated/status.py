@@ -52,8 +52,8 @@ def describe(core: CoordinatedEngine, now: float, counted: Mapping[str, int] | N
 def describe_topic(core: CoordinatedEngine, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
     """The status of one topic: for each place where it may have subscribers, the next peer towards its coordinator.
 
-    `towards` computes that peer from the key of a place; None: this peer is the nearest. JSON-able; None if the topic is
-    invalid.
+    `towards` computes that peer from the key of a place; None: this peer is the nearest. JSON-able; None for an
+    invalid topic.
     """
     try:
         check_topic_name(topic)

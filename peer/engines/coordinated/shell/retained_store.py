@@ -129,7 +129,7 @@ class RetainedStore:
         return bool(self._changes)
 
     def commit(self) -> None:
-        """Raises StoreError when the disk fails: the changes stay pending, and no peer may be notified that they are safe."""
+        """Raises StoreError when the disk fails: the changes stay pending, and must not be acknowledged."""
         if not self._changes:
             return
         run = self._database.execute
