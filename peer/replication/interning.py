@@ -29,6 +29,8 @@ class Sharing:
         peer, number = record.peer, record.number
         if peer is not None:
             peer = self._same(peer)
+            # Entries are numbered by (boot, count): each entry of a peer repeats the boot, a time in ms and thus an
+            # object of 32 bytes.
             if number[0] == peer.boot:
                 number = (peer.boot, number[1])
         return Record(record.kind, name, peer, number, record.gone, record.confirmed, record.body)

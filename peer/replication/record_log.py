@@ -46,9 +46,12 @@ class RecordLog:
         known = self.get(key)
         if known is not None and known.rank() >= record.rank():
             return False
+        # A dict keeps the order of insertion: the changed record moves to the end, and `since` reads only the latest
+        # changes.
         self._records.pop(key, None)
         self.position += 1
         self._records[key] = (self.position, record)
+        # The third part of a rank, `confirmed`, matters to the coordinator and its shadows only.
         if record.kind is Kind.ENTRY and not (known is not None and known.rank()[:2] == record.rank()[:2]):
             self.listed = self.position
         return True
@@ -81,6 +84,7 @@ class RecordLog:
     def replace(self, records: Iterable[Record], position: int) -> None:
         """Become a copy of another log."""
         self._records = {}
+        # The copied records come without positions, so each counts as changed at the last one.
         self.position = self.listed = position
         for record in records:
             self._records[record.key] = (position, record)

@@ -152,6 +152,7 @@ class Replica:
             self.expires.pop(key, None)
         else:
             self.gone_at.pop(key, None)
+            # Shadows let nothing expire: a renewal changes no record, so only the coordinator hears of it.
             if self.coordinates and record.kind in (Kind.ENTRY, Kind.NOTE):
                 self._lease(key, record.kind, now, config)
         if record.kind is Kind.RETAINED:
@@ -190,6 +191,7 @@ class Replica:
         merged = list(records)
         self.book.replace(merged, position)
         self.gone_at = {record.key: now for record in merged if record.gone} or NOTHING
+        # Compared by identity: `Replication._become` keeps the object of a record that both logs have.
         news = [record for record in merged if before.get(record.key) is not record]
         for record in news:
             if record.kind is Kind.RETAINED:
@@ -206,6 +208,7 @@ class Replica:
         if record.gone:
             return record
         remaining_s = round(self.ends_at - now)
+        # A copy must not outlive the message because this peer has not looked at the replica since it expired.
         return replace(record, body=aged(record.body, remaining_s)) if remaining_s > 0 else record.ended()
 
     @property
@@ -234,6 +237,7 @@ class Replica:
     def end(self) -> None:
         """Stop being the coordinator. Peers that wait for an answer ask again, elsewhere."""
         self.role = Role.HOLDER
+        # The log stays, as the next coordinator asks for it. At position 0 a shadow accepts a complete copy only.
         self.synced = 0
         self.shadows = self.publishers = self.expires = self.waiters = NOTHING
         self.gathering = None

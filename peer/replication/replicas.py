@@ -96,6 +96,7 @@ class ReplicaTable:
         if replica is not None:
             return replica
         replica = self._places[place] = Replica(place, self._state.me.id)
+        # The topic `a` and the place `a/#` have one key, and share one watch of it.
         at_key = self._by_key.get(replica.key, ())
         if at_key:
             self._ask_for_news(replica.key)
@@ -157,6 +158,7 @@ class ReplicaTable:
     def _belongs_to(self, key: Id, owners: tuple[Peer, ...]) -> None:
         for replica in self._by_key.get(key, ()):
             replica.owners = owners
+            # New owners are reminded at short intervals again: the growing waits were for the former owners.
             replica.doubts = 0
             self._due[replica] = None
 

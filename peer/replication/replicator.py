@@ -77,6 +77,7 @@ class Replication:
             if record.kind in LASTING:
                 self._state.keep(replica.place, record)
             if record.kind is Kind.RETAINED:
+                # Publishers get this clock with their lists, so that their next message is later than this record.
                 self._state.observe(record.number[0])
                 self._cleared.heard(record)
         self._replicas.look_soon(replica, self._state.config.look_s)
@@ -97,6 +98,8 @@ class Replication:
             return
         position, listed = replica.book.position, replica.book.listed
         for shadow in replica.shadows.values():
+            # Measured from the changes sent, not from those acknowledged: otherwise each change would repeat all
+            # changes in flight.
             if shadow.sent < position:
                 self._copy(replica, shadow, shadow.sent)
         for publisher in replica.publishers.values():
@@ -118,6 +121,7 @@ class Replication:
     def list_for(self, replica: Replica, since: int, asked_at: float | None) -> List:
         book = replica.book
         changes = [record for record in book.since(since) if record.kind is Kind.ENTRY]
+        # A complete list replaces the entries of the publisher, so it needs no ends.
         entries = tuple([record for record in changes if since or not record.gone])
         return List(replica.place, replica.epoch, since, book.position, entries, asked_at, self._state.hybrid_clock)
 
@@ -128,6 +132,8 @@ class Replication:
     def expect(self, replica: Replica, follower: Follower) -> None:
         """Send the changes again if the follower does not answer."""
         config = self._state.config
+        # `ask_s` grows with the measured times of answers: a busy follower only gets slower if it is sent everything
+        # twice.
         retry_s = max(config.retry_s, self._state.ask_s)
         wait_s = min(config.slow_retry_s, retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
         follower.retry_at = self._state.clock.now + wait_s
@@ -171,6 +177,8 @@ class Replication:
         copied = self.copied_up_to(replica)
         known = min((publisher.acked for publisher in replica.publishers.values()), default=inf)
         now = self._state.clock.now
+        # A waiter that is called may spread new records, which settles this replica again and removes or replaces other
+        # waiters.
         for key, waiter in list(replica.waiters.items()):
             if waiter.position > copied or replica.waiters.get(key) is not waiter:
                 continue
@@ -191,6 +199,7 @@ class Replication:
         if replica is None or not replica.coordinates or replica.epoch != message.epoch:
             return
         publisher = replica.publishers.get(sender.id)
+        # A publisher that restarted has lost its lists: an acknowledgement of its earlier boot says nothing about them.
         if publisher is not None and publisher.peer.boot == sender.boot:
             self._heard(publisher, message.position)
             self.settle(replica)
@@ -210,6 +219,7 @@ class Replication:
             return
         for record in message.extra:
             self.merge(replica, record)
+        # `acked` may fall here, unlike in `_heard`: a shadow that was inactive meanwhile starts again at position 0.
         if message.missing:
             shadow.acked = shadow.sent = message.position
         else:
@@ -228,6 +238,7 @@ class Replication:
         if replica is None:
             replica = self._replicas.open(message.place)
         if message.epoch < replica.epoch:
+            # A deposed coordinator that has missed the change of the ring learns of its end from this answer.
             self._state.send(sender, AppendAck(message.place, replica.epoch, 0, False, ()))
             return
         if replica.role is not Role.HOLDER:
@@ -237,12 +248,15 @@ class Replication:
         missing = False
         overruled = [self._cleared.overrule(record) for record in message.records]
         records = [self._sharing.of(record, message.place) for record in overruled]
+        # A tombstone here can overrule a record of the coordinator, which stores the cleared message until it is sent
+        # the tombstone.
         extra = [mine for mine, theirs in zip(records, message.records, strict=True) if mine.rank() > theirs.rank()]
         for record in records:
             if replica.book.lapsed(record):
                 replica.book.forget(record.key)  # the coordinator alone decides which leases are valid
         if message.since == 0 and not (same and replica.synced):
             extra += self._become(replica, message.position, records)
+        # Positions are comparable within one epoch only.
         elif not same or message.since > replica.synced:
             missing = True
         else:
@@ -254,6 +268,7 @@ class Replication:
         if missing and not same:
             replica.synced = 0
         told = replica.told(extra, self._state.clock.now)
+        # A SUBACK or PUBACK may depend on this answer, so it waits for the commit of the records.
         self._state.promise(sender, AppendAck(message.place, message.epoch, position, missing, told))
 
     def _become(self, replica: Replica, position: int, records: list[Record]) -> list[Record]:
@@ -266,6 +281,8 @@ class Replication:
                 continue
             if known is None or known.rank() < record.rank():
                 extra.append(record)
+            # The own object stays if both are equal: the other one would count as new, and be written to the disk
+            # again.
             if known is None or known.rank() <= record.rank():
                 merged[record.key] = record
         self._keep(replica, replica.become(merged.values(), position, self._state.clock.now))

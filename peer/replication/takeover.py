@@ -60,11 +60,13 @@ class Takeover:
         if self.replicas.first(replica):
             if replica.coordinates:
                 self.replication.followed_by(replica, self.replicas.shadows(replica))
+            # A reminder must not restart the same takeover, which would forget the answers that have arrived.
             elif replica.gathering is None or replica.gathering.owners != replica.owners:
                 self._gather(replica)
             return
         if replica.role is not Role.HOLDER:
             replica.end()
+        # After the first look `_quiet_s` plans the next ones, at growing intervals.
         if not replica.doubts:
             self.replicas.look_soon(replica, self._state.config.look_s)
         self._hand_over(replica)
@@ -160,6 +162,8 @@ class Takeover:
             return  # Its leaf set is not up to date; it will be.
         if replica.role is not Role.HOLDER:
             replica.end()
+        # From now on the old coordinator lacks the acknowledgements of this shadow, and can grant nothing that the next
+        # one misses.
         replica.epoch = Epoch(replica.epoch.number + 1, sender.id)
         replica.synced = 0
         self.replicas.look_soon(replica, self._state.config.look_s)
@@ -174,6 +178,7 @@ class Takeover:
     def told(self, sender: Peer, message: StateReply) -> None:
         """Records of another peer, which was asked for them or leaves the place."""
         replica = self.replicas.get(message.place)
+        # The sender will forget the place: it may be the last peer with these records.
         if replica is None and message.leaving:
             replica = self.replicas.open(message.place)
         if replica is None or not self.replicas.first(replica):
@@ -181,6 +186,7 @@ class Takeover:
         for record in message.records:
             if replica.book.get(record.key) != record:  # most know the same
                 self.replication.merge(replica, record)
+        # The next epoch must be above the epoch of every peer that was asked, or that peer would refuse it.
         if message.number > replica.epoch.number:
             replica.epoch = Epoch(message.number, replica.epoch.coordinator)
         if replica.coordinates:

@@ -46,6 +46,7 @@ class Tombstones:
     def heard(self, record: Record) -> None:
         """Note a record that is now valid for its topic."""
         if not record.gone:
+            # The message is newer than the tombstone, or `overrule` would have replaced it before.
             self._tombs.pop(record.name)
             return
         self.restore(record.name, record.number, self._state.clock.now)
@@ -55,6 +56,8 @@ class Tombstones:
 
     def restore(self, topic: str, number: Number, at: float) -> None:
         """Add the tombstone of a topic. Call it in the order of time."""
+        # A peer whose wall clock is slow must still give later stamps than the clearing (hybrid logical clock, Kulkarni
+        # 2014).
         self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
         self._tombs.put(topic, number, at)
 

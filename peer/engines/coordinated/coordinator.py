@@ -67,6 +67,7 @@ class Coordinator:
         known = replica is not None
         if replica is None:
             replica = self._replicas.open(place)
+        # Only an open replica has owners to compare; a request to the wrong peer must not leave one behind.
         if not self._replicas.first(replica):
             if not known:
                 self._replicas.close(replica)
@@ -83,8 +84,10 @@ class Coordinator:
     def sub(self, sender: Peer, message: Sub) -> None:
         granted = []
         for entry in message.entries:
+            # Copies of an entry merge by its number, so nobody but the subscriber peer may give numbers.
             if entry.kind is not Kind.ENTRY or entry.peer is None or entry.peer.id != sender.id:
                 continue
+            # Each entry has its own place, which may be in a takeover: it waits and is answered by itself.
             alone = Sub((entry,), message.wants)
             replica = self._serving(place_of(entry.name), sender, alone)
             if replica is not None:
@@ -105,11 +108,13 @@ class Coordinator:
             self._replication.spread(replica)
         elif not entry.gone:
             replica.expires[key] = self._state.clock.now + self._state.config.entry_s
+            # A renewal changes no record, so no other peer must acknowledge it.
             if known.confirmed and not wants:
                 return Granted(entry.name, entry.number, False, (), None)
         listed = not entry.gone
         deadline = self._state.clock.now + self._state.config.void_s
         waiting = replica.waiters.get(key)
+        # A subscriber repeats its request while it waits; that must not extend the wait for a silent publisher.
         if waiting is not None and waiting.position == book.position_of(key):
             deadline = waiting.deadline
         then = partial(self._grant, replica, entry, sender, wants)
@@ -124,9 +129,11 @@ class Coordinator:
         topics: tuple[str, ...] = ()
         retained = None
         if not entry.gone:
+            # The shadows copy the confirmation, so that a successor can answer renewals at once.
             confirmed = Record(record.kind, record.name, record.peer, record.number, False, True)
             if self._replication.take(replica, confirmed):
                 self._replication.spread(replica)
+            # MQTT 5.0, 3.3.1.3: only a new non-shared subscription gets the retained messages.
             if wants and not is_shared(entry.name):
                 topics, retained = self._retained_for(replica, inner_of(entry.name))
         answer = Granted(entry.name, entry.number, entry.gone, topics, retained)
@@ -180,6 +187,7 @@ class Coordinator:
             return
         key = (Kind.PUBLISHER, "", sender.id)
         known = replica.publishers.get(sender.id)
+        # A publisher that restarted has lost its lists, so it registers like a new publisher.
         if known is None or known.peer.boot != sender.boot:
             record = replica.book.get(key)
             number = 1 if record is None else record.number[0] + 1
@@ -226,7 +234,9 @@ class Coordinator:
             return
         if self._replication.take(replica, record):
             self._replication.spread(replica)
+        # A known message is answered too: the publisher repeats it until it has an answer.
         answer = Retained(record.name, record.number, self._state.hybrid_clock)
+        # The publisher acknowledges its client after this answer, so it waits for the commit here.
         send = partial(self._state.promise, sender, answer)
         who = (RETAINED, sender.id, record.number)
         both = Countdown(2, send)

@@ -291,6 +291,7 @@ class CoordinatedEngine:
         every(config.lease_s / LIST_RENEWALS, lambda: self.subscriber_lists.renew(self.publisher.lists_in_use()))
         every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
         every(SWEEP_S, self.publisher.sweep)
+        # `RetainedTopics.renew` looks a quarter of `note_s` ahead: a tick may come late without a note expiring.
         every(config.note_s / 8, self._coordinator.tick)
         every(SWEEP_S, self.cleared.sweep)
         every(SWEEP_S, self.replicas.sweep)

@@ -137,6 +137,7 @@ class SubscriberLists:
         state.observe(message.clock)
         registration = self._lists.get(message.place)
         if registration is None:
+            # Otherwise the coordinator would repeat the changes, and make every SUBACK of the place wait for this peer.
             state.send(sender, Drop((message.place,)))
             return
         if registration.epoch is not None and message.epoch < registration.epoch:
@@ -190,6 +191,8 @@ class SubscriberLists:
                 del registration.entries[key]
                 left[record.peer.id] = before.number == record.number
         if not message.since:
+            # A complete list does not say why an entry is missing. A new coordinator may just not know it yet, so
+            # messages to the peer are retried for `grace_s`.
             left.update((peer_id, False) for name, peer_id in known if (name, peer_id) not in registration.entries)
         registration.epoch, registration.position = message.epoch, message.position
         return changed or bool(left), left
@@ -238,6 +241,7 @@ class SubscriberLists:
         for registration in used:
             if registration.asking:
                 continue
+            # The coordinator has not answered the last renewals: the ring may have another coordinator.
             if registration.coordinator is None or registration.until < fresh - state.config.lease_s / RENEWALS:
                 self.ensure(registration)
             else:

@@ -40,6 +40,8 @@ class TreeRelay:
         relay = publication.relay
         assert relay is not None, "only messages that came through a tree are passed on"
         if relay.part:
+            # The name comes from another peer; the subscribers of the part must get the message even if it is unknown
+            # here.
             planner = ALGORITHMS.get(relay.name, direct)
             hops = planner.next_hops(relay.part, relay.fanout)
             sent = self._send(hops, publication.onward(), tail_of(publication), relay)

@@ -74,6 +74,7 @@ class RetainedStore:
         run = self._database.execute
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
+        # SQLite syncs a WAL at each commit only with FULL: NORMAL may lose acknowledged messages in a power failure.
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         version = run("PRAGMA user_version").fetchone()[0]
