@@ -69,10 +69,6 @@ class Tree:
         self.orders = Orders(most_orders)
 
     @property
-    def forwards_only(self) -> bool:
-        return not self.own
-
-    @property
     def depth(self) -> int:
         return len(self.path)
 
