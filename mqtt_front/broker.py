@@ -19,7 +19,7 @@ from ringmq.mqtt_front.cluster import Cluster, Done, Standalone
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
+from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.budget import Work
 from ringmq.mqtt_front.connection.delivery_plans import Plans
 from ringmq.mqtt_front.counters import FrontCounters
@@ -73,6 +73,22 @@ class Broker:
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
 
+    def take_dirty(self) -> list[SessionWriter]:
+        """The list `dirty`, which is empty from now on: the caller flushes these writers."""
+        dirty, self.dirty = self.dirty, []
+        return dirty
+
+    def end_iteration(self) -> None:
+        """The outboxes are about to be sent. Connections take a new share of the budget after this."""
+        # The message would be kept as long as nothing else is delivered: up to `max_packet_bytes`, and its encodings.
+        self.encoded = None
+        self.iteration += 1
+
+    def close_journal(self) -> None:
+        """Record nothing any more; changes that are not committed are lost."""
+        self.journal.close()
+        self.journal = NO_JOURNAL
+
     def refresh(self) -> None:
         """Forget the receivers of all topics, since many are not in use any more. The next use finds them again."""
         self.router.forget_answers()
@@ -95,6 +111,7 @@ class Broker:
         """The session of a client that connects, and whether it was there before. A session is one user's alone."""
         session = self.sessions.get(client_id)
         if session is not None and session.writer is not None:
+            # The earlier connection with a client id must be closed ([MQTT-3.1.4-3]; 3.1.1 [MQTT-3.1.4-2]).
             self.counters.taken_over += 1
             session.writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
             # The end of the old connection may have ended the session, too.
@@ -105,42 +122,25 @@ class Broker:
             session = None
         present = session is not None
         if session is None:
-            session = Session(client_id, self.config, rights, self.counters)
-            session.user = user
+            session = Session(client_id, self.config, rights, self.counters, user)
             self.sessions[client_id] = session
         elif session.rights is not rights:
             self.restrict(session, rights)
-        session.expiry_s = expiry_s
-        session.will = will
-        session.expires_at = None
-        session.will_at = None
-        self._keep(session)
+        session.begin(expiry_s, will, self.journal)
         return session, present
-
-    def _keep(self, session: Session) -> None:
-        """Record a session that outlives its connection; erase one whose client has come back without an expiry."""
-        if session.expiry_s:
-            session.journal = self.journal
-            session.journal.session(session)
-        else:
-            session.journal.ended(session)
-            session.journal = NO_JOURNAL
 
     def adopt(self, session: Session) -> None:
         """Add a session of an earlier process, without its client. If the client was there then, call `gone` next."""
         self.sessions[session.client_id] = session
-        session.journal = self.journal
         for due in (session.will_at, session.expires_at):
             if due is not None:
                 self._wake_at(due, session)
 
     def restrict(self, session: Session, rights: Rights) -> None:
         """Change the rights of a session. Subscriptions that they do not allow any more are dropped."""
-        session.rights = rights
         self._plans.forget()
-        for topic_filter in list(self.router.filters(session)):
-            if not rights.may_subscribe(topic_filter):
-                self.unsubscribe(session, topic_filter)
+        for topic_filter in session.restrict(rights, self.router.filters(session)):
+            self.unsubscribe(session, topic_filter)
 
     def end(self, session: Session) -> None:
         """End a session; a will that is still delayed is published now (5.0 §3.1.3.2.2)."""
@@ -148,19 +148,14 @@ class Broker:
             del self.sessions[session.client_id]
         for topic_filter in self.router.forget(session):
             self._withdraw(topic_filter)
-        session.journal.ended(session)
-        session.journal = NO_JOURNAL
+        session.end()
         if session.will_at is not None:
             self._publish_will(session)
 
     def gone(self, session: Session, will: bool) -> None:
         """The client of a session is not connected any more; `will` says whether its will must be published."""
-        session.writer = session.live = None
-        if not will:
-            session.will = None
-        if session.will is not None:
-            delay_s = session.will.properties.will_delay_s or 0
-            session.will_at = self.clock.now + min(delay_s, session.expiry_s)
+        session.detach(will, self.clock.now)
+        if session.will_at is not None:
             if session.will_at <= self.clock.now:
                 self._publish_will(session)
             else:
@@ -168,8 +163,7 @@ class Broker:
         if session.expiry_s == 0:
             self.end(session)
             return
-        if session.expiry_s != NEVER_EXPIRES_S:
-            session.expires_at = self.clock.now + session.expiry_s
+        if session.expires_at is not None:
             self._wake_at(session.expires_at, session)
         session.journal.session(session)
 
@@ -195,6 +189,7 @@ class Broker:
         for topic in self.retained.expire(self.clock.now):
             self.journal.unretained(topic)
         while self._due and self._due[0][0] <= self.clock.now:
+            # Changed times have entries of their own. The session's present state shows whether an entry is stale.
             session = self.sessions.get(heappop(self._due)[2])
             if session is None or session.writer is not None:
                 continue
@@ -205,10 +200,10 @@ class Broker:
                 self.end(session)
 
     def _publish_will(self, session: Session) -> None:
-        will, session.will, session.will_at = session.will, None, None
+        will = session.take_will()
         if will is None:
             return
-        session.journal.session(session)
+        # The rights may have changed since the CONNECT, at which they were checked first.
         if not session.rights.may_write(will.topic):
             self.counters.unauthorized += 1
             return
@@ -240,6 +235,7 @@ class Broker:
         waiting = self._announced[topic_filter] = [done]
 
         def in_force() -> None:
+            # The filter may have been withdrawn and announced again meanwhile, with other callbacks.
             if self._announced.get(topic_filter) is waiting:
                 del self._announced[topic_filter]
             for callback in waiting:
@@ -276,6 +272,7 @@ class Broker:
         if self.retained.set(message):
             self.journal.retained(message)
         else:
+            # Over the bound of bytes `set` has removed the earlier message, which must not return from the disk either.
             self.counters.not_retained += 1
             self.journal.unretained(message.topic)
 
@@ -308,6 +305,7 @@ class Broker:
             if receiver.own is None:
                 return 0
             receiver = receiver.own
+        # A subscription is allowed although `deny` excludes a part of its filter. That part is left out here.
         if session.rights is not ALL_RIGHTS and not session.rights.may_read(message.topic):
             return 0
         retain = message.retain and receiver.retain_as_published
@@ -325,10 +323,12 @@ class Broker:
     def _give_one_of(self, group: SharedGroup[Session], message: Message) -> int:
         """Prefer a member that takes the message at once, then a connected member with room in its queue, then any."""
         room = partial(_has_room, message)
+        # A message with QoS 0 is not queued, so only a client that reads can get it.
         choices = (_ready, partial(_here_with_room, message), room, _anybody) if message.qos else (_reads, _anybody)
         for available in choices:
             member = group.next_member(available)
             if member is not None:
+                # Not noted: this is the copy of the group, and a replay for a filter of the session sends another.
                 return self._give(member, message, False)
         return 0
 

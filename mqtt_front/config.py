@@ -17,9 +17,11 @@ _LONG_S: Final = 1e9
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "max_connections": (1, _MANY),
     "connect_timeout_s": (0.01, _LONG_S),
+    # The largest remaining length, after the byte of the type and four bytes of length (5.0 §2.1.4).
     "max_packet_bytes": (100, MAX_VARINT + 5),
     "max_queued": (0, _MANY),
     "max_queued_bytes": (0, _MANY),
+    # Receive Maximum, Topic Alias Maximum and Keep Alive have two bytes on the wire (5.0 §3.1.2.10, §3.1.2.11).
     "max_inflight": (1, 65535),
     "receive_maximum": (1, 65535),
     "max_buffer_bytes": (1000, (1 << 31) - 1),

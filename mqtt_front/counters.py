@@ -41,6 +41,11 @@ class FrontCounters:
     not_retained: int = 0
     """Retained messages over the bound."""
 
+    def packet_sent(self, size_bytes: int) -> None:
+        """Count a packet that was passed to its socket by itself."""
+        self.messages_sent += 1
+        self.bytes_sent += size_bytes
+
     def received(self, topic: str, size: int) -> None:
         """Count a PUBLISH that came in; `size` is that of its payload."""
         if is_of_the_log(topic):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 
 
+# `gc=False`: all fields are immutable values, so a message is in no cycle, and the garbage collector need not visit
+# the thousands that may be queued.
 class Message(msgspec.Struct, frozen=True, gc=False):
     """`properties` is the encoded section that goes on unaltered; everything else about it is a field of its own."""
 

@@ -44,6 +44,7 @@ class SysTopics:
         self._published[name] = payload
         if broker.retained.set(message):
             self._kept.add(name)
+        # Not `publish`: all fronts use the same names, and in the cluster their values would overwrite each other.
         broker.distribute(message)
 
     def readings(self, broker: Broker) -> dict[str, int | str]:
@@ -56,6 +57,7 @@ class SysTopics:
             queued += len(session.queue)
         total = len(broker.sessions)
         self._most_clients = max(self._most_clients, connected)
+        # The messages of `$SYS` are among the retained messages, and would otherwise count themselves.
         retained = len(broker.retained) - len(self._kept)
         return {
             "version": self._software,

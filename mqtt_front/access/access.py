@@ -56,6 +56,7 @@ class _Rules(NamedTuple):
             # A user name proves nothing without a password file, so it grants no user's rights either.
             return self.admit(None, client_id) if anonymous_allowed else _refused(Reason.NOT_AUTHORIZED, client_id)
         if password is None:
+            # Both versions of MQTT allow a user name without a password, which proves nothing.
             return _refused(Reason.BAD_USER_NAME_OR_PASSWORD, client_id)
         entry = self.passwords.recall(user_name, password)
         return self.admit(entry, client_id) if entry is not None else None
@@ -128,6 +129,7 @@ class Access:
             return decision
         rules = self._rules
         entry = decision.entry
+        # Each new password has a new salt, so its entry differs even if the password is the same.
         if entry is not None and (rules.passwords is None or rules.passwords.entry(entry.user_name) != entry):
             return _refused(Reason.NOT_AUTHORIZED, decision.client_id)
         return rules.admit(entry, decision.client_id)

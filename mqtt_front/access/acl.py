@@ -139,6 +139,7 @@ class Rights:
             group, _, filter_ = filter_.removeprefix(SHARED).partition("/")
             return bool(group) and self.reads_all(filter_)
         shape = _shape(filter_)
+        # A `deny` of a part leaves the subscription allowed: `may_read` holds back the messages of that part.
         if shape is None or self._denied.one_covers(filter_, shape):
             return False
         return self._read.one_covers(filter_, shape)
@@ -152,6 +153,7 @@ class Rights:
         shape = _shape(topic)
         found = (
             shape is not None
+            # A name with a wildcard is no topic. It would be covered by a rule with the same text, as a filter.
             and not shape.has_wildcards
             and allowed.one_covers(topic, shape)
             and not self._denied.one_covers(topic, shape)

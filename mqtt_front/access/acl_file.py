@@ -162,6 +162,7 @@ class _Reader:
         self._check_number()
 
     def _check_number(self) -> None:
+        # The patterns apply to each user, so they count beside the rules of the user with the most.
         if self._slow_most + self._slow_patterns > MAX_SLOW_RULES:
             raise ValueError(f"at most {MAX_SLOW_RULES} rules with wildcards or deny may apply to one user")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, cast
 
 from ringmq.mqtt_front.codec.codec import decode, encode
 from ringmq.mqtt_front.codec.fields import write_varint
@@ -53,11 +53,27 @@ class AmqttConnection(asyncio.Protocol):
         """The CONNECT; None if the client has gone or was refused without a valid CONNECT."""
         self.task: asyncio.Task[None] | None = None
         """The task that serves this connection, from its beginning to its end."""
-        self.opened_at = self.heard_at = self._loop.time()
-        self.keep_alive_s = 0
+        self.opened_at = self._loop.time()
+        self._heard_at = self.opened_at
+        self._keep_alive_s = 0
         self.said_goodbye = False
         """Whether a DISCONNECT has come, which removes the will [MQTT-3.1.2-10]."""
         self.closing = False
+
+    def serve(self, serving: Coroutine[Any, Any, None]) -> None:
+        """Serve the client by a task of its own. It outlasts the connection: await `task` after `hang_up`."""
+        self.task = self._loop.create_task(serving)
+
+    def admitted(self, keep_alive_s: int) -> None:
+        """The client has been accepted, and its keep-alive holds from now on."""
+        self._keep_alive_s = keep_alive_s
+
+    def is_silent(self, now: float) -> bool:
+        """Whether nothing has come for 1.5 times the keep-alive (3.1.1 [MQTT-3.1.2-24]); 0 turns the check off."""
+        if self.paused:
+            # Its bytes are not read now, so its silence proves nothing, and the time begins again.
+            self._heard_at = now
+        return self._keep_alive_s > 0 and now - self._heard_at > 1.5 * self._keep_alive_s
 
     # Towards the socket
 
@@ -67,7 +83,7 @@ class AmqttConnection(asyncio.Protocol):
         self._opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self._loop.time()
+        self._heard_at = self._loop.time()
         self._counters.bytes_received += len(data)
         if self.closing or self.said_goodbye:
             return
@@ -168,8 +184,7 @@ class AmqttConnection(asyncio.Protocol):
             self._counters.publish_dropped += 1
             self.abort()
             return
-        self._counters.messages_sent += 1
-        self._counters.bytes_sent += len(data)
+        self._counters.packet_sent(len(data))
         transport.write(data)
 
     async def drain(self) -> None:

@@ -131,7 +131,7 @@ class AmqttServer:
             connection.abort()
             return
         self._connections.add(connection)
-        connection.task = self._loop.create_task(self._serve(connection, anonymous))
+        connection.serve(self._serve(connection, anonymous))
 
     async def _serve(self, connection: AmqttConnection, anonymous: bool) -> None:
         try:
@@ -159,7 +159,7 @@ class AmqttServer:
             self.broker.counters.unauthorized += 1
             connection.refuse(Version.V311, Reason.NOT_AUTHORIZED)
         else:
-            connection.keep_alive_s = connect.keep_alive_s
+            connection.admitted(connect.keep_alive_s)
             await self.broker.serve(connection, connect, decision)
 
     async def _decide(self, connection: AmqttConnection, connect: Connect, anonymous: bool) -> Decision | None:
@@ -190,9 +190,7 @@ class AmqttServer:
             if not connection.connect.done():
                 if now - connection.opened_at > self.config.connect_timeout_s:
                     connection.abort()
-            elif connection.paused:
-                connection.heard_at = now
-            elif connection.keep_alive_s and now - connection.heard_at > 1.5 * connection.keep_alive_s:
+            elif connection.is_silent(now):
                 self.broker.counters.keep_alive_timeouts += 1
                 connection.abort()
 

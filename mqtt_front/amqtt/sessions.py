@@ -52,6 +52,23 @@ class Handler(BrokerProtocolHandler):  # type: ignore[misc]
         await self._send_packet(PubcompPacket.build(packet_id))
 
 
+class ClientSession(Session):  # type: ignore[misc]
+    """The session that amqtt would make of the CONNECT, without will and keep-alive, which are handled here."""
+
+    def __init__(self, connect: Connect, decision: Decision, connection: AmqttConnection) -> None:
+        super().__init__()
+        self.client_id = decision.client_id
+        self.clean_session = connect.clean_start
+        self.username = connect.user_name
+        # amqtt's plugins expect a text, and a password is bytes that need not be UTF-8 (3.1.1 §3.1.3.5).
+        self.password = None if connect.password is None else connect.password.decode(errors="replace")
+        self.remote_address: str | None
+        self.remote_port: int | None
+        self.remote_address, self.remote_port = connection.get_peer_info() or (None, None)
+        self.ssl_object = connection.get_ssl_info()
+        self.attributes[DECISION] = decision
+
+
 class SessionBroker(RestrictedBroker):
     """Create, `start`, give it connections to `serve`, and `shutdown`."""
 
@@ -63,16 +80,15 @@ class SessionBroker(RestrictedBroker):
 
     async def serve(self, connection: AmqttConnection, connect: Connect, decision: Decision) -> None:
         """Serve an admitted client from its CONNECT to its end. amqtt's plugins may still refuse it."""
-        session = _session_of(connect, decision, connection)
+        session = ClientSession(connect, decision, connection)
         if not await self._plugins_agree(session):
             connection.refuse(Version.V311, Reason.NOT_AUTHORIZED)
             return
         while (other := self._connections.get(decision.client_id)) is not None:
             self.counters.taken_over += 1  # [MQTT-3.1.4-2]
             await self._end(other)
-        decision = session.attributes[DECISION] = self._access.renew(
-            decision
-        )  # The rules may have changed during the waits above.
+        # The rules may have changed during the waits above.
+        decision = self._renew_decision(session)
         if decision.reason is not Reason.SUCCESS:
             connection.refuse(Version.V311, decision.reason)
             return
@@ -146,28 +162,19 @@ class SessionBroker(RestrictedBroker):
         for client_id, (session, _) in list(self._sessions.items()):
             if DECISION not in session.attributes:
                 continue
-            decision = session.attributes[DECISION] = self._access.renew(session.attributes[DECISION])
+            decision = self._renew_decision(session)
             self._restrict(session)
             if decision.reason is not Reason.SUCCESS and client_id in self._connections:
                 self._connections[client_id].hang_up()
                 gone += 1
         return gone
 
+    def _renew_decision(self, session: Session) -> Decision:
+        decision = session.attributes[DECISION] = self._access.renew(session.attributes[DECISION])
+        return decision
+
     def _restrict(self, session: Session) -> None:
         rights = rights_of(session)
         for topic_filter in list(self._subscriptions):
             if not rights.may_subscribe(topic_filter):
                 self._del_subscription(topic_filter, session)
-
-
-def _session_of(connect: Connect, decision: Decision, connection: AmqttConnection) -> Session:
-    """The session that amqtt would make of the CONNECT, without will and keep-alive, which are handled here."""
-    session = Session()
-    session.client_id = decision.client_id
-    session.clean_session = connect.clean_start
-    session.username = connect.user_name
-    session.password = None if connect.password is None else connect.password.decode(errors="replace")
-    session.remote_address, session.remote_port = connection.get_peer_info() or (None, None)
-    session.ssl_object = connection.get_ssl_info()
-    session.attributes[DECISION] = decision
-    return session

@@ -120,7 +120,7 @@ class Connection:
 
     def _fail_for(self, error: PacketError) -> None:
         """Close because of an error in the client's bytes."""
-        error.__traceback__ = None  # The packet reader keeps the error, whose frames would keep this connection.
+        error.with_traceback(None)  # The packet reader keeps the error, whose frames would keep this connection.
         if self.phase is Phase.OPEN:
             self.broker.counters.protocol_errors += 1
         self.fail(error.reason, str(error))
@@ -195,11 +195,9 @@ class Connection:
         self.keep_alive_s = keep_alive_s(connect, config)
         # The session gets its writer only after this: no message may overtake the CONNACK [MQTT-3.2.0-1].
         writer.send(encode(connect.version, connack(connect, config, present, self.client_id)))
-        session.writer = writer
         broker.counters.connections += 1
         self._connect = None
-        if present:
-            session.resume(broker.clock.now)
+        session.attach(writer, broker.clock.now)
 
     # While it is open
 
@@ -223,6 +221,19 @@ class Connection:
                 self.handlers.reconsider()
         if self.gone and not reader.behind:
             self.close(will=True)
+
+    def renewed(self, decision: Decision) -> bool:
+        """Apply the decision by changed rules to the open connection. False: it refuses the client, which is closed."""
+        session = self.session
+        assert session is not None
+        self.decision = decision
+        if decision.reason is Reason.SUCCESS:
+            self.broker.restrict(session, decision.rights)
+            return True
+        # Before the end, so that the will is not published: the user has no right to its topic any more.
+        session.restrict(decision.rights)
+        self.fail(decision.reason, "the access rules have changed")
+        return False
 
     # The end
 

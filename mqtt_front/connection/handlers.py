@@ -228,9 +228,7 @@ class Handlers:
     def on_disconnect(self, session: Session, packet: Disconnect) -> None:
         expiry_s = packet.properties.session_expiry_s
         if expiry_s is not None:
-            if expiry_s and not session.expiry_s:  # 5.0 §3.14.2.2.2
-                raise ProtocolBreachError("a session that was to end with the connection gets an expiry at its end")
-            session.expiry_s = min(expiry_s, self._broker.config.max_session_expiry_s)
+            session.change_expiry(expiry_s)
         owner = self._owner()
         assert owner is not None, "the connection has called"
         owner.close(will=packet.reason is not Reason.SUCCESS)
@@ -294,15 +292,11 @@ class Handlers:
             return answer
         # The client may repeat the message before it is settled: its second PUBREC then waits, too (`_answer_again`).
         packet_id, v5 = entry.packet_id, self.writer.v5
-        waiting = session.unsettled[packet_id] = [answer]
+        waiting = session.unsettle(packet_id, answer)
 
         def done(reason: Reason) -> None:
-            if session.unsettled.get(packet_id) is waiting:
-                del session.unsettled[packet_id]
-                if v5 and reason >= FAILURES:  # in MQTT 3 there is no word for it
-                    session.release(packet_id)
-                else:
-                    session.settled(packet_id)
+            # MQTT 3 has no reason code: a failure is acknowledged like a delivery, and its identifier stays in use.
+            session.settled(packet_id, waiting, delivered=not v5 or reason < FAILURES)
             for answer_one in waiting:
                 answer_one(reason)
 

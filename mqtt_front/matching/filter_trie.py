@@ -70,6 +70,20 @@ class _FilterNode(Generic[V]):
         else:
             self.here = value
 
+    def below(self, level: str) -> _FilterNode[V]:
+        """The child for a level, which is created if it is absent."""
+        child = self.children.get(level)
+        if child is None:
+            child = self.children[level] = _FilterNode()
+        return child
+
+    def prune(self, level: str) -> bool:
+        """Remove the child for a level if no filter ends at it or below it; returns whether it did."""
+        if not self.children[level].empty:
+            return False
+        del self.children[level]
+        return True
+
     @property
     def empty(self) -> bool:
         return not self.children and self.here is None and self.rest is None
@@ -96,10 +110,7 @@ class FilterTrie(Generic[V]):
         levels, rest = _path(topic_filter)
         node = self._root
         for level in levels:
-            child = node.children.get(level)
-            if child is None:
-                child = node.children[level] = _FilterNode()
-            node = child
+            node = node.below(level)
         node.set(rest, value)
 
     def remove(self, topic_filter: str) -> None:
@@ -113,8 +124,9 @@ class FilterTrie(Generic[V]):
             nodes.append(nodes[-1].children[level])
         nodes[-1].set(rest, None)
         # Empty branches would add to the cost of every match, and grow with every filter that was ever used.
-        while levels and nodes.pop().empty:
-            del nodes[-1].children[levels.pop()]
+        for parent, level in zip(reversed(nodes[:-1]), reversed(levels), strict=True):
+            if not parent.prune(level):
+                break
 
     def match(self, topic: str) -> list[V]:
         """The values of all filters that match a topic: first the filter without wildcards, then down the trie."""

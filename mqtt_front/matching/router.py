@@ -95,6 +95,16 @@ class _SessionFilters(Generic[S]):
         self.filters: dict[str, Receiver[S]] = {}
         self.placements = Placements(limits.placements_per_session)
 
+    def put(self, topic_filter: str, receiver: Receiver[S]) -> None:
+        """Add a subscription, or replace the subscription with the same filter."""
+        if topic_filter not in self.filters:
+            self.placements.add(placement_of(_inner(topic_filter)))
+        self.filters[topic_filter] = receiver
+
+    def remove(self, topic_filter: str) -> None:
+        del self.filters[topic_filter]
+        self.placements.remove(placement_of(_inner(topic_filter)))
+
 
 class Router(Generic[S]):
     """The subscriptions of this peer's clients."""
@@ -161,7 +171,7 @@ class Router(Generic[S]):
         first = False
         # An unchanged subscription, which many clients send after each reconnect, must not drop cached answers.
         if known != receiver:
-            own.filters[topic_filter] = receiver
+            own.put(topic_filter, receiver)
             first = self._add(topic_filter, receiver)
         return Added(replaced=known is not None, first=first)
 
@@ -170,8 +180,7 @@ class Router(Generic[S]):
         own = self._sessions.get(session)
         if own is None or topic_filter not in own.filters:
             return Removed(existed=False, last=False)
-        del own.filters[topic_filter]
-        own.placements.remove(placement_of(_inner(topic_filter)))
+        own.remove(topic_filter)
         if not own.filters:
             del self._sessions[session]
         return Removed(existed=True, last=self._remove(topic_filter, session))
@@ -212,7 +221,6 @@ class Router(Generic[S]):
         if fault:
             self._refusals += 1
             raise SubscriptionRefusedError(fault)
-        own.placements.add(placement)
         self._placements.add(placement)
         self._sessions[session] = own
         self._subscriptions += 1

@@ -29,6 +29,21 @@ class _TopicNode:
         self.children: dict[str, _TopicNode] = {}
         self.topic: str | None = None
 
+    def below(self, level: str) -> _TopicNode:
+        """The child for a level, which is created if it is absent."""
+        child = self.children.get(level)
+        if child is None:
+            child = self.children[level] = _TopicNode()
+        return child
+
+    def prune(self, level: str) -> bool:
+        """Remove the child for a level if no topic ends at it or below it; returns whether it did."""
+        child = self.children[level]
+        if child.children or child.topic is not None:
+            return False
+        del self.children[level]
+        return True
+
 
 class TopicTrie(Generic[V]):
     """Topic names and their values.
@@ -62,10 +77,8 @@ class TopicTrie(Generic[V]):
             path.append(path[-1].children[level])
         path[-1].topic = None
         for parent, level in zip(reversed(path[:-1]), reversed(levels), strict=True):
-            child = parent.children[level]
-            if child.children or child.topic is not None:
+            if not parent.prune(level):
                 break
-            del parent.children[level]
         value = self._values.pop(topic)
         self._slim()
         return value
@@ -108,10 +121,7 @@ class TopicTrie(Generic[V]):
     def _plant(self, topic: str) -> None:
         node = self._root
         for level in topic.split("/"):
-            child = node.children.get(level)
-            if child is None:
-                child = node.children[level] = _TopicNode()
-            node = child
+            node = node.below(level)
         node.topic = topic
 
     def walk(self, topic_filter: str) -> Iterator[str | None]:

@@ -120,15 +120,16 @@ class ClientSocket(asyncio.Protocol):
     def flush(self) -> bool:
         """Send the outbox at the end of an iteration. False: the client does not read, and `resume` will cut it off."""
         connection, transport = self.connection, self.transport
-        data = connection.writer.gathered()
-        connection.writer.clear()
+        writer = connection.writer
+        data = writer.gathered()
+        writer.clear()
         if transport is None or connection.gone or transport.is_closing():
             self._forget_if_over()
             return True
         if data:
             self._front.broker.counters.bytes_sent += len(data)
             transport.write(data)
-        if connection.writer.closing:
+        if writer.closing:
             self._front.end(transport)
         elif connection.pausing is self._reading:
             self._update_reading()

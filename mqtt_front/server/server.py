@@ -32,7 +32,6 @@ from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of
-from ringmq.mqtt_front.sessions.journal import NO_JOURNAL
 from ringmq.mqtt_front.sessions.session import SessionWriter
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
@@ -130,8 +129,7 @@ class MqttServer:
         while self.fault is None and (self.broker.dirty or self.broker.journal.pending):
             self._flush()
             self._resume_unfinished()
-        self.broker.journal.close()
-        self.broker.journal = NO_JOURNAL
+        self.broker.close_journal()
 
     def _count_breach(self, why: str) -> None:
         self.broker.counters.protocol_errors += 1
@@ -183,16 +181,14 @@ class MqttServer:
     def _flush(self) -> None:
         self._flushing = False
         broker = self.broker
-        broker.encoded = None
-        broker.iteration += 1
+        broker.end_iteration()
         # `stop` calls this outside the end of an iteration, which would have committed already.
         if broker.journal.pending:
             self._commit()
         # A client must not learn of a change that the disk does not have [MQTT-4.3.2-4], [MQTT-4.3.3-8].
         if self.fault is not None:
             return
-        dirty = self._answered + broker.dirty
-        self._answered, broker.dirty = [], []
+        dirty, self._answered = self._answered + broker.take_dirty(), []
         continued = bool(self._unfinished)
         for writer in dirty:
             client = self._client_of(writer)
@@ -268,16 +264,10 @@ class MqttServer:
             connection = client.connection
             if connection.decision is None or connection.session is None:
                 continue
-            decision = connection.decision = self.access.renew(connection.decision)
-            if decision.reason is not Reason.SUCCESS:
-                connection.session.rights = decision.rights  # It has none now, so its will is not published.
-                connection.fail(decision.reason, "the access rules have changed")
-                gone += 1
-                continue
-            broker.restrict(connection.session, decision.rights)
+            gone += not connection.renewed(self.access.renew(connection.decision))
         for session in list(broker.sessions.values()):
             if session.writer is None:
-                session.rights = self.access.rights_of(session.user, session.client_id)
+                session.restrict(self.access.rights_of(session.user, session.client_id))
                 if not self.access.knows(session.user):
                     broker.end(session)
         self.send_soon()

@@ -37,6 +37,7 @@ class GivenLive:
         size = len(message.payload)
         noted = self._by_topic.get(message.topic, [])
         full = len(self._by_topic) >= MOST_TOPICS and not noted
+        # A message without a payload clears its topic and is not retained [MQTT-3.3.1-7], so no replay could repeat it.
         if not size or full or self._bytes + size > self._most_bytes:
             return
         kept = self._retained.get(message.topic, -inf)

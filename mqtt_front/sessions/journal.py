@@ -6,13 +6,28 @@ iteration, before the outbox is sent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from ringmq.mqtt_front.codec.packets import Subscription
+    from ringmq.mqtt_front.codec.packets import Subscription, Will
     from ringmq.mqtt_front.message import Message
     from ringmq.mqtt_front.sessions.queue import Delivery
     from ringmq.mqtt_front.sessions.session import Session
+
+
+class SavedSession(NamedTuple):
+    """A session as a durable journal returns it at the start of a front."""
+
+    client_id: str
+    expiry_s: int
+    expires_at: float | None
+    user: str | None
+    will: Will | None
+    will_at: float | None
+    subscriptions: list[tuple[Subscription, int | None]]
+    queue: list[Delivery]
+    inflight: list[Delivery]
+    incoming: list[int]
 
 
 class Journal(Protocol):

@@ -13,13 +13,21 @@ class Delivery:
 
     __slots__ = ("ids", "message", "packet_id", "qos", "received", "retain")
 
-    def __init__(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        ids: tuple[int, ...],
+        packet_id: int = 0,
+        received: bool = False,
+    ) -> None:
         self.message = message
         self.qos = qos
         self.retain = retain
         self.ids = ids
-        self.packet_id = 0
-        self.received = False
+        self.packet_id = packet_id
+        self.received = received
         """QoS 2: the client has the message; PUBREL has been sent, or must be repeated."""
 
 
@@ -41,6 +49,7 @@ class MessageQueue(deque[Delivery]):
 
     def popleft(self) -> Delivery:
         delivery = super().popleft()
+        # `expiry` may be too early after this. The price is one vain `take_expired`, which corrects it.
         self.payload_bytes -= len(delivery.message.payload)
         return delivery
 

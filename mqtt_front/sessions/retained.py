@@ -53,6 +53,7 @@ class Retained:
         self._tree.put(message.topic, message)
         if message.expires_at is not None:
             heappush(self._due, (message.expires_at, message.topic))
+            # A replaced message leaves its entry in the heap, so a topic that is set all the time would let it grow.
             if len(self._due) > 2 * len(self._tree) + MOST_STALE:
                 self._forget_stale()
         return True

@@ -15,7 +15,6 @@ from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.connection.budget import STEP_BYTES
 from ringmq.mqtt_front.matching.receivers import Receiver
 from ringmq.mqtt_front.message import Message
-from ringmq.mqtt_front.sessions.given_live import GivenLive
 from ringmq.mqtt_front.sessions.session import Session
 
 STEPS_A_TURN: Final = 500
@@ -45,7 +44,7 @@ class Replay:
         self._session = session
         self._most_queued = broker.config.max_queued // 2
         """The other half of the queue is for messages published meanwhile."""
-        self._live = session.live = GivenLive(broker.retained, broker.config.max_queued_bytes)
+        self._live = session.note_live(broker.retained)
         self._expected = 0
         self._waiting: dict[str, int] = {}
         """Filters, each with the mark of the moment when it was put into force."""
@@ -97,6 +96,7 @@ class Replay:
         if not quota:
             return False
         queued = len(session.queue)
+        # Half of a queue of one message or none is no room at all: then the client's quota is the room.
         return queued < self._most_queued or (not queued and len(session.inflight) < quota)
 
     def _step(self) -> bool:

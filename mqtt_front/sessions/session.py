@@ -6,18 +6,20 @@ gets is the router's business, how packets look the codec's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from ringmq.mqtt_front.access.acl import Rights
 from ringmq.mqtt_front.codec.packets import Kind, Will
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from ringmq.mqtt_front.counters import FrontCounters
+from ringmq.mqtt_front.errors import ProtocolBreachError
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.given_live import GivenLive
-from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
+from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal, SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
+from ringmq.mqtt_front.sessions.retained import Retained
 
 PACKET_IDS: Final = 65535
 
@@ -80,9 +82,10 @@ class Session:
         config: FrontConfig,
         rights: Rights,
         counters: FrontCounters | None = None,
+        user: str | None = None,
     ) -> None:
         self.client_id = client_id
-        self.user: str | None = None
+        self.user = user
         """The verified user name of the client that began the session."""
         self.rights = rights
         self.writer: SessionWriter | None = None
@@ -108,6 +111,81 @@ class Session:
         self._next_id = 0
         self._again: dict[int, Delivery] = {}
         """Messages in `inflight` that were sent over an earlier connection alone, and must be repeated."""
+
+    # Its life
+
+    def begin(self, expiry_s: int, will: Will | None, journal: Journal) -> None:
+        """The client connects; `attach` its writer next. The journal has only sessions that outlive a connection."""
+        self.expiry_s, self.will = expiry_s, will
+        # The delayed will of the last connection must not be published any more [MQTT-3.1.3-9].
+        self.expires_at = self.will_at = None
+        if expiry_s:
+            self.journal = journal
+            journal.session(self)
+        else:
+            self.end()
+
+    def attach(self, writer: SessionWriter, now: float) -> None:
+        """Send through this writer: first the messages that the client has not acknowledged, in the order in which they
+        were sent [MQTT-4.4.0-1], no more at a time than it takes now, which may be less than before (5.0 §4.9).
+        """
+        self.writer = writer
+        self._again.clear()
+        for delivery in self.inflight.values():
+            if delivery.received:
+                writer.acknowledge(Kind.PUBREL, delivery.packet_id)
+            else:
+                self._again[delivery.packet_id] = delivery
+        self.pump(now)
+
+    def detach(self, will: bool, now: float) -> None:
+        """The client is not connected any more: set the times of its will, unless it has none now, and of the end."""
+        self.writer = self.live = None
+        if not will:
+            self.will = None
+        if self.will is not None:
+            # The end of the session publishes the will even if its delay has not passed [MQTT-3.1.2-8].
+            self.will_at = now + min(self.will.properties.will_delay_s or 0, self.expiry_s)
+        if self.expiry_s != NEVER_EXPIRES_S:
+            self.expires_at = now + self.expiry_s
+
+    def take_will(self) -> Will | None:
+        """The will, if there is one. The session has none then, so that it is published once [MQTT-3.1.2-10]."""
+        will, self.will, self.will_at = self.will, None, None
+        if will is not None:
+            self.journal.session(self)
+        return will
+
+    def end(self) -> None:
+        """Erase the session from its journal, with all that belongs to it."""
+        self.journal.ended(self)
+        self.journal = NO_JOURNAL
+
+    def change_expiry(self, expiry_s: int) -> None:
+        """A DISCONNECT sets the expiry. Raises ProtocolBreachError if the CONNECT set none (5.0 §3.14.2.2.2)."""
+        if expiry_s and not self.expiry_s:
+            raise ProtocolBreachError("a session that was to end with the connection gets an expiry at its end")
+        self.expiry_s = min(expiry_s, self._config.max_session_expiry_s)
+
+    def restrict(self, rights: Rights, filters: Iterable[str] = ()) -> list[str]:
+        """Change the rights; returns the filters that they do not allow."""
+        self.rights = rights
+        return [topic_filter for topic_filter in filters if not rights.may_subscribe(topic_filter)]
+
+    def note_live(self, retained: Retained) -> GivenLive:
+        """Note the retained messages that are received live from now on, until `live` is None again."""
+        self.live = GivenLive(retained, self._config.max_queued_bytes)
+        return self.live
+
+    def restore(self, saved: SavedSession, journal: Journal) -> None:
+        """Set the state that the journal had, before a client is connected, and record all changes in it again."""
+        self.expiry_s, self.expires_at = saved.expiry_s, saved.expires_at
+        self.will, self.will_at = saved.will, saved.will_at
+        for delivery in saved.queue:
+            self.queue.append(delivery)
+        self.inflight = {delivery.packet_id: delivery for delivery in saved.inflight}
+        self.incoming.update(saved.incoming)
+        self.journal = journal
 
     # Towards the client
 
@@ -139,8 +217,7 @@ class Session:
         if self.journal is not NO_JOURNAL or len(inflight) >= writer.quota:
             return False
         packet_id = self._free_id()
-        delivery = inflight[packet_id] = Delivery(message, 1, False, ())
-        delivery.packet_id = packet_id
+        inflight[packet_id] = Delivery(message, 1, False, (), packet_id)
         writer.publish_fast(head + packet_id.to_bytes(2, "big") + tail)
         return True
 
@@ -151,8 +228,11 @@ class Session:
     def drop_expired(self, now: float) -> None:
         """Make room in the queue."""
         for delivery in self.queue.take_expired(now):
-            self._counters.expired_messages += 1
-            self.journal.done(self, delivery)
+            self._expire(delivery)
+
+    def _expire(self, delivery: Delivery) -> None:
+        self._counters.expired_messages += 1
+        self.journal.done(self, delivery)
 
     def _send(self, writer: SessionWriter, delivery: Delivery) -> bool:
         delivery.packet_id = self._free_id()
@@ -177,6 +257,7 @@ class Session:
         writer, queue, again = self.writer, self.queue, self._again
         while writer is not None and (again or queue) and len(self.inflight) - len(again) < writer.quota:
             if again:
+                # It is repeated even if it has expired: expiry ends once a message has been sent [MQTT-4.3.3-7].
                 delivery = again.pop(next(iter(again)))
                 if not writer.publish(delivery, True):
                     del self.inflight[delivery.packet_id]
@@ -184,28 +265,13 @@ class Session:
                 continue
             delivery = queue.popleft()
             if delivery.message.expired(now):
-                self._counters.expired_messages += 1
-                self.journal.done(self, delivery)
+                self._expire(delivery)
+            # The rights may have changed while the message was queued.
             elif not self.rights.may_read(delivery.message.topic):
                 self._counters.unauthorized += 1
                 self.journal.done(self, delivery)
             else:
                 self._send(writer, delivery)
-
-    def resume(self, now: float) -> None:
-        """The client is back: repeat what it has not acknowledged, in the order it was sent, then go on.
-
-        No more at a time than it takes now, which may be less than before (5.0 §4.9).
-        """
-        writer = self.writer
-        assert writer is not None
-        self._again.clear()
-        for delivery in self.inflight.values():
-            if delivery.received:
-                writer.acknowledge(Kind.PUBREL, delivery.packet_id)
-            else:
-                self._again[delivery.packet_id] = delivery
-        self.pump(now)
 
     def acknowledged(self, packet_id: int, now: float) -> bool:
         """PUBACK. False: nothing with QoS 1 is on its way under this identifier."""
@@ -230,6 +296,7 @@ class Session:
             return False
         if not delivery.received:
             delivery.received = True
+            # After its PUBREL the PUBLISH must not be sent again [MQTT-4.3.3-6].
             self._again.pop(packet_id, None)
             self.journal.received(self, delivery)
         return True
@@ -261,23 +328,30 @@ class Session:
 
     def accept(self, packet_id: int) -> bool:
         """A QoS 2 message comes in. False: it was here already, and is only to be acknowledged again."""
+        # [MQTT-4.3.3-10]; 3.1.1 [MQTT-4.3.3-2]: a repetition must not reach the receivers a second time.
         if packet_id in self.incoming:
             return False
         self.incoming.add(packet_id)
         return True
 
-    def settled(self, packet_id: int) -> None:
-        """The message has reached all receivers. The journal learns of it only now: a repetition after an earlier crash
-        must count as new, or the message would be lost."""
-        if packet_id in self.incoming:
-            self.journal.incoming(self, packet_id, True)
+    def unsettle(self, packet_id: int, answer: Callable[[Reason], None]) -> list[Callable[[Reason], None]]:
+        """An accepted message is on its way to its receivers. Returns the callbacks that wait for that: `answer`, and
+        those of repetitions, which are added. Call `settled` with them first.
+        """
+        waiting = self.unsettled[packet_id] = [answer]
+        return waiting
 
-    def restore(self, queue: list[Delivery], inflight: list[Delivery], incoming: list[int]) -> None:
-        """Set the state that the journal had, before a client is connected."""
-        for delivery in queue:
-            self.queue.append(delivery)
-        self.inflight = {delivery.packet_id: delivery for delivery in inflight}
-        self.incoming.update(incoming)
+    def settled(self, packet_id: int, waiting: list[Callable[[Reason], None]], delivered: bool) -> None:
+        """The message has reached all receivers, or has failed to and its identifier is free again."""
+        # The identifier belongs to a later message if the client released it before.
+        if self.unsettled.get(packet_id) is not waiting:
+            return
+        del self.unsettled[packet_id]
+        if not delivered:
+            self.release(packet_id)
+        elif packet_id in self.incoming:
+            # Not recorded before: a repetition after an earlier crash must count as new, or the message would be lost.
+            self.journal.incoming(self, packet_id, True)
 
     def release(self, packet_id: int) -> bool:
         """PUBREL: the client will not send it again. False: it is not known."""

@@ -7,8 +7,9 @@ import structlog
 from ringmq.mqtt_front.access.access import Access
 from ringmq.mqtt_front.broker import Broker
 from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.session import Session
-from ringmq.mqtt_front.sessions.shell.sqlite_journal import SavedSession, Store
+from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 
 log = structlog.get_logger("front")
 
@@ -21,20 +22,22 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
     connected = []
     for saved in store.saved():
         rights = access.rights_of(saved.user, saved.client_id)
-        session = Session(saved.client_id, broker.config, rights, broker.counters)
-        session.user, session.expiry_s = saved.user, saved.expiry_s
-        session.will, session.will_at, session.expires_at = saved.will, saved.will_at, saved.expires_at
-        session.restore(saved.queue, saved.inflight, saved.incoming)
+        session = Session(saved.client_id, broker.config, rights, broker.counters, saved.user)
+        session.restore(saved, store)
         broker.adopt(session)
         if not access.knows(session.user):
+            # The session of a removed user has no rights, so its will is not published either.
             broker.end(session)
             continue
         subscriptions += _subscribe(broker, session, saved)
+        # A crash ends all connections without a DISCONNECT. A session without these times had a client then, or it
+        # never expires and has no will; `gone` is right for both.
         if session.will_at is None and session.expires_at is None:
             connected.append(session)
     for session in connected:  # Now that all are there who may want its will.
         broker.gone(session, will=True)
     broker.tick()
+    # The ends and wills of this start must be on the disk before a client can learn of them.
     store.commit()
     if broker.sessions or retained:
         log.info("restored", sessions=len(broker.sessions), subscriptions=subscriptions, retained=retained)
@@ -43,6 +46,7 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
 def _restore_retained(broker: Broker, store: Store) -> int:
     count = 0
     for message in store.retained_messages():
+        # `set` refuses messages if the bounds are lower than those of the process before.
         if message.expired(broker.clock.now) or not broker.retained.set(message):
             store.unretained(message.topic)
         else:

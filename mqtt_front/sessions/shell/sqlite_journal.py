@@ -10,13 +10,14 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Final, Literal, NamedTuple, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 
 import msgspec
 
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
 
@@ -56,21 +57,6 @@ class StoreError(FrontError):
     """The file cannot be used: one clear line."""
 
 
-class SavedSession(NamedTuple):
-    """A session as the file knows it."""
-
-    client_id: str
-    expiry_s: int
-    expires_at: float | None
-    user: str | None
-    will: Will | None
-    will_at: float | None
-    subscriptions: list[tuple[Subscription, int | None]]
-    queue: list[Delivery]
-    inflight: list[Delivery]
-    incoming: list[int]
-
-
 class Store:
     """The journal of a front. `saved` and `retained_messages` give it all back at the start.
 
@@ -90,6 +76,7 @@ class Store:
         """The messages of this turn and their rows, by identity: several sessions wait for one."""
         try:
             path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
+            # `commit` begins its transactions itself: sqlite3 would begin one at the first change, without IMMEDIATE.
             self._database = sqlite3.connect(path, isolation_level=None)
             self._open()
             self._drop_orphans()
@@ -100,12 +87,15 @@ class Store:
 
     def _open(self) -> None:
         run = self._database.execute
+        # Another process must not change the state that this process has in memory.
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
+        # With NORMAL, a power cut could undo the last commits in the log, after clients were answered.
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         version = run("PRAGMA user_version").fetchone()[0]
         if version == 0:
+            # One transaction: a file that has tables and still the version 0 could not be opened again.
             self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
         elif version != VERSION:
             raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
@@ -294,9 +284,8 @@ class Store:
         for row, client, message, qos, retain, ids, state, packet_id in self._rows(_DELIVERY, query):
             if message not in messages:
                 raise StoreError(f"{self._path} is damaged: a message is missing")
-            delivery = Delivery(messages[message], qos, bool(retain), self._decoded(ids, tuple[int, ...]))
-            delivery.packet_id = packet_id
-            delivery.received = state == RECEIVED
+            subscription_ids = self._decoded(ids, tuple[int, ...])
+            delivery = Delivery(messages[message], qos, bool(retain), subscription_ids, packet_id, state == RECEIVED)
             self._places[delivery] = row, message
             self._uses[message] += 1
             found.setdefault(client, []).append(delivery)

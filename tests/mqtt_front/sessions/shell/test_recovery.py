@@ -29,10 +29,11 @@ from ringmq.mqtt_front.codec.packets import (
 )
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
 from ringmq.mqtt_front.sessions.shell.recovery import restore
-from ringmq.mqtt_front.sessions.shell.sqlite_journal import SavedSession, Store
+from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 from tests.mqtt_front.access.accesses import access_from
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.codec.packets import Properties, Subscription, Will
 from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
-from ringmq.mqtt_front.sessions.shell.sqlite_journal import SavedSession, Store, StoreError
+from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store, StoreError
 
 OFFSET_S = 1000.0
 """How far the wall clock is ahead of the clock of the process."""
