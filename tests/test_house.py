@@ -34,12 +34,6 @@ MAX_PAUSE_S = 0.02
 VAGUE = frozenset({"one", "point", "it", "thing"})
 """Names that a variable must not have, since they do not say what it holds."""
 
-NOT_YET_NAMED: set[str] = {
-    "peer/engines/coordinated",
-    "peer/replication",
-}
-"""Packages that still have variables with a vague name. Remove a package as soon as it has none."""
-
 TESTS_WITHOUT_PACKAGE = {
     "tests/deploy": "tests the files in deploy/, which hold no Python",
     "tests/mqtt_front/real_clients": "runs clients of others against the whole front",
@@ -81,14 +75,6 @@ USED_FROM_OUTSIDE = {
     "iter_older_than": "kademlia calls it (IStorage)",
 }
 """Definitions that no code of the project names, since a library calls them, with the reason."""
-
-NOT_YET_REMOVED = {
-    "mqtt_front/access/access.py: from_texts",
-    "overlay/core/ids.py: distance",
-    "peer/engines/scribe/tree.py: forwards_only",
-    "peer/replication/replicas.py: resting",
-}
-"""Definitions that only tests use. Remove an entry with its definition."""
 
 # Written in pieces, or this file would be the first to break its own rules.
 UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
@@ -371,8 +357,7 @@ def vague_names(tree: ast.AST) -> list[str]:
 
 
 def test_variables_say_what_they_hold() -> None:
-    trees = {file: tree for file, tree in IN_CODE.items() if str(PurePosixPath(file).parent) not in NOT_YET_NAMED}
-    faults = faults_of({file: vague_names(tree) for file, tree in trees.items()})
+    faults = faults_of({file: vague_names(tree) for file, tree in IN_CODE.items()})
     assert faults == [], listed(faults)
     source = "for one in two:\n    point = one\nx = [it for it in two]\nif (thing := x): ..."
     assert len(vague_names(ast.parse(source))) == 4
@@ -465,8 +450,7 @@ def entry_points() -> set[str]:
 def test_every_definition_is_used_by_the_code_itself() -> None:
     """A definition that only tests use is dead as well: the tests then hold something that nobody runs."""
     dead = dead_definitions(IN_CODE, {*USED_FROM_OUTSIDE, *entry_points()})
-    faults = [fault for fault in dead if re.sub(r":\d+:", ":", fault) not in NOT_YET_REMOVED]
-    assert faults == [], listed(faults)
+    assert dead == [], listed(dead)
 
 
 def test_library_callbacks_on_the_list_are_defined() -> None:

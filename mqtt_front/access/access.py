@@ -7,7 +7,7 @@ Does no I/O: it is given the texts of the files and, with each client, whether t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, NO_RIGHTS, Rights
 from ringmq.mqtt_front.access.acl_file import Acl
@@ -85,21 +85,6 @@ class Access:
         self._acl_file = acl_file
         self._memory_key = memory_key
         self._rules = _Rules(None, None)
-
-    @classmethod
-    def from_texts(
-        cls,
-        passwords: str | None,
-        acl: str | None,
-        *,
-        password_file: str = PASSWORD_FILE,
-        acl_file: str = ACL_FILE,
-        memory_key: bytes | None = None,
-    ) -> Self:
-        """Read the texts of the files, None for a file that is not configured. Raises RuleFileError."""
-        access = cls(password_file=password_file, acl_file=acl_file, memory_key=memory_key)
-        access.reload(passwords, acl)
-        return access
 
     def reload(self, passwords: str | None, acl: str | None) -> None:
         """Replace the rules by these texts. Raises RuleFileError for an invalid text, and both old rules stay in force.

@@ -77,6 +77,7 @@ class Discovery:
             news = 0
             try:
                 async with asyncio.timeout(LOOKUP_S):
+                    # The package drops contacts that do not answer. Once the table is empty, seeds are asked again.
                     if server.protocol.router.find_neighbors(server.node):
                         found = await server.lookup(self._target(rounds))
                     else:
@@ -99,6 +100,7 @@ class Discovery:
     async def _resolved(self, seeds: Sequence[Address]) -> list[Address]:
         """The seeds with addresses instead of host names: the package takes no names."""
         assert self._server is not None
+        # The socket sends to addresses of its own IP version only.
         family = socket.AF_INET6 if ip_version(self._server.transport) == 6 else socket.AF_INET
         found: list[Address] = []
         for host, port in seeds:

@@ -132,6 +132,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         if len(keys) != (1 if name == "ping" else 2):
             self._incidents.count("discovery_garbage")
             return
+        # The package looks a method up by the name in the datagram: strangers could call all that begin with `rpc_`.
         reply = self.rpc_ping(address, *keys) if name == "ping" else self.rpc_find_node(address, *keys)
         self.transport.sendto(b"\x01" + number + _encode(reply), address)
 
@@ -152,6 +153,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
     def _resolve(self, number: bytes, result: tuple[bool, object]) -> None:
         future, timer = self._outstanding.pop(number)
         timer.cancel()
+        # The timeout of a lookup cancels its future, and a second result would raise InvalidStateError.
         if not future.done():
             future.set_result(result)
 
@@ -159,6 +161,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         if len(self._outstanding) >= MAX_PENDING:
             return (False, None)
         answered, found = await self.find_node((asked.ip, asked.port), self.source_node.id, wanted.id)
+        # A stranger may answer with a key, as to a ping, which the package's crawl would take for a list of contacts.
         return self.handle_call_response((answered and isinstance(found, list), found), asked)
 
     async def call_ping(self, asked: Contact) -> object:
@@ -186,6 +189,7 @@ class Lookups(Server):  # type: ignore[misc]
 
     def __init__(self, key: bytes, incidents: Incidents) -> None:
         super().__init__(ksize=BUCKET, node_id=key, storage=_Nowhere())
+        # The package warns for each datagram that it does not understand, so strangers could fill the log.
         for name in ("kademlia", "rpcudp"):
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
         self._incidents = incidents
@@ -195,6 +199,7 @@ class Lookups(Server):  # type: ignore[misc]
 
     async def bootstrap_node(self, addr: Address) -> Contact | None:
         answered, key = await self.protocol.ping(addr, self.node.id)
+        # The package takes any reply for a key, also a list.
         if not answered or not isinstance(key, bytes):
             return None
         contact = Contact(key, *addr)

@@ -84,6 +84,7 @@ class Founding:
             wait_s = self._timing.join_s * FIRST_FOUNDS
         else:
             wait_s = self._timing.found_s * self._spread * (1 if self.other(now) is None else YIELD)
+        # A ring that has just answered can be joined, so it holds back every founder.
         return max(self._began + wait_s, self._seen_at + self._timing.join_s * RECENT)
 
 
@@ -167,6 +168,7 @@ class Seeds:
                 try:
                     hello = await self._owner.introduce(seed)
                 except MyselfError:
+                    # The list may name this peer by an address that is not in `own`, such as a host name.
                     self._is_myself(seed)
                     return
                 except OverlayError as error:
@@ -182,6 +184,7 @@ class Seeds:
             else:
                 await asyncio.sleep(retry_s * self._spread)
                 retry_s = min(retry_s * 2, join_s * MAX_RETRY)
+                # While this peer joins, a linked seed is asked too: its answer says whether it is in a ring by now.
                 known = None
 
     def _is_myself(self, seed: Address) -> None:

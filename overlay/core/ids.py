@@ -63,12 +63,6 @@ def clockwise(start: int, end: int) -> int:
     return (end - start) & MASK
 
 
-def distance(first: int, second: int) -> int:
-    """Length of the shorter way round between two numbers."""
-    way = (second - first) & MASK
-    return way if way <= SPACE >> 1 else SPACE - way
-
-
 def nearness(key: int, peer_id: int) -> tuple[int, int]:
     """Sorts ids by closeness to `key`; of two equally far ids, the counterclockwise one wins.
 

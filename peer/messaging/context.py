@@ -215,6 +215,7 @@ class MessagingContext:
         """Make a call periodically, from now on."""
 
         def again() -> None:
+            # The timer is armed before the call, so that an exception in it does not end the period.
             self.after(period_s, again)
             then()
 

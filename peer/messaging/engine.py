@@ -35,6 +35,7 @@ class Overlay(Protocol):
     def route(self, key: Id, payload: bytes) -> bool:
         """Send to the owner of a key. False: try later."""
 
+    # The link to a paused peer stays open and takes everything, so a tree asks this before it relies on the peer.
     def doubts(self, peer: Peer) -> bool:
         """Whether a peer is silent or dead as far as this peer knows. `send` may still accept payloads for it."""
 
@@ -46,6 +47,9 @@ class Overlay(Protocol):
 
     def unwatch(self, key: Id) -> None: ...
 
+    # The owners of 100,000 keys may change at once, and `owners_changed` is then called for some keys at a time. A
+    # request for one of the others needs the present owners: with the earlier owners, a peer that was left alone sent
+    # its own requests to itself for ever.
     def news(self, key: Id) -> tuple[Peer, ...] | None:
         """Owners of a watched key for which `owners_changed` is due; that call is cancelled. None: nothing is due."""
 
@@ -178,6 +182,8 @@ class Engine(Protocol):
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         """A routed payload passes through this peer. False: the engine has taken it off its way."""
 
+    # Without this call, every message in a tree would dial a dead peer again and be lost to all peers below it, until
+    # the lease of the dead peer has run out.
     def unsent(self, payload: bytes) -> None:
         """A payload that `Overlay.send` had accepted could not be sent."""
 
@@ -196,6 +202,7 @@ class Engine(Protocol):
     def acknowledge(self) -> None:
         """All journals have committed: send the acknowledgements."""
 
+    # A death may make 100,000 places due at once. A peer that did all in one call would itself be taken for dead.
     def tick(self) -> None:
         """Do what is due by now. If much is due, some of it remains, and the next deadline stays in the past."""
 

@@ -46,6 +46,7 @@ def decode_fast(payload: bytes) -> tuple[int, int, bytes, bytes] | None:
         return None
     _, _, size, boot, seq = HEAD.unpack_from(payload)
     start = HEAD.size + size
+    # A truncated payload is left to the general path, which counts it as unreadable.
     if start > len(payload):
         return None
     return boot, seq, payload[HEAD.size : start], payload[start:]

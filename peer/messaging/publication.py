@@ -124,6 +124,7 @@ class Publication(msgspec.Struct, gc=False):
         """The publication to send to the next peer: a trace counts one more link."""
         if self.trace is None:
             return self
+        # A new trace: the present peer still counts its clients and sends in its own.
         return replace(self, trace=Trace(self.trace.sent_ns, min(self.trace.hops + 1, MAX_HOPS)))
 
 
@@ -231,6 +232,7 @@ def _publication(payload: bytes) -> Publication:
     shared: tuple[str, ...] = ()
     relay = trace = None
     qos = flags & 3
+    # Both bits set are no QoS (MQTT 5.0 §3.3.1.2).
     if qos == 3:
         raise ValueError("QoS 3")
     if qos:

@@ -114,6 +114,7 @@ class ReceiveWindows:
         return True
 
     def _unnumbered(self, origin: Peer, publication: Publication) -> None:
+        # The key has the topic in bytes, as on the fast path, so that both paths share one order.
         order = publication.topic.encode(), publication.boot, publication.seq
         if self.has_given(origin, *order):
             self._state.counters.duplicates += 1
@@ -139,9 +140,11 @@ class ReceiveWindows:
     def _numbered(self, origin: Peer, publication: Publication) -> None:
         window = self._receive_windows.get(origin.id)
         if window is None or publication.boot > window.boot:
+            # It begins at the base: lower numbers than this may still be on their way, through a tree or in a retry.
             window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
         elif publication.boot < window.boot:
             return  # It was late, and its publisher has restarted: nobody waits for its acknowledgement.
+        # Duplicates are answered as well: they came because the acknowledgement of the first copy may be lost.
         if not self.due:
             self._state.owing()
         self.due[origin.id] = origin
@@ -179,6 +182,8 @@ class ReceiveWindows:
 
     def acknowledge(self) -> None:
         """Report to each publisher that was heard since the last call which numbers are held here."""
+        # The shell calls this after all journals have committed: a crash between an earlier answer and the commit would
+        # lose the message.
         if not self.due:
             return
         due, self.due = self.due, {}

@@ -23,6 +23,7 @@ LOW_BITS: Final = (1 << 63) - 1
 
 def stamp_of(stamp: int, origin: Id) -> Number:
     """The number of a retained message: its time, and at equal times its publisher."""
+    # Both parts of a Number are below 2^63 on the wire and an id has 128 bits, so its high bits are cut off.
     return stamp, origin & LOW_BITS
 
 
@@ -49,6 +50,8 @@ class RetainedCache:
         """Whether a message sent to all subscribers was fetched before, or is older than the fetched message."""
         known = self._fetched.get(publication.topic)
         number = stamp_of(publication.stamp, origin)
+        # An older message of the same publisher would break its order. Publishers have no order between each other, so
+        # an older message of another publisher must still be delivered.
         return known is not None and known[1] == number[1] and number <= known
 
     def live(self, origin: Id, publication: Publication) -> None:
@@ -71,4 +74,5 @@ class RetainedCache:
                 self._numbers.remove(topic)
                 self._fetched.pop(topic, None)
                 self._state.clients.retained(topic, b"")
+        # A dict of Python keeps its largest size after its entries are removed.
         self._fetched = slimmed(self._fetched)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -111,11 +112,17 @@ class SendWindow:
         self.retrying = True
         return min(most_s, retry_s * (1 << min(self.tries, MOST_DOUBLINGS)))
 
-    def retry(self) -> list[Item]:
-        """The scheduled retry is due: the publications to send again."""
+    @property
+    def oldest(self) -> Item | None:
+        return next(iter(self.in_flight.values()), None)
+
+    def retry(self, awaited: int) -> list[Item]:
+        """The scheduled retry is due: the publications to send again, none if `awaited` was acknowledged since."""
         self.retrying = False
-        if self.in_flight:
-            self.tries += 1
+        # The window moves on, so the peer is alive, and the publications in flight may be younger than a round trip.
+        if awaited not in self.in_flight:
+            return []
+        self.tries += 1
         return [item for item in self.in_flight.values() if not item.beyond]
 
     def clear(self) -> list[Item]:
@@ -195,20 +202,23 @@ class SendWindows:
         self._retry_later(send_window)
 
     def _transmit(self, send_window: SendWindow, item: Item) -> bool:
+        # The base of this moment, also in a retry: after a give-up it lets the receiver skip numbers that never come.
         head = head_of(replace(item.publication, number=item.number, base=next(iter(send_window.in_flight))))
         sent = self._state.overlay.send(send_window.peer, head + item.tail)
         self._state.counters.sent += sent
         return sent
 
     def _retry_later(self, send_window: SendWindow) -> None:
-        if send_window.in_flight and not send_window.retrying:
+        oldest = send_window.oldest
+        if oldest is not None and not send_window.retrying:
             config = self._state.config
             wait_s = send_window.schedule(config.retry_s, config.slow_retry_s)
-            self._state.after(wait_s, lambda: self._retry(send_window))
+            # The number is bound now: the oldest publication at the deadline may have been sent just before it.
+            self._state.after(wait_s, partial(self._retry, send_window, oldest.number))
 
-    def _retry(self, send_window: SendWindow) -> None:
-        missing = send_window.retry()
-        oldest = next(iter(send_window.in_flight.values()), None)
+    def _retry(self, send_window: SendWindow, awaited: int) -> None:
+        missing = send_window.retry(awaited)
+        oldest = send_window.oldest
         if oldest is None:
             return
         if oldest.at + self._state.config.give_up_s < self._state.clock.now:
@@ -216,6 +226,7 @@ class SendWindows:
             return
         for item in missing[:RETRIED_AT_ONCE]:
             self._state.counters.resent += 1
+            # The link is full or gone: the next retry begins with the oldest again.
             if not self._transmit(send_window, item):
                 break
         self._retry_later(send_window)
@@ -223,6 +234,7 @@ class SendWindows:
     def held(self, sender: Peer, message: Held) -> None:
         """A peer reports the publications that it holds."""
         send_window = self._send_windows.get(sender.id)
+        # Numbers begin again with each boot, so an answer to an earlier boot says nothing about these.
         if send_window is None or message.boot != self._state.me.boot:
             return
         unserved = {entry.number: entry.groups for entry in message.unserved}
@@ -240,6 +252,7 @@ class SendWindows:
 
     def give_up(self, peer_id: int) -> None:
         """No list has this peer any more: nothing waits for it, and other peers serve its groups."""
+        # It is removed before the callbacks run: publications that they push to this peer belong in a new window.
         send_window = self._send_windows.pop(peer_id, None)
         if send_window is None:
             return

@@ -53,6 +53,7 @@ class Tracing:
         """A client here publishes a message."""
         trace = publication.trace
         if trace is not None:
+            # The clock is not read again: a second reading would give the first peer a latency of its own.
             trace.received(me.id, trace.sent_ns)
 
     def comes(self, sender: Peer, publication: Publication) -> None:

@@ -1,6 +1,6 @@
-"""Records that share what is equal in them: each is decoded for itself, with a peer, a name and numbers of its own.
+"""Interns peers, names and numbers of records, to save memory: each record is decoded with objects of its own.
 
-A coordinator of many places has few subscriber peers, each of them a thousand times.
+A coordinator of many places has few subscriber peers, each in a thousand records.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.coordinated.messages import Record
 
 MAX_PEERS: Final = 4096
-"""Beyond it all are forgotten: records then share with those that come after them."""
+"""Peers remembered. Beyond, all are forgotten, and later records share new objects."""
 
 
 class Sharing:
@@ -24,11 +24,13 @@ class Sharing:
         self._peers: dict[Id, Peer] = {}
 
     def of(self, record: Record, place: str) -> Record:
-        """The same record of this place, in less room."""
+        """An equal record of this place that takes less memory."""
         name = place if record.name == place else record.name
         peer, number = record.peer, record.number
         if peer is not None:
             peer = self._same(peer)
+            # Entries are numbered by (boot, count): each entry of a peer repeats the boot, a time in ms and thus an
+            # object of 32 bytes.
             if number[0] == peer.boot:
                 number = (peer.boot, number[1])
         return Record(record.kind, name, peer, number, record.gone, record.confirmed, record.body)

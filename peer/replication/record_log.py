@@ -1,6 +1,6 @@
-"""The records of one place in the order of their last change, so that a follower can be told what changed since.
+"""The records of one place in the order of their last change, so that a follower can be sent the latest changes.
 
-Merging takes the higher number, so any two books that saw the same records are equal, in whatever order they came.
+Merging takes the higher rank, so two logs that saw the same records are equal, whatever the order of arrival.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Key = tuple[int, str, int]
 
 
 class RecordLog:
-    """`position` counts the changes; `listed` is the position of the last one that publishers must know."""
+    """`position` counts the changes; `listed` is the position of the last change that publishers must know."""
 
     __slots__ = ("_records", "listed", "position")
 
@@ -41,37 +41,38 @@ class RecordLog:
         return found[0] if found else 0
 
     def put(self, record: Record, key: Key | None = None) -> bool:
-        """Take it if it is newer than what is there; whether it was. `key` is its key, if that is known."""
+        """Store a record if it is newer than the known one; returns whether it was. `key` saves computing its key."""
         key = record.key if key is None else key
         known = self.get(key)
         if known is not None and known.rank() >= record.rank():
             return False
+        # A dict keeps the order of insertion: the changed record moves to the end, and `since` reads only the latest
+        # changes.
         self._records.pop(key, None)
         self.position += 1
         self._records[key] = (self.position, record)
+        # The third part of a rank, `confirmed`, matters to the coordinator and its shadows only.
         if record.kind is Kind.ENTRY and not (known is not None and known.rank()[:2] == record.rank()[:2]):
             self.listed = self.position
         return True
 
     def lapsed(self, record: Record) -> bool:
-        """Whether this is about a lease that ran out with one of us and holds with the other: who unsubscribes says so
-        with a higher number.
-        """
+        """Whether a lease has expired at one of two peers only. An unsubscribe would have a higher number."""
         known = self.get(record.key)
         if known is None or record.kind is not Kind.ENTRY:
             return False
         return known.number == record.number and known.gone is not record.gone
 
     def forget(self, key: Key) -> None:
-        """Nobody need be told: each forgets what is gone by himself."""
+        """Remove a record, at the same position: each peer forgets tombstones by itself."""
         self._records.pop(key, None)
 
     def slim(self) -> None:
-        """Keep no room for many that have gone."""
+        """Release the memory of removed records."""
         self._records = slimmed(self._records)
 
     def since(self, position: int) -> list[Record]:
-        """What changed after a position, the oldest first."""
+        """The records changed after a position, the oldest first."""
         found = []
         for at, record in reversed(self._records.values()):
             if at <= position:
@@ -81,8 +82,9 @@ class RecordLog:
         return found
 
     def replace(self, records: Iterable[Record], position: int) -> None:
-        """Become a copy of another book."""
+        """Become a copy of another log."""
         self._records = {}
+        # The copied records come without positions, so each counts as changed at the last one.
         self.position = self.listed = position
         for record in records:
             self._records[record.key] = (position, record)

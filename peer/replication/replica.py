@@ -1,4 +1,4 @@
-"""What this peer holds of one place, as its coordinator or as a shadow; and of whom a coordinator must be heard."""
+"""The replica of one place at this peer, its coordinator or a shadow; and the followers of a coordinator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ringmq.peer.replication.record_log import Key, RecordLog
 
 
 class Nothing(dict[Any, Any]):
-    """What a table is while it is empty, for all that are: most places have nothing under way."""
+    """The empty table that all replicas share: most places have nothing under way, and an empty dict takes 64 bytes."""
 
     __slots__ = ()
 
@@ -34,19 +34,19 @@ NOTHING: Final = Nothing()
 
 class Role(Enum):
     HOLDER = auto()
-    """A shadow, or one that was more and is not any longer."""
+    """A shadow, or a former coordinator."""
     GATHERING = auto()
-    """The next coordinator, which asks the others for what they hold."""
+    """The next coordinator, which asks the other peers for their records."""
     COORDINATOR = auto()
 
 
 def lease_s(kind: Kind, config: PubSubConfig) -> float:
-    """How long a record is kept that is not renewed."""
+    """How long a record is kept without a renewal."""
     return config.note_s if kind is Kind.NOTE else config.entry_s
 
 
 class Follower:
-    """A shadow or a publisher: what it has of the book."""
+    """A shadow or a publisher, with the position in the log up to which it has the records."""
 
     __slots__ = ("acked", "peer", "retry_at", "sent", "tries", "until")
 
@@ -54,15 +54,15 @@ class Follower:
         self.peer = peer
         self.acked = 0
         self.sent = 0
-        """What it has if nothing got lost."""
+        """The position that it has if no message was lost."""
         self.retry_at = inf
         self.tries = 0
         self.until = until
-        """Of a publisher: it trusts no list of ours after this."""
+        """A publisher trusts no list of this peer after that time."""
 
 
 class Waiter:
-    """What is to be done when all shadows have the book up to `position`, and if `listed` all publishers too."""
+    """A call that waits until all shadows have the log up to `position`, and if `listed` all publishers too."""
 
     __slots__ = ("deadline", "listed", "position", "then")
 
@@ -71,11 +71,11 @@ class Waiter:
         self.then = then
         self.listed = listed
         self.deadline = deadline
-        """By then every publisher has told, or holds a list that was given later, or holds none."""
+        """The time by which every publisher has acknowledged, has a later list, or trusts no list."""
 
 
 class Gathering:
-    """The others who hold something of a place are asked for it."""
+    """A takeover that collects the records of a place from its other owners."""
 
     __slots__ = ("awaited", "began_at", "owners", "wait_s")
 
@@ -87,7 +87,7 @@ class Gathering:
 
 
 class Replica:
-    """One place. The coordinator's fields are empty while somebody else is."""
+    """One place. The coordinator's fields are empty while another peer coordinates it."""
 
     __slots__ = (
         "book",
@@ -119,21 +119,22 @@ class Replica:
         self.epoch = Epoch(0, me)
         self.owners: tuple[Peer, ...] = ()
         self.synced = 0
-        """As a shadow: the position in the coordinator's book that this one is a copy of."""
+        """The position in the coordinator's log that this shadow has copied."""
         self.shadows: dict[int, Follower] = NOTHING
         self.publishers: dict[int, Follower] = NOTHING
         self.expires: dict[Key, float] = NOTHING
         self.gone_at: dict[Key, float] = NOTHING
         self.ends_at = inf
-        """When the message that is retained here expires."""
+        """When the retained message expires."""
         self.waiters: dict[object, Waiter] = NOTHING
         self.gathering: Gathering | None = None
         self.stash: tuple[tuple[Peer, Control], ...] = ()
         self.look_at = inf
-        """When it is to be looked at next; and the looks that are planned, at times that may have been overtaken."""
+        """The time of the next look."""
         self.looks: tuple[float, ...] = ()
+        """The times of planned timers; some may be obsolete."""
         self.doubts = 0
-        """How often in a row it was found that somebody else should do something about it, and has not."""
+        """Looks in a row which found that another peer should have acted on the place, and has not."""
         self.retrying = False
 
     @property
@@ -141,7 +142,7 @@ class Replica:
         return self.role is Role.COORDINATOR
 
     def take(self, record: Record, now: float, config: PubSubConfig) -> bool:
-        """Merge a record; whether it was news."""
+        """Merge a record; returns whether it was news."""
         key = record.key
         if not self.book.put(record, key):
             return False
@@ -151,6 +152,7 @@ class Replica:
             self.expires.pop(key, None)
         else:
             self.gone_at.pop(key, None)
+            # Shadows let nothing expire: a renewal changes no record, so only the coordinator hears of it.
             if self.coordinates and record.kind in (Kind.ENTRY, Kind.NOTE):
                 self._lease(key, record.kind, now, config)
         if record.kind is Kind.RETAINED:
@@ -171,12 +173,12 @@ class Replica:
         self.publishers[peer.id] = Follower(peer, now + config.void_s)
 
     def wait(self, key: object, waiter: Waiter) -> None:
-        """What had the same key before is forgotten."""
+        """Add a waiter; it replaces a waiter with the same key."""
         self.waiters = self.waiters or {}
         self.waiters[key] = waiter
 
     def slim(self) -> None:
-        """Whatever was under way is over: keep no room for it."""
+        """Release the memory of tables that are empty again."""
         self.book.slim()
         self.publishers = slimmed(self.publishers) or NOTHING
         self.expires = slimmed(self.expires) or NOTHING
@@ -184,11 +186,12 @@ class Replica:
         self.waiters = slimmed(self.waiters) or NOTHING
 
     def become(self, records: Iterable[Record], position: int, now: float) -> list[Record]:
-        """Hold a copy of another book, with these records in it; returns those that were not here."""
+        """Become a copy of another log with these records; returns the records that are new here."""
         before = {record.key: record for record in self.book}
         merged = list(records)
         self.book.replace(merged, position)
         self.gone_at = {record.key: now for record in merged if record.gone} or NOTHING
+        # Compared by identity: `Replication._become` keeps the object of a record that both logs have.
         news = [record for record in merged if before.get(record.key) is not record]
         for record in news:
             if record.kind is Kind.RETAINED:
@@ -196,29 +199,30 @@ class Replica:
         return news
 
     def told(self, records: Iterable[Record], now: float) -> tuple[Record, ...]:
-        """Records of this place as others are told them: a message that expires has less time than when it came."""
+        """Records of this place as they are sent: a message that expires has less time left than on its arrival."""
         if self.ends_at == inf:
             return tuple(records)
-        return tuple([self._aged(one, now) if one.kind is Kind.RETAINED else one for one in records])
+        return tuple([self._aged(record, now) if record.kind is Kind.RETAINED else record for record in records])
 
     def _aged(self, record: Record, now: float) -> Record:
         if record.gone:
             return record
         remaining_s = round(self.ends_at - now)
+        # A copy must not outlive the message because this peer has not looked at the replica since it expired.
         return replace(record, body=aged(record.body, remaining_s)) if remaining_s > 0 else record.ended()
 
     @property
     def last_retained(self) -> Record | None:
-        """The message that is retained, or that it was cleared, as it is held."""
+        """The retained message or its tombstone, as stored."""
         return self.book.get((Kind.RETAINED, self.place, 0))
 
     def retained(self, now: float) -> Record | None:
-        """The message that is retained, or that it was cleared, as others are told it."""
+        """The retained message or its tombstone, as it is sent to other peers."""
         record = self.last_retained
         return None if record is None else self.told((record,), now)[0]
 
     def begin(self, epoch: Epoch, now: float, config: PubSubConfig) -> None:
-        """Be the coordinator. All leases begin anew: nobody told how long they still were."""
+        """Become the coordinator. All leases start again, since records carry no remaining time."""
         self.role = Role.COORDINATOR
         self.epoch = epoch
         self.gathering = None
@@ -231,8 +235,9 @@ class Replica:
                 self._lease(record.key, record.kind, now, config)
 
     def end(self) -> None:
-        """Be the coordinator no longer. Those who wait ask again, elsewhere."""
+        """Stop being the coordinator. Peers that wait for an answer ask again, elsewhere."""
         self.role = Role.HOLDER
+        # The log stays, as the next coordinator asks for it. At position 0 a shadow accepts a complete copy only.
         self.synced = 0
         self.shadows = self.publishers = self.expires = self.waiters = NOTHING
         self.gathering = None
@@ -245,23 +250,23 @@ class Replica:
 
     @property
     def settled(self) -> bool:
-        """Whether nobody is waited for: it coordinates, or is a copy of what the coordinator has."""
+        """Whether it waits for no peer: it is the coordinator, or a copy of the coordinator's log."""
         if self.role is Role.HOLDER:
             return bool(self.synced and self.owners) and self.epoch.coordinator == self.owners[0].id
         return self.role is Role.COORDINATOR and not self.waiters
 
     def due_at(self, config: PubSubConfig) -> float:
-        """When the next of what is here expires, or may be forgotten."""
+        """When the next lease or message expires, or the next tombstone may be forgotten."""
         untils = [publisher.until for publisher in self.publishers.values()]
         tombs = [at + config.tomb_s for at in self.gone_at.values()]
         return min(chain((self.ends_at,), self.expires.values(), untils, tombs))
 
     def present(self) -> frozenset[tuple[object, ...]]:
-        """All that is not gone: equal for a coordinator and its shadows once it is quiet."""
+        """All records that are not gone: equal at a coordinator and its shadows once the ring is quiet."""
         return frozenset((*record.key, record.number, record.body) for record in self.book if not record.gone)
 
 
 def _end_of(record: Record, now: float) -> float:
-    """When a message that has come now expires."""
+    """When a message that has arrived now expires."""
     remaining_s = None if record.gone else remaining_of(record.body)
     return inf if remaining_s is None else now + remaining_s

@@ -1,8 +1,8 @@
 """The replicas of this peer, by place, and the owners of their keys.
 
-Owns the watching of keys: a key is watched while any place of it is held. What comes back from the disk rests until its
-turn has come, or somebody asks for its place: then it is held like what any peer holds that was away. In the same way
-those places are gone through whose owners have changed, which may be all at once.
+Owns the watching of keys: a key is watched while this peer has a replica with that key. Places from the disk are opened
+in batches, or when a request needs them, like the places of any peer that was away. Places whose owners have changed,
+perhaps all at once, are reviewed in batches too.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.replica import Replica
 
 SPARE: Final = 2
-"""So many more than the shadows are asked for what they hold: shadows of a moment ago, pushed out by newcomers."""
+"""Owners asked beside the shadows in a takeover: former shadows, which newcomers have just replaced."""
 REVIEWED_AT_ONCE: Final = 800
 REVIEW_S: Final = 0.1
-"""So many places are reviewed in so much time, which takes half of it. A peer that goes through 100,000 in one turn
-would not be heard meanwhile, and taken for dead."""
+"""Time between batches of reviews; a batch takes half of it. A peer that reviewed 100,000 places at once would be
+silent meanwhile and be declared dead."""
 LASTING: Final = (Kind.RETAINED, Kind.NOTE)
-"""What is kept on the disk. All else is renewed by those whom it is about."""
+"""Records stored on the disk. Subscribers and publishers renew all others."""
 
 
 class ReplicaTable:
@@ -78,7 +78,7 @@ class ReplicaTable:
         return replica
 
     def _catch_up(self, replica: Replica) -> None:
-        """What is asked for now does not wait for its turn: others go by the owners of today, and so must this peer."""
+        """A requested place is reviewed at once: the ring routes by the present owners, and answers must agree."""
         self._ask_for_news(replica.key)
         if replica in self._due:
             del self._due[replica]
@@ -91,11 +91,12 @@ class ReplicaTable:
             self._review_later()
 
     def open(self, place: str) -> Replica:
-        """What is held of a place; from now on something is."""
+        """The replica of a place, created if there is none."""
         replica = self._places.get(place)
         if replica is not None:
             return replica
         replica = self._places[place] = Replica(place, self._state.me.id)
+        # The topic `a` and the place `a/#` have one key, and share one watch of it.
         at_key = self._by_key.get(replica.key, ())
         if at_key:
             self._ask_for_news(replica.key)
@@ -110,13 +111,8 @@ class ReplicaTable:
 
     # What was on the disk
 
-    @property
-    def resting(self) -> int:
-        """Places that wait for their turn to come back."""
-        return len(self._resting)
-
     def restore(self, records: dict[str, list[Record]]) -> None:
-        """What was held of each place, as of now. Before anything happens."""
+        """Set the records of each place from the disk. Call it before anything else."""
         self._resting = records
         self._rested_at = self._state.clock.now
         stamps = [record.number[0] for kept in records.values() for record in kept if record.kind is Kind.RETAINED]
@@ -126,18 +122,18 @@ class ReplicaTable:
         return place in self._resting
 
     def rest(self, record: Record) -> None:
-        """A retained message of this peer alone, which the ring has not seen. Before anything happens."""
+        """Add a retained message of this peer that the ring has not seen. Call it before anything else."""
         self._resting[record.name] = [record]
         self._state.keep(record.name, record)
 
     def wake(self) -> bool:
-        """Bring some of it back; whether there is more."""
+        """Open some places from the disk; returns whether there are more."""
         for place in list(islice(reversed(self._resting), self._state.config.restored_at_once)):
             self._review(self.open(place))
         return bool(self._resting)
 
     def close(self, replica: Replica) -> None:
-        """Hold it no longer."""
+        """Forget a replica."""
         if any(record.kind in LASTING and not record.gone for record in replica.book):
             self._state.leave(replica.place)
         del self._places[replica.place]
@@ -149,7 +145,7 @@ class ReplicaTable:
             self._state.overlay.unwatch(replica.key)
 
     def sweep(self) -> None:
-        """Keep no room for many that were left. To be called now and then."""
+        """Release the memory of closed replicas. Call it periodically."""
         self._places = slimmed(self._places)
         self._by_key = slimmed(self._by_key)
         self._due = slimmed(self._due)
@@ -162,6 +158,7 @@ class ReplicaTable:
     def _belongs_to(self, key: Id, owners: tuple[Peer, ...]) -> None:
         for replica in self._by_key.get(key, ()):
             replica.owners = owners
+            # New owners are reminded at short intervals again: the growing waits were for the former owners.
             replica.doubts = 0
             self._due[replica] = None
 
@@ -170,7 +167,7 @@ class ReplicaTable:
         self._review_some()
 
     def _review_some(self) -> None:
-        """Those that there is time for now, and the others later."""
+        """Review the replicas that there is time for now, and the others later."""
         state = self._state
         if self._refilled_at + REVIEW_S <= state.clock.now:
             self._left, self._refilled_at = REVIEWED_AT_ONCE, state.clock.now
@@ -190,26 +187,26 @@ class ReplicaTable:
         self._review_some()
 
     def first(self, replica: Replica) -> bool:
-        """Whether this peer is to coordinate the place."""
+        """Whether this peer must coordinate the place."""
         state = self._state
         return state.overlay.active and bool(replica.owners) and replica.owners[0].id == state.me.id
 
     def shadows(self, replica: Replica) -> tuple[Peer, ...]:
-        """Who is to hold copies while this peer coordinates."""
+        """The peers that must have copies while this peer coordinates."""
         return replica.owners[1 : self._state.config.shadows + 1]
 
     def belongs(self, replica: Replica) -> bool:
-        """Whether this peer is to hold it at all."""
+        """Whether this peer must have a replica at all."""
         me = self._state.me.id
         return any(peer.id == me for peer in replica.owners[: self._state.config.shadows + 1])
 
     def look_soon(self, replica: Replica, delay_s: float) -> None:
-        """Look at it after a while, unless a look is ahead that comes sooner. Infinite: nothing is to be looked for."""
+        """Look at a replica after a delay, unless a look is planned before that. Infinite: plan no look."""
         replica.look_at = min(replica.look_at, self._state.clock.now + delay_s)
         self._plan(replica)
 
     def _plan(self, replica: Replica) -> None:
-        """One that was planned before and comes in time will do: it plans the rest."""
+        """Set a timer, unless an earlier timer is set, whose look plans the next."""
         if replica.look_at < inf and not any(at <= replica.look_at for at in replica.looks):
             replica.looks += (replica.look_at,)
             self._state.timers.at(replica.look_at, self._look, replica)

@@ -1,8 +1,8 @@
-"""A coordinator keeps its followers up to date: the shadows with copies of its book, the publishers with its entries.
+"""A coordinator keeps its followers up to date: the shadows with copies of its log, the publishers with its entries.
 
-A follower is told what changed since what it was told last, and again from what it acknowledged when it is silent. Who
-waits (a SUBACK, say) waits for all of them: for shadows until the ring says they are gone, for publishers as long as
-they can trust a list that is older.
+A follower is sent the changes since the last message to it; if it is silent, the changes since its acknowledgement. A
+SUBACK and other answers wait for all followers: for shadows until the ring reports them as gone, for publishers as
+long as they can trust an older list.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Replication:
     # The coordinator's side
 
     def take(self, replica: Replica, record: Record) -> bool:
-        """Merge a record into the book of a place, and say what that means for leases; whether it was news.
+        """Merge a record into the log of a place; returns whether it was news.
 
-        If it is a retained message that was cleared since, that is the news.
+        A retained message that was cleared later is replaced by its tombstone.
         """
         record = self._sharing.of(self._cleared.overrule(record), replica.place)
         before = replica.last_retained if record.kind is Kind.RETAINED else None
@@ -61,9 +61,9 @@ class Replication:
         return True
 
     def merge(self, replica: Replica, record: Record) -> None:
-        """Take what another peer holds of a place that this one coordinates, or is about to.
+        """Merge a record of another peer as the coordinator of a place, or its next one.
 
-        After a split each half has dropped those of the other, whose leases hold: these are no less there for that.
+        After a split each half has dropped the entries of the other half, whose leases are valid there: they stay.
         """
         if replica.book.lapsed(record):
             if record.gone:
@@ -72,17 +72,18 @@ class Replication:
         self.take(replica, record)
 
     def _keep(self, replica: Replica, news: Iterable[Record]) -> None:
-        """What is new here is to outlive the process, if it is of that kind; and there may be something to do."""
+        """Store new records on the disk if their kind belongs there, and look at the replica soon."""
         for record in news:
             if record.kind in LASTING:
                 self._state.keep(replica.place, record)
             if record.kind is Kind.RETAINED:
+                # Publishers get this clock with their lists, so that their next message is later than this record.
                 self._state.observe(record.number[0])
                 self._cleared.heard(record)
         self._replicas.look_soon(replica, self._state.config.look_s)
 
     def followed_by(self, replica: Replica, shadows: tuple[Peer, ...]) -> None:
-        """These are the shadows from now on; one that was before goes on from where it is."""
+        """Set the shadows; a peer that was a shadow before keeps its position."""
         known = replica.shadows
         replica.shadows = {}
         for peer in shadows:
@@ -92,11 +93,13 @@ class Replication:
         self.spread(replica)
 
     def spread(self, replica: Replica) -> None:
-        """Tell each follower what it has not been told, and whoever waited for nothing else."""
+        """Send each follower the changes that it was not sent yet, and call the waiters that are complete."""
         if not replica.coordinates:
             return
         position, listed = replica.book.position, replica.book.listed
         for shadow in replica.shadows.values():
+            # Measured from the changes sent, not from those acknowledged: otherwise each change would repeat all
+            # changes in flight.
             if shadow.sent < position:
                 self._copy(replica, shadow, shadow.sent)
         for publisher in replica.publishers.values():
@@ -118,6 +121,7 @@ class Replication:
     def list_for(self, replica: Replica, since: int, asked_at: float | None) -> List:
         book = replica.book
         changes = [record for record in book.since(since) if record.kind is Kind.ENTRY]
+        # A complete list replaces the entries of the publisher, so it needs no ends.
         entries = tuple([record for record in changes if since or not record.gone])
         return List(replica.place, replica.epoch, since, book.position, entries, asked_at, self._state.hybrid_clock)
 
@@ -126,8 +130,10 @@ class Replication:
         self.expect(replica, follower)
 
     def expect(self, replica: Replica, follower: Follower) -> None:
-        """It was told: tell it again if it does not answer."""
+        """Send the changes again if the follower does not answer."""
         config = self._state.config
+        # `ask_s` grows with the measured times of answers: a busy follower only gets slower if it is sent everything
+        # twice.
         retry_s = max(config.retry_s, self._state.ask_s)
         wait_s = min(config.slow_retry_s, retry_s * (1 << min(follower.tries, MOST_DOUBLINGS)))
         follower.retry_at = self._state.clock.now + wait_s
@@ -136,7 +142,7 @@ class Replication:
             self._state.after(wait_s, lambda: self._retry(replica))
 
     def _retry(self, replica: Replica) -> None:
-        """Tell those again who were told and stayed silent."""
+        """Repeat the changes to silent followers."""
         replica.retrying = False
         if not replica.coordinates:
             return
@@ -158,19 +164,21 @@ class Replication:
             self._state.after(max(0.0, next_at - now), lambda: self._retry(replica))
 
     def wait(self, replica: Replica, key: object, waiter: Waiter) -> None:
-        """Do something when all have it; what had the same key before is forgotten."""
+        """Add a waiter; it replaces a waiter with the same key."""
         replica.wait(key, waiter)
         self.settle(replica)
         if key in replica.waiters and waiter.deadline < inf:
             self._state.after(waiter.deadline - self._state.clock.now, lambda: self.settle(replica))
 
     def settle(self, replica: Replica) -> None:
-        """See who has waited enough."""
+        """Call the waiters whose followers have all acknowledged."""
         if not replica.waiters:
             return
         copied = self.copied_up_to(replica)
         known = min((publisher.acked for publisher in replica.publishers.values()), default=inf)
         now = self._state.clock.now
+        # A waiter that is called may spread new records, which settles this replica again and removes or replaces other
+        # waiters.
         for key, waiter in list(replica.waiters.items()):
             if waiter.position > copied or replica.waiters.get(key) is not waiter:
                 continue
@@ -182,7 +190,7 @@ class Replication:
             waiter.then()
 
     def copied_up_to(self, replica: Replica) -> float:
-        """The position that all shadows have."""
+        """The position that all shadows have acknowledged."""
         return min((shadow.acked for shadow in replica.shadows.values()), default=inf)
 
     def known(self, sender: Peer, message: Known) -> None:
@@ -191,12 +199,13 @@ class Replication:
         if replica is None or not replica.coordinates or replica.epoch != message.epoch:
             return
         publisher = replica.publishers.get(sender.id)
+        # A publisher that restarted has lost its lists: an acknowledgement of its earlier boot says nothing about them.
         if publisher is not None and publisher.peer.boot == sender.boot:
             self._heard(publisher, message.position)
             self.settle(replica)
 
     def copied(self, sender: Peer, message: AppendAck) -> None:
-        """A shadow has something, or knows better."""
+        """A shadow acknowledges records, or has newer records or a higher epoch."""
         replica = self._replicas.get(message.place)
         if replica is None or not replica.coordinates or message.epoch < replica.epoch:
             return
@@ -210,6 +219,7 @@ class Replication:
             return
         for record in message.extra:
             self.merge(replica, record)
+        # `acked` may fall here, unlike in `_heard`: a shadow that was inactive meanwhile starts again at position 0.
         if message.missing:
             shadow.acked = shadow.sent = message.position
         else:
@@ -223,11 +233,12 @@ class Replication:
     # The shadow's side
 
     def copy(self, sender: Peer, message: Append) -> None:
-        """Be a copy of the coordinator's book. What only this peer holds goes back with the answer."""
+        """Copy the coordinator's log. Records that only this peer has go back with the answer."""
         replica = self._replicas.get(message.place)
         if replica is None:
             replica = self._replicas.open(message.place)
         if message.epoch < replica.epoch:
+            # A deposed coordinator that has missed the change of the ring learns of its end from this answer.
             self._state.send(sender, AppendAck(message.place, replica.epoch, 0, False, ()))
             return
         if replica.role is not Role.HOLDER:
@@ -237,12 +248,15 @@ class Replication:
         missing = False
         overruled = [self._cleared.overrule(record) for record in message.records]
         records = [self._sharing.of(record, message.place) for record in overruled]
+        # A tombstone here can overrule a record of the coordinator, which stores the cleared message until it is sent
+        # the tombstone.
         extra = [mine for mine, theirs in zip(records, message.records, strict=True) if mine.rank() > theirs.rank()]
         for record in records:
             if replica.book.lapsed(record):
-                replica.book.forget(record.key)  # whose leases hold is the coordinator's to say
+                replica.book.forget(record.key)  # the coordinator alone decides which leases are valid
         if message.since == 0 and not (same and replica.synced):
             extra += self._become(replica, message.position, records)
+        # Positions are comparable within one epoch only.
         elif not same or message.since > replica.synced:
             missing = True
         else:
@@ -254,10 +268,11 @@ class Replication:
         if missing and not same:
             replica.synced = 0
         told = replica.told(extra, self._state.clock.now)
+        # A SUBACK or PUBACK may depend on this answer, so it waits for the commit of the records.
         self._state.promise(sender, AppendAck(message.place, message.epoch, position, missing, told))
 
     def _become(self, replica: Replica, position: int, records: list[Record]) -> list[Record]:
-        """Returns what the coordinator does not know."""
+        """Replace the log by the coordinator's; returns the records that the coordinator lacks."""
         merged = {record.key: record for record in records}
         extra = []
         for record in replica.book:
@@ -266,6 +281,8 @@ class Replication:
                 continue
             if known is None or known.rank() < record.rank():
                 extra.append(record)
+            # The own object stays if both are equal: the other one would count as new, and be written to the disk
+            # again.
             if known is None or known.rank() <= record.rank():
                 merged[record.key] = record
         self._keep(replica, replica.become(merged.values(), position, self._state.clock.now))

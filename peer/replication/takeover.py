@@ -1,8 +1,8 @@
-"""Who coordinates a place as the ring changes: taking over, stepping down, handing over.
+"""Changes of the coordinator of a place as the ring changes: taking over, stepping down, handing over.
 
-Whoever is nearest to the key asks the others for all they hold before it answers anybody, so it knows every
-acknowledged subscription and every publisher that may trust a list. Who was asked obeys no lower reign any more: a
-coordinator that has not noticed can bring nothing new into force, because that takes all its shadows.
+The peer nearest to the key collects the records of the other owners before it answers any request, so it knows every
+acknowledged subscription and every publisher that may trust a list. A peer that was asked obeys no lower epoch any
+more: an old coordinator that has not noticed can grant nothing new, because a grant needs all its shadows.
 """
 
 from __future__ import annotations
@@ -56,15 +56,17 @@ class Takeover:
         self.replication = Replication(state, self.replicas, cleared, self._deposed, retained_ended)
 
     def review(self, replica: Replica) -> None:
-        """See who is to coordinate this place, and act on it."""
+        """Find the right coordinator of a place, and act on the result."""
         if self.replicas.first(replica):
             if replica.coordinates:
                 self.replication.followed_by(replica, self.replicas.shadows(replica))
+            # A reminder must not restart the same takeover, which would forget the answers that have arrived.
             elif replica.gathering is None or replica.gathering.owners != replica.owners:
                 self._gather(replica)
             return
         if replica.role is not Role.HOLDER:
             replica.end()
+        # After the first look `_quiet_s` plans the next ones, at growing intervals.
         if not replica.doubts:
             self.replicas.look_soon(replica, self._state.config.look_s)
         self._hand_over(replica)
@@ -74,7 +76,7 @@ class Takeover:
         self.review(replica)
 
     def _look(self, replica: Replica) -> None:
-        """From time to time: leases that ran out, silence, and places of no more use."""
+        """Drop expired leases and useless places, and remind silent peers."""
         state = self._state
         if replica.coordinates:
             self._expire(replica)
@@ -89,7 +91,7 @@ class Takeover:
             replica.slim()
 
     def _quiet_s(self, replica: Replica) -> float:
-        """For how long nothing will be to do here, unless somebody calls. The ring calls when it changes."""
+        """Seconds until the next look. Changes of the ring and requests come without a look."""
         config = self._state.config
         if len(replica.book) and replica.role is Role.HOLDER and not self._at_rest(replica):
             replica.doubts += 1
@@ -98,7 +100,7 @@ class Takeover:
         if not len(replica.book) or not replica.settled:
             return config.look_s
         due_s = replica.due_at(config) - self._state.clock.now
-        # What is planned holds on to the place until then, also if it is left long before.
+        # A planned look keeps a closed replica in memory, so it must not be far ahead.
         return due_s if due_s == inf else min(config.idle_look_s, max(config.look_s, due_s))
 
     def _at_rest(self, replica: Replica) -> bool:
@@ -115,10 +117,10 @@ class Takeover:
             if record is not None:
                 state.counters.expired += record.kind is Kind.ENTRY
                 changed |= self.replication.take(replica, record.ended())
-        for point, publisher in list(replica.publishers.items()):
+        for peer_id, publisher in list(replica.publishers.items()):
             if publisher.until <= now:
-                record = book.get((Kind.PUBLISHER, "", point))
-                del replica.publishers[point]
+                record = book.get((Kind.PUBLISHER, "", peer_id))
+                del replica.publishers[peer_id]
                 changed |= record is not None and self.replication.take(replica, record.ended())
         retained = replica.last_retained
         if replica.ends_at <= now and retained is not None:
@@ -129,19 +131,19 @@ class Takeover:
     # Taking over
 
     def _gather(self, replica: Replica) -> None:
-        """Ask everybody, again if the ring has changed meanwhile."""
+        """Ask all owners for their records; ask again when the owners have changed."""
         replica.role = Role.GATHERING
         replica.gathering = gathering = Gathering(replica.owners, self._state.clock.now)
         self._ask(replica, gathering)
 
     def _ask(self, replica: Replica, gathering: Gathering) -> None:
-        """Shadows are waited for as long as the ring counts them; those beside them, who hardly know more, not so."""
+        """Wait for shadows while the ring lists them; for the other owners, which rarely know more, a bounded time."""
         if replica.gathering is not gathering or self.replicas.get(replica.place) is not replica:
             return
         state, config = self._state, self._state.config
         if gathering.began_at + config.slow_retry_s <= state.clock.now:
             shadows = {peer.id for peer in self.replicas.shadows(replica)}
-            gathering.awaited = {point: peer for point, peer in gathering.awaited.items() if point in shadows}
+            gathering.awaited = {peer_id: peer for peer_id, peer in gathering.awaited.items() if peer_id in shadows}
         for peer in gathering.awaited.values():
             state.send(peer, StateRequest(replica.place))
         if gathering.awaited:
@@ -150,7 +152,7 @@ class Takeover:
         self._go_on(replica)
 
     def gathered(self, sender: Peer, message: StateRequest) -> None:
-        """Somebody is to coordinate a place: tell what is held of it, and step down."""
+        """Another peer must coordinate a place: send it all records of the place, and step down."""
         replica = self.replicas.get(message.place)
         if replica is None:
             cleared = self._cleared.of(message.place)
@@ -160,20 +162,23 @@ class Takeover:
             return  # Its leaf set is not up to date; it will be.
         if replica.role is not Role.HOLDER:
             replica.end()
+        # From now on the old coordinator lacks the acknowledgements of this shadow, and can grant nothing that the next
+        # one misses.
         replica.epoch = Epoch(replica.epoch.number + 1, sender.id)
         replica.synced = 0
         self.replicas.look_soon(replica, self._state.config.look_s)
         self._state.send(sender, StateReply(message.place, replica.epoch.number, self._all_of(replica), False))
 
     def _all_of(self, replica: Replica) -> tuple[Record, ...]:
-        """All that is known here of a place."""
+        """All records and tombstones of a place."""
         records = replica.told(replica.book, self._state.clock.now)
         cleared = self._cleared.of(replica.place)
         return records if cleared is None or cleared.key in replica.book else (*records, cleared)
 
     def told(self, sender: Peer, message: StateReply) -> None:
-        """What somebody else holds, because it was asked, or because it leaves."""
+        """Records of another peer, which was asked for them or leaves the place."""
         replica = self.replicas.get(message.place)
+        # The sender will forget the place: it may be the last peer with these records.
         if replica is None and message.leaving:
             replica = self.replicas.open(message.place)
         if replica is None or not self.replicas.first(replica):
@@ -181,12 +186,13 @@ class Takeover:
         for record in message.records:
             if replica.book.get(record.key) != record:  # most know the same
                 self.replication.merge(replica, record)
+        # The next epoch must be above the epoch of every peer that was asked, or that peer would refuse it.
         if message.number > replica.epoch.number:
             replica.epoch = Epoch(message.number, replica.epoch.coordinator)
         if replica.coordinates:
             self.replication.spread(replica)
             if message.leaving and sender.id not in replica.shadows:
-                # One that is counted as a shadow here has to stay one, until both see the same ring.
+                # A peer listed as a shadow here must remain one until both see the same ring.
                 then = Waiter(replica.book.position, lambda: self._state.promise(sender, HandoffAck(message.place)))
                 self.replication.wait(replica, ("taken", sender.id), then)
             return
@@ -199,7 +205,7 @@ class Takeover:
             self.review(replica)
 
     def _go_on(self, replica: Replica) -> None:
-        """All have answered, or are gone: reign."""
+        """Begin an epoch when all awaited peers have answered or are gone."""
         if replica.gathering is None or replica.gathering.awaited:
             return
         state = self._state
@@ -216,7 +222,7 @@ class Takeover:
     # Handing over
 
     def _hand_over(self, replica: Replica) -> None:
-        """Remind the peer that is to coordinate this place; and leave it all to it if this one has no part in it."""
+        """Remind the right coordinator of a place; send it everything if this peer is no owner any more."""
         if not replica.owners or not len(replica.book):
             return
         first = replica.owners[0]

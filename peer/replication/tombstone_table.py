@@ -1,7 +1,7 @@
-"""Many topics, each with the number of what cleared it and when that was, in a fraction of the room that objects take.
+"""Many cleared topics, each with the number and time of its clearing, in a fraction of the memory that objects take.
 
-A table with open addressing over arrays, in the order of coming. Topics are known by Python's hash of them, of 64 bits
-and with a secret of the process: that two of 100,000 share one is as likely as one in four thousand million.
+A table with open addressing over arrays, in the order of insertion. Topics are identified by Python's hash, of 64 bits
+and with a secret of the process: two of 100,000 topics collide with a probability of one in four thousand million.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ringmq.peer.engines.coordinated.messages import Number
 
 EMPTY: Final = -1
 LEFT: Final = -2
-"""Of a slot: what stood in it has gone, and what was put behind it is still there."""
+"""A removed slot: a search must go on behind it, where later topics may stand."""
 NO_MORE: Final = -1
-"""In the place of a stamp: its record has gone."""
+"""The stamp of a removed record."""
 FEWEST_SLOTS: Final = 16
 FEWEST: Final = 2
 AT_FIRST: Final = 3
-"""Slots for each record: at the least, and when all are put into their slots again."""
+"""Slots for each record: the least, and the number after a rebuild."""
 
 
 class TombstoneTable:
@@ -37,16 +37,16 @@ class TombstoneTable:
         self._chances = array("Q")
         self._since = 0.0
         self._ats = array("f")
-        """Since the first of them: to a hundredth of a second, after a day."""
+        """Seconds since the first record: floats of 32 bits are exact to a hundredth of a second after a day."""
         self._first = 0
-        """No record before it is left."""
+        """All records before this index are removed."""
         self._length = 0
 
     def __len__(self) -> int:
         return self._length
 
     def get(self, topic: str) -> Number | None:
-        """The number of what cleared it."""
+        """The number of the clearing of a topic."""
         slot = self._find(hash(topic))
         if slot is None:
             return None
@@ -54,7 +54,7 @@ class TombstoneTable:
         return self._stamps[record], self._chances[record]
 
     def put(self, topic: str, number: Number, at: float) -> None:
-        """The newest of all; in the place of what was known of the topic."""
+        """Append the newest tombstone, and remove an older one of its topic."""
         self.pop(topic)
         if FEWEST * (len(self._hashes) + 1) > len(self._slots):
             self._rebuild()
@@ -66,7 +66,7 @@ class TombstoneTable:
             self._remove(slot)
 
     def oldest_at(self) -> float | None:
-        """When the oldest of them was put there."""
+        """The time of the oldest tombstone."""
         if not self._length:
             return None
         while self._stamps[self._first] == NO_MORE:
@@ -74,14 +74,14 @@ class TombstoneTable:
         return self._since + self._ats[self._first]
 
     def pop_oldest(self) -> None:
-        """Of one at least."""
+        """Remove the oldest tombstone. Requires a non-empty table."""
         self.oldest_at()
         slot = self._find(self._hashes[self._first])
         assert slot is not None, "every record stands in a slot"
         self._remove(slot)
 
     def slim(self) -> None:
-        """Keep no room for many that have gone."""
+        """Release the memory of removed tombstones."""
         if len(self._hashes) >= 2 * self._length and len(self._slots) > FEWEST_SLOTS:
             self._rebuild()
 
@@ -114,7 +114,7 @@ class TombstoneTable:
         self._length -= 1
 
     def _rebuild(self) -> None:
-        """With as many slots as are right for those that are left."""
+        """Copy the remaining records into a table of the right size."""
         slots = FEWEST_SLOTS
         while slots < AT_FIRST * (self._length + 1):
             slots *= 2

@@ -1,9 +1,8 @@
-"""Topics whose retained message was cleared, or has expired: so that nobody who was away brings it back.
+"""Topics whose retained message was cleared or has expired, so that a peer that was away cannot bring it back.
 
-A place remembers for `tomb_s` what is gone, and is forgotten then; this is what is left of it. It is known to who was
-the topic's coordinator or its shadow at that time, for `cleared_s` and of the last `max_cleared` topics. An older
-message is overruled by it. So one comes back only if a peer was away for longer, or if none of those who knew better is
-among the nearest to the topic's key any more.
+A replica keeps its tombstones for `tomb_s` and is closed then; this table remains. Coordinator and shadows of the topic
+at that time keep it for `cleared_s`, for the last `max_cleared` topics, and it overrules an older message. A message
+comes back only if a peer was away for longer, or if no peer with the tombstone is nearest to the topic's key any more.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.tombstone_table import TombstoneTable
 
 AT_ONCE: Final = 64
-"""Of one part in so many of the most that are known: as many are forgotten together when there are too many."""
+"""When there are too many tombstones, this fraction of them is forgotten together. Each deletion on the disk goes
+through the whole table, which has no index by time."""
 
 
 class Tombstones:
@@ -37,15 +37,16 @@ class Tombstones:
         return None if known is None else _clearing(topic, known)
 
     def overrule(self, record: Record) -> Record:
-        """What is true of a topic, once this record is known: itself, or a clearing that came after it."""
+        """The newer of a record and the clearing of its topic."""
         if record.kind is not Kind.RETAINED:
             return record
         known = self._tombs.get(record.name)
         return record if known is None or known < record.number else _clearing(record.name, known)
 
     def heard(self, record: Record) -> None:
-        """This holds of its topic now."""
+        """Note a record that is now valid for its topic."""
         if not record.gone:
+            # The message is newer than the tombstone, or `overrule` would have replaced it before.
             self._tombs.pop(record.name)
             return
         self.restore(record.name, record.number, self._state.clock.now)
@@ -54,18 +55,20 @@ class Tombstones:
             self._forget(1 + most // AT_ONCE)
 
     def restore(self, topic: str, number: Number, at: float) -> None:
-        """In the order of time."""
+        """Add the tombstone of a topic. Call it in the order of time."""
+        # A peer whose wall clock is slow must still give later stamps than the clearing (hybrid logical clock, Kulkarni
+        # 2014).
         self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
         self._tombs.put(topic, number, at)
 
     def sweep(self) -> None:
-        """Forget what is old. To be called now and then."""
+        """Forget old tombstones. Call it periodically."""
         before = self._state.clock.now - self._state.config.cleared_s
         self._forget(len(self._tombs), before)
         self._tombs.slim()
 
     def _forget(self, most: int, before: float = inf) -> None:
-        """Of the oldest, those from before that time."""
+        """Forget up to `most` tombstones from before that time, the oldest first."""
         last = None
         for _ in range(most):
             at = self._tombs.oldest_at()

@@ -148,6 +148,7 @@ class Recording:
         # Only the batches refused before this call: a batch that is refused again at once must not be retried for ever.
         again = len(self._refused)
         while self._unacknowledged < MAX_UNACKNOWLEDGED:
+            # A refused batch is in the file already.
             if again:
                 again -= 1
                 self._publish_batch(self._refused.popleft())
@@ -164,6 +165,7 @@ class Recording:
     def _publish_batch(self, batch: bytes) -> None:
         assert self._publish is not None, "only batches for MQTT come here"
         self._unacknowledged += 1
+        # QoS 1, as MAX_UNACKNOWLEDGED needs acknowledgements: with QoS 0 `done` only says that a message was sent.
         self._publish(Message(self._topic, batch, 1), partial(self._done, batch))
 
     def _done(self, batch: bytes, reason: Reason) -> None:

@@ -116,6 +116,7 @@ class Sampling:
 
     def _front(self) -> dict[str, Any]:
         if self._clients is None:
+            # A Counter has 0 for each name that a sample reads.
             return {"listeners": {}, "clients": 0, "subscriptions": 0, "counters": Counter[str]()}
         status = self._clients.status()
         return {"listeners": status["listeners"], **status["front"]}
@@ -131,6 +132,7 @@ class Sampling:
 
 def links_of(links: list[dict[str, Any]]) -> list[LinkTraffic]:
     """Traffic of the links to known peers, from the node's list of links."""
+    # A link has no id before the HELLO of its peer.
     known = [link for link in links if "id" in link]
     if len(known) > MAX_LINKS:
         known = heapq.nlargest(MAX_LINKS, known, _crossed)

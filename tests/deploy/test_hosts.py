@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from ringmq.overlay.core.ids import Id, distance
+from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.coordinated.subscriber import RENEWALS
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.partitions import key_of_place
@@ -26,6 +26,7 @@ from tests.conftest import Eventually, Usage
 from tests.deploy.clients import Publisher, Retainer, Sent, Subscriber, Traffic
 from tests.deploy.hosts import DELAY_S, JITTER_S, LOSS, Host, Network, lacking, lacks_ip
 from tests.mqtt_front.real_clients.missing import cannot
+from tests.overlay.core.distances import distance
 
 pytestmark = [pytest.mark.hosts, pytest.mark.timeout(200)]
 

@@ -31,6 +31,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import Listen
+from tests.mqtt_front.access.accesses import access_from
 
 V311 = Version.V311
 DEADLINE_S = 10.0
@@ -51,7 +52,7 @@ def line_of(user_name: str, password: str) -> str:
 def access_of(acl: str | None = None, **passwords: str) -> Access:
     """Users, by their passwords, and an ACL."""
     lines = [line_of(name, password) for name, password in passwords.items()]
-    return Access.from_texts("\n".join(lines) if lines else None, acl)
+    return access_from("\n".join(lines) if lines else None, acl)
 
 
 class Ears:

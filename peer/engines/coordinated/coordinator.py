@@ -1,7 +1,7 @@
 """The coordinator of a place answers its subscribers and publishers (Table 2.1: Sub, UnSub, SubReq).
 
-SUBACK is strict: an entry is granted when all shadows hold it and every publisher that may trust a list knows it, or
-can trust none from before by now. So whatever is published anywhere after a SUBACK is published to that subscriber too.
+SUBACK is strict: an entry is granted when all shadows have it, and every publisher has it too or can trust no older
+list any more. So every message published anywhere after a SUBACK is sent to that subscriber too.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ class Coordinator:
         self._notes = RetainedTopics(state)
 
     def _serving(self, place: str, sender: Peer, message: Control) -> Replica | None:
-        """What is held of a place that this peer coordinates. None: the request waits, or its sender asks elsewhere."""
+        """The replica of a place that this peer coordinates. None: the request waits, or is refused."""
         replica = self._replicas.get(place)
         if replica is not None and replica.coordinates:
             return replica
         known = replica is not None
         if replica is None:
             replica = self._replicas.open(place)
+        # Only an open replica has owners to compare; a request to the wrong peer must not leave one behind.
         if not self._replicas.first(replica):
             if not known:
                 self._replicas.close(replica)
@@ -83,8 +84,10 @@ class Coordinator:
     def sub(self, sender: Peer, message: Sub) -> None:
         granted = []
         for entry in message.entries:
+            # Copies of an entry merge by its number, so nobody but the subscriber peer may give numbers.
             if entry.kind is not Kind.ENTRY or entry.peer is None or entry.peer.id != sender.id:
                 continue
+            # Each entry has its own place, which may be in a takeover: it waits and is answered by itself.
             alone = Sub((entry,), message.wants)
             replica = self._serving(place_of(entry.name), sender, alone)
             if replica is not None:
@@ -95,7 +98,7 @@ class Coordinator:
             self._state.send(sender, SubAck(tuple(granted)))
 
     def _admit(self, replica: Replica, entry: Record, sender: Peer, wants: bool) -> Granted | None:
-        """Take an entry in or renew its lease. Returns the answer if nothing has to be waited for."""
+        """Store an entry or renew its lease. Returns the answer if it need not wait for any peer."""
         book, key = replica.book, entry.key
         known = book.get(key)
         if known is not None and (known.number, known.gone) > (entry.number, entry.gone):
@@ -105,11 +108,13 @@ class Coordinator:
             self._replication.spread(replica)
         elif not entry.gone:
             replica.expires[key] = self._state.clock.now + self._state.config.entry_s
+            # A renewal changes no record, so no other peer must acknowledge it.
             if known.confirmed and not wants:
                 return Granted(entry.name, entry.number, False, (), None)
         listed = not entry.gone
         deadline = self._state.clock.now + self._state.config.void_s
         waiting = replica.waiters.get(key)
+        # A subscriber repeats its request while it waits; that must not extend the wait for a silent publisher.
         if waiting is not None and waiting.position == book.position_of(key):
             deadline = waiting.deadline
         then = partial(self._grant, replica, entry, sender, wants)
@@ -117,24 +122,26 @@ class Coordinator:
         return None
 
     def _grant(self, replica: Replica, entry: Record, sender: Peer, wants: bool) -> None:
-        """All know it."""
+        """Every shadow and publisher has acknowledged the entry: send the SUBACK."""
         record = replica.book.get(entry.key)
         if record is None or record.number != entry.number:
             return
         topics: tuple[str, ...] = ()
         retained = None
         if not entry.gone:
+            # The shadows copy the confirmation, so that a successor can answer renewals at once.
             confirmed = Record(record.kind, record.name, record.peer, record.number, False, True)
             if self._replication.take(replica, confirmed):
                 self._replication.spread(replica)
+            # MQTT 5.0, 3.3.1.3: only a new non-shared subscription gets the retained messages.
             if wants and not is_shared(entry.name):
                 topics, retained = self._retained_for(replica, inner_of(entry.name))
         answer = Granted(entry.name, entry.number, entry.gone, topics, retained)
         self._state.send(sender, SubAck((answer,)))
 
     def _retained_for(self, replica: Replica, topic_filter: str) -> tuple[tuple[str, ...], Record | None]:
-        """For a filter with wildcards the topics to ask for: those noted, and the one that the place is named after,
-        of which there is no note."""
+        """The topics that a wildcard filter must fetch: the noted topics, and the topic named like the place, which has
+        no note."""
         if not is_wild(replica.place):
             return (), replica.retained(self._state.clock.now)
         noted = [record.name for record in replica.book if record.kind is Kind.NOTE and not record.gone]
@@ -162,7 +169,7 @@ class Coordinator:
             self._state.send(sender, Renewed(tuple(renewed), message.asked_at))
 
     def _unchanged(self, replica: Replica, item: Wanted, publisher: Follower, sender: Peer) -> bool:
-        """Whether a publisher has all of a list, and everybody knows that it has it."""
+        """Whether a publisher has the whole list, and all shadows know that it uses it."""
         book = replica.book
         if publisher.peer.boot != sender.boot or item.epoch != replica.epoch:
             return False
@@ -171,21 +178,22 @@ class Coordinator:
         return book.position_of((Kind.PUBLISHER, "", sender.id)) <= self._replication.copied_up_to(replica)
 
     def _register(self, replica: Replica, item: Wanted, sender: Peer, asked_at: float) -> None:
-        """A publisher gets the list once the shadows know of it: one that takes over must tell it what is new."""
+        """Send a publisher the list once the shadows know the publisher: a successor must notify it of changes."""
         if item.epoch is not None and item.epoch > replica.epoch:
-            # Reigns of which nobody is left to tell: gather again, and reign above them.
+            # No peer is left that knows the later epochs: gather again, and continue above them.
             replica.epoch = item.epoch
             replica.end()
             self._serving(item.place, sender, SubReq((item,), asked_at))
             return
         key = (Kind.PUBLISHER, "", sender.id)
         known = replica.publishers.get(sender.id)
+        # A publisher that restarted has lost its lists, so it registers like a new publisher.
         if known is None or known.peer.boot != sender.boot:
             record = replica.book.get(key)
             number = 1 if record is None else record.number[0] + 1
             self._replication.take(replica, Record(Kind.PUBLISHER, "", sender, (number, 0), False))
             known = replica.publishers[sender.id]
-            known.sent = replica.book.position  # the answer will tell
+            known.sent = replica.book.position  # `_answer` sends these records
             self._replication.spread(replica)
         then = partial(self._answer, replica, known, item, asked_at)
         self._replication.wait(replica, ("list", sender.id), Waiter(replica.book.position_of(key), then))
@@ -215,9 +223,10 @@ class Coordinator:
     # Retained messages
 
     def retain(self, sender: Peer, message: Retain) -> None:
-        """Keep a message; answer when the shadows have it too, and the wildcard places know that there is one.
+        """Store a message; answer when the shadows have it too, and the wildcard places know its topic.
 
-        They are told at once: who subscribes while a shadow is silent finds it there, since by then nobody sends it.
+        The places are notified at once: a client that subscribes while a shadow is silent must find the topic there,
+        as nobody sends it the message live.
         """
         record = message.record
         replica = self._serving(record.name, sender, message)
@@ -225,7 +234,9 @@ class Coordinator:
             return
         if self._replication.take(replica, record):
             self._replication.spread(replica)
+        # A known message is answered too: the publisher repeats it until it has an answer.
         answer = Retained(record.name, record.number, self._state.hybrid_clock)
+        # The publisher acknowledges its client after this answer, so it waits for the commit here.
         send = partial(self._state.promise, sender, answer)
         who = (RETAINED, sender.id, record.number)
         both = Countdown(2, send)
@@ -233,7 +244,7 @@ class Coordinator:
         self._replication.wait(replica, who, Waiter(replica.book.position_of(record.key), both.down))
 
     def _note(self, topic: str, who: Hashable, then: Callable[[], None]) -> None:
-        """Call back when the wildcard places know what is retained, if anything is."""
+        """Call back when the wildcard places know the topic, or at once if no message is retained."""
         record = self.kept(topic)
         if record is None:
             then()
@@ -241,7 +252,7 @@ class Coordinator:
             self._notes.ensure(record, who, then)
 
     def _retained_ended(self, replica: Replica, record: Record) -> None:
-        """Once the shadows know it too, the wildcard places need not know the topic any more."""
+        """Remove the topic from the wildcard places once the shadows know the end too."""
         self._replication.wait(replica, CLEARED, Waiter(replica.book.position, partial(self._end_note, record)))
 
     def _end_note(self, record: Record) -> None:
@@ -249,7 +260,7 @@ class Coordinator:
             self._notes.end(record)
 
     def _took_over(self, replica: Replica) -> None:
-        """It is this peer now that keeps the notes about what is retained there."""
+        """This peer now renews the notes about the retained message of the place."""
         if not is_wild(replica.place):
             record = replica.last_retained
             if record is not None and record.gone:
@@ -258,7 +269,7 @@ class Coordinator:
                 self._notes.ensure(record, None, lambda: None)
 
     def kept(self, topic: str) -> Record | None:
-        """The message that is retained of a topic, if this peer coordinates it."""
+        """The retained message of a topic, if this peer coordinates it."""
         replica = self._replicas.get(topic)
         record = replica.last_retained if replica is not None and replica.coordinates else None
         return None if record is None or record.gone else record
@@ -285,9 +296,9 @@ class Coordinator:
         key = record.key
         known = replica.book.get(key)
         if known is not None and known.gone and not (known.confirmed or record.gone) and known.number > record.number:
-            # It lapsed here, as nothing was heard of it; nobody said that the topic was cleared.
+            # The note expired here without a renewal; no coordinator has reported that the topic was cleared.
             record = replace(record, number=(known.number[0] + 1, known.number[1]))
-        # The disk does not know by whom a message was: of equal age it is the same one.
+        # The disk does not store the publisher of a noted message, so equal stamps are the same message.
         if known is None or known.gone != record.gone or known.number[0] < record.number[0]:
             self._replication.take(replica, record)
         if key in replica.expires:
@@ -302,5 +313,5 @@ class Coordinator:
             self._state.send(sender, Fetched(message.topic, replica.retained(self._state.clock.now)))
 
     def tick(self) -> None:
-        """Renew the notes about what is retained here."""
+        """Renew the notes about the topics retained here."""
         self._notes.renew(self.kept)

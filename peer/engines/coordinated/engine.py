@@ -272,7 +272,7 @@ class CoordinatedEngine:
     def take_over(self, topic: str, body: bytes, chance: int) -> None:
         """A message was retained here without a ring: whatever the ring knows of the topic is newer.
 
-        `chance` tells it from what another peer brings for the same topic. Before anything happens, but after
+        `chance` distinguishes it from a message of another peer for the same topic. Before anything happens, but after
         `restore`.
         """
         if not self.replicas.rests(topic) and self.cleared.of(topic) is None:
@@ -291,6 +291,7 @@ class CoordinatedEngine:
         every(config.lease_s / LIST_RENEWALS, lambda: self.subscriber_lists.renew(self.publisher.lists_in_use()))
         every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
         every(SWEEP_S, self.publisher.sweep)
+        # `RetainedTopics.renew` looks a quarter of `note_s` ahead: a tick may come late without a note expiring.
         every(config.note_s / 8, self._coordinator.tick)
         every(SWEEP_S, self.cleared.sweep)
         every(SWEEP_S, self.replicas.sweep)
@@ -378,13 +379,13 @@ class CoordinatedEngine:
         self._state.tracing.ends(origin, publication, DIRECT.name if relay is None else relay.name)
 
     def _keep_unsettled(self, topic_filter: str) -> None:
-        """What the clients here published before somebody here subscribed, and nobody else may have as yet."""
+        """Cache messages that clients here published before one of them subscribed: perhaps only this peer has them."""
         for publication in self.publisher.unsettled.values():
             if matches(topic_filter, publication.topic):
                 self._retained_cache.live(self._state.me.id, publication)
 
     def _keep_settled(self, publication: Publication) -> None:
-        """And what got to its coordinator after somebody here began to ask for it."""
+        """Cache a message that reached its coordinator after a client here began to subscribe."""
         if self.subscriber.wants(publication.topic):
             self._retained_cache.live(self._state.me.id, publication)
 

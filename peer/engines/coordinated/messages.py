@@ -1,19 +1,19 @@
-"""What the roles say to each other: Table 2.1 of the MQTT2EdgePeer thesis, over leases.
+"""Messages between the roles of peers: Table 2.1 of the MQTT2EdgePeer thesis, over leases.
 
 =========================  ==========================================================================================
 of the thesis              here
 =========================  ==========================================================================================
 Sub, UnSub                 `Sub` with an entry that is there or gone; answered by `SubAck`
 SubReq                     `SubReq`; renews the lease of the publisher too
-SubRep, ReSub              `List` in answer to a SubReq: the changes since what the publisher has, or all anew; or
+SubRep, ReSub              `List` in answer to a SubReq: all entries, or the changes since an earlier list; or
                            `Renewed`, when there are none
 NewSub, NewUnSub           `List` unasked, with the changes; answered by `Known`
 UpSub                      `StateReply`, when asked by `StateRequest` or on leaving
 Pub, PubCW, PubCCW         `wire.Publication`; those with a part are passed on, in whichever direction
 =========================  ==========================================================================================
 
-Copies to the shadows (`Append`), what keeps retained messages (`Retain`, `Note`, `Fetch`), and the acknowledgements of
-publications (`Held`) are ours.
+Not from the thesis are the messages for shadows (`Append`), for retained messages (`Retain`, `Note`, `Fetch`) and the
+acknowledgement of publications (`Held`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Count, Peer
 
 MAX_NAME = 65_537
-"""A topic of the longest, and the place below it: two characters more."""
+"""The longest topic, and two more characters for the place below it."""
 MAX_ITEMS = 1 << 20
-"""Of one list; the frame's size bounds it before."""
+"""Items of one list; the frame size is the tighter bound."""
 
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=MAX_ITEMS)]
@@ -38,7 +38,7 @@ Number = tuple[Count, Count]
 
 
 class Kind(IntEnum):
-    """What a record is about."""
+    """The subject of a record."""
 
     ENTRY = 0
     """A subscriber peer wants a filter; numbered by that peer: (its boot, count)."""
@@ -51,7 +51,7 @@ class Kind(IntEnum):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One thing that a coordinator and its shadows hold of a place."""
+    """A fact about a place, stored by its coordinator and shadows."""
 
     kind: Kind
     name: Name
@@ -59,8 +59,9 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Number
     gone: bool
     confirmed: bool = False
-    """Of an entry: SUBACK may have gone out for it. Of a retained message: it is on its way to all subscribers with
-    QoS 1 or 2, and none of them can miss it. Of a note that is gone: the coordinator of the topic has said so."""
+    """An entry is confirmed when its SUBACK may have been sent; a retained message, when it is on its way to all
+    subscribers with QoS 1 or 2 and none of them can miss it; the end of a note, when the coordinator of the topic has
+    reported it."""
     body: bytes = b""
 
     @property
@@ -68,11 +69,12 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.kind, self.name, 0 if self.peer is None else self.peer.id
 
     def rank(self) -> tuple[Number, bool, bool]:
-        """The higher one wins. Of equal numbers: a lease that ran out, but a publisher that is there."""
+        """The record with the higher rank wins. If numbers are equal, an expired entry wins over a live one; of
+        other kinds the live record wins over its end."""
         return self.number, self.gone if self.kind is Kind.ENTRY else not self.gone, self.confirmed
 
     def ended(self) -> Record:
-        """The same, gone. Coordinators number what is not the subscribers' to number."""
+        """The end of this record. Only subscribers number entries; coordinators number all other records."""
         first, second = self.number
         number = self.number if self.kind is Kind.ENTRY else (first + 1, second)
         return Record(self.kind, self.name, self.peer, number, True)
@@ -82,27 +84,27 @@ Records = Annotated[tuple[Record, ...], Meta(max_length=MAX_ITEMS)]
 
 
 class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
-    """The time of one coordinator of a place. A higher one ends all lower ones."""
+    """The term of one coordinator of a place. A higher epoch ends all lower ones."""
 
     number: Count
     coordinator: Id
 
 
 class Sub(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
-    """To the coordinator: these are my entries. The first time `wants` asks for what is retained."""
+    """A subscriber sends its entries to the coordinator. The first time, `wants` requests the retained messages."""
 
     entries: Records
     wants: bool
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One entry is in force; or it is not, since `number` is gone, and a higher one must be asked for."""
+    """One entry is in force. If `gone`, it has ended at `number`, and the subscriber must use a higher number."""
 
     filter: Name
     number: Number
     gone: bool
     topics: Names
-    """For a wildcard filter, if that was wanted: the topics below the place that have something retained."""
+    """The topics with retained messages below the place of a wildcard filter, if the subscriber wanted them."""
     retained: Record | None
 
 
@@ -111,13 +113,13 @@ class SubAck(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
-    """I do not coordinate these places: ask the ring."""
+    """The sender does not coordinate these places; the receiver asks the ring."""
 
     places: Names
 
 
 class Wanted(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A list, and what of it the publisher has."""
+    """A list, and the version of it that the publisher has."""
 
     place: Name
     epoch: Epoch | None
@@ -132,7 +134,8 @@ class SubReq(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
 
 
 class List(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
-    """The entries changed after position `since`, all if it is 0, up to `position`. Asked for: a lease as well."""
+    """The entries changed after position `since`, all if it is 0, up to `position`. An answer to a request is also a
+    lease."""
 
     place: Name
     epoch: Epoch
@@ -145,14 +148,14 @@ class List(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
 
 
 class Renewed(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
-    """To a publisher: nothing has changed on these lists; the leases are renewed."""
+    """Nothing has changed on these lists of a publisher; its leases are renewed."""
 
     items: Annotated[tuple[Wanted, ...], Meta(max_length=MAX_ITEMS)]
     asked_at: float
 
 
 class Known(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """To the coordinator: I publish by this list now, and what I published by an older one is where it should be."""
+    """A publisher now uses this list, and all its retained messages from older lists have been stored."""
 
     place: Name
     epoch: Epoch
@@ -160,13 +163,13 @@ class Known(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
 
 
 class Drop(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
-    """To the coordinator: I use these lists no longer."""
+    """A publisher does not use these lists any more."""
 
     places: Names
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
-    """To a shadow: the records changed after `since`, all if it is 0."""
+    """The coordinator sends a shadow the records changed after `since`, all if it is 0."""
 
     place: Name
     epoch: Epoch
@@ -176,9 +179,9 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
 
 
 class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
-    """To the coordinator: I hold all up to `position` of your reign; or `epoch` is higher, and yours is over.
+    """A shadow has all records up to `position` of this epoch. A higher `epoch` than the coordinator's ends its term.
 
-    `missing`: that is less than you took for granted. `extra` is what the coordinator did not have.
+    `missing`: the shadow has fewer records than the coordinator assumed. `extra`: records unknown to the coordinator.
     """
 
     place: Name
@@ -189,17 +192,17 @@ class AppendAck(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
 
 
 class StateRequest(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
-    """To the others nearest to the key: I am to coordinate this place. What do you hold of it?"""
+    """The next coordinator of a place asks the other peers nearest to its key for their records of it."""
 
     place: Name
 
 
 class StateReply(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
-    """What somebody holds of a place; `leaving`: and wants to forget, once it is `HandoffAck`."""
+    """A peer's records of a place. If `leaving`, the peer forgets them after the `HandoffAck`."""
 
     place: Name
     number: Count
-    """Of a reign that is over: the next must be higher."""
+    """The number of the last epoch known there; the next must be higher."""
     records: Records
     leaving: bool
 
@@ -209,13 +212,13 @@ class HandoffAck(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False)
 
 
 class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=13, gc=False):
-    """To the peer nearest to the key: this place is yours now."""
+    """Reminds the peer nearest to the key that it must coordinate this place."""
 
     place: Name
 
 
 class Retain(msgspec.Struct, frozen=True, array_like=True, tag=14, gc=False):
-    """To the coordinator of a topic: keep this message for those who subscribe later."""
+    """The coordinator of the topic stores this message for later subscribers."""
 
     record: Record
 
@@ -227,21 +230,21 @@ class Retained(msgspec.Struct, frozen=True, array_like=True, tag=15, gc=False):
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
-    """To the coordinator of a wildcard place: these topics below it have retained messages, or have them no longer."""
+    """These topics below a wildcard place have retained messages, or have them no longer."""
 
     place: Name
     notes: Records
 
 
 class Noted(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
-    """This is known there now: what was told, or something newer."""
+    """The place has stored these notes, or newer ones."""
 
     place: Name
     notes: Records
 
 
 class Fetch(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
-    """To the coordinator of a topic: what is retained there?"""
+    """Requests the retained message of a topic from its coordinator."""
 
     topic: Name
 
@@ -252,15 +255,15 @@ class Fetched(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=False):
 
 
 class Unserved(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A message that was for these groups, of which no client is here any more."""
+    """A message for these groups, which have no client at the receiver any more."""
 
     number: Count
     groups: Names
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
-    """To a publisher: of the life `boot` of yours I hold every message up to `up_to`, and these beyond. Of those up to
-    it, others are to serve the groups that I have not."""
+    """The sender has received every message of the publisher's `boot` up to `up_to`, and those in
+    `beyond`. Other peers must serve the groups in `unserved`."""
 
     boot: Count
     up_to: Count

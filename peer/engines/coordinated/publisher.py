@@ -227,6 +227,7 @@ class Publisher:
                     groups.setdefault(record.name, {})[record.peer.id] = record.peer
                 else:
                     unshared[record.peer.id] = record.peer
+        # The front has delivered the message to its own clients before it called, except to shared subscriptions.
         unshared.pop(self._state.me.id, None)
         peers = tuple([unshared[peer_id] for peer_id in sorted(unshared)])
         members = [(name, tuple([of[peer_id] for peer_id in sorted(of)])) for name, of in sorted(groups.items())]
@@ -313,7 +314,7 @@ class Publisher:
         return members[rotation % len(members)]
 
     def _pass_on(self, given_up: Peer, item: Item) -> bool:
-        """Have another peer of each group serve it, one that was not chosen before; whether there is any.
+        """Send a message to a peer of each group that was not chosen before; returns whether there is any.
 
         The first may have delivered it and died before its acknowledgement: then the group gets it twice.
         """
@@ -353,6 +354,8 @@ class Publisher:
         outgoing.expect(1)
         store = self._stores[topic.name, number] = Store(record, topic.lists, publication.seq, outgoing)
         for registration in topic.lists:
+            # Until it is stored, no newer list is acknowledged: otherwise a subscriber that is granted meanwhile would
+            # get the message neither live nor retained.
             registration.began_store(publication.seq)
         self._state.ask(topic.lists[0].coordinator, key_of_place(topic.name), Retain(record))
         self._store_later(store)
@@ -369,6 +372,7 @@ class Publisher:
             self._state.counters.not_retained += 1
             self._stored(store)
             return
+        # The first attempt went to the known coordinator, which may be dead: from now on the ring finds it.
         self._state.route(key_of_place(record.name), Retain(record))
         self._store_later(store)
 
@@ -406,6 +410,7 @@ class Publisher:
                 state.add_waiting(-len(outgoing.publication.body))
                 self._refuse(outgoing)
             busy = topic.queue or any(registration.stores for registration in topic.lists)
+            # `_pass_on` needs the groups of a topic as long as any message is unacknowledged.
             if not busy and topic.used_at + config.idle_s < state.clock.now and not len(self.send_windows):
                 idle.append(topic)
         if not self._idle:
@@ -419,6 +424,7 @@ class Publisher:
         """Forget idle topics without publications since then: some now, the others soon."""
         for _ in range(min(RELEASED_AT_ONCE, len(self._idle))):
             topic = self._idle.popleft()
+            # Clients may have published to the topic again while it waited for its batch.
             if topic.used_at < since and not topic.queue:
                 del self._topics[topic.name]
                 self.subscriber_lists.release(topic.name, topic.lists)

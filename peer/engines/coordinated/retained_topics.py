@@ -1,6 +1,6 @@
 """Notes from a coordinator of topics with retained messages to the wildcard places above them, renewed periodically.
 
-With them a new wildcard filter finds at its own place the names of all topics that it must fetch. A note has the number
+A new wildcard filter finds the names of all topics that it must fetch at its own place. A note has the number
 of its message, and the end of a note the number of the removal: the higher number wins, whichever comes later.
 """
 
@@ -65,6 +65,7 @@ class RetainedTopics:
         before = self._telling.get(note.name)
         telling = self._telling[note.name] = Telling(note, self._state.config.retry_s)
         if before is not None:
+            # A place that knows the newer note need not know the older one, so all calls wait for the newer.
             telling.waiting = before.waiting
         self._tell(telling)
         return telling
@@ -84,8 +85,10 @@ class RetainedTopics:
             topic = note.name
             telling = self._telling.get(topic)
             if telling is None:
+                # A renewal met a later end from another part of the ring: the note is due again at the next tick.
                 if note.gone and topic in self._known:
                     self._known[topic] = self._state.clock.now
+            # An answer to an older note of the topic says nothing about the present note.
             elif telling.note.number[0] <= note.number[0]:
                 telling.refused |= note.gone and not telling.note.gone
                 telling.missing.discard(message.place)
@@ -97,6 +100,7 @@ class RetainedTopics:
         topic = telling.note.name
         del self._telling[topic]
         if not telling.note.gone:
+            # Half of the lease, so that the places keep a note for longer than this peer relies on it.
             self._known[topic] = self._state.clock.now + (0.0 if telling.refused else self._state.config.note_s / 2)
         for then in telling.waiting.values():
             then()

@@ -50,9 +50,10 @@ def describe(core: CoordinatedEngine, now: float, counted: Mapping[str, int] | N
 
 
 def describe_topic(core: CoordinatedEngine, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
-    """What is known here of one topic: of each place that its subscribers may be at, who is nearer to its coordinator.
+    """The status of one topic: for each place where it may have subscribers, the next peer towards its coordinator.
 
-    `towards` tells that for the key of a place; None: this peer is the nearest. JSON-able; None for what is no topic.
+    `towards` computes that peer from the key of a place; None: this peer is the nearest. JSON-able; None for an
+    invalid topic.
     """
     try:
         check_topic_name(topic)
@@ -63,13 +64,13 @@ def describe_topic(core: CoordinatedEngine, topic: str, towards: Callable[[Id], 
     for place in places_of(topic):
         nearer = towards(key_of_place(place))
         replica = core.replicas.get(place)
-        one = {"place": _short(place), "nearer": None if nearer is None else _peer(nearer), "held": None}
+        shown_place = {"place": _short(place), "nearer": None if nearer is None else _peer(nearer), "held": None}
         if replica is not None:
             subscribers = _subscribers(replica, topic)
             shown, total = subscribers[:room], len(subscribers)
-            one["held"] = _place(replica) | {"subscribers_total": total, "subscribers": shown}
+            shown_place["held"] = _place(replica) | {"subscribers_total": total, "subscribers": shown}
             room -= len(shown)
-        told.append(one)
+        told.append(shown_place)
     return {"topic": _short(topic), "places": told}
 
 
@@ -130,8 +131,8 @@ def _publishing(core: CoordinatedEngine, now: float) -> dict[str, Any]:
         "topics_total": len(core.publisher),
         "topics": [_topic(topic, now) for topic in islice(core.publisher, MAX_SHOWN)],
         "lists_total": len(core.subscriber_lists),
-        "lists_trusted": sum(one.until > now for one in core.subscriber_lists),
-        "lists": [_list(one, now) for one in islice(core.subscriber_lists, MAX_SHOWN)],
+        "lists_trusted": sum(registration.until > now for registration in core.subscriber_lists),
+        "lists": [_list(registration, now) for registration in islice(core.subscriber_lists, MAX_SHOWN)],
     }
 
 
@@ -143,17 +144,17 @@ def _topic(topic: Topic, now: float) -> dict[str, Any]:
         "peers": None if topic.peers is None else len(topic.peers),
         "groups": len(topic.groups),
         "waiting": len(topic.queue),
-        "trusted_s": _left(min(one.until for one in topic.lists), now),
+        "trusted_s": _left(min(registration.until for registration in topic.lists), now),
     }
 
 
-def _list(one: Registration, now: float) -> dict[str, Any]:
+def _list(registration: Registration, now: float) -> dict[str, Any]:
     return {
-        "place": _short(one.place),
-        "coordinator": _id(one.coordinator),
-        **_version(one.epoch, one.position),
-        "entries": len(one.entries),
-        "trusted_s": _left(one.until, now),
+        "place": _short(registration.place),
+        "coordinator": _id(registration.coordinator),
+        **_version(registration.epoch, registration.position),
+        "entries": len(registration.entries),
+        "trusted_s": _left(registration.until, now),
     }
 
 

@@ -164,11 +164,13 @@ class Subscriber:
             self._plain.remove(inner_of(topic_filter))
             self._retained_cache.forget(topic_filter, self.wants)
         self._begin(own)
+        # Each SUBSCRIBE gets its SUBACK, even if its filter is removed before the grant [MQTT-3.8.4-1].
         for done in dones:
             done()
 
     def _next(self, above: Number = (0, 0)) -> Number:
         self._count = max(self._count, above[1]) + 1
+        # The coordinator may know a higher boot than the present one, and would treat a lower number as old.
         return max(self._state.me.boot, above[0]), self._count
 
     # Towards the coordinator
@@ -234,7 +236,7 @@ class Subscriber:
             self._fetch(own, item)
 
     def _fetch(self, own: LocalFilter, item: Granted) -> None:
-        """It is in force; before the clients are told, get what is retained."""
+        """Fetch the retained messages before the clients are notified that the filter is in force."""
         own.on(FilterEvent.GRANTED)
         if item.retained is not None:
             self._keep(item.retained)
@@ -270,6 +272,7 @@ class Subscriber:
         return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
 
     def _keep(self, record: Record) -> None:
+        # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
         if self.wants(record.name) and not (record.confirmed and self._covered(record.name)):
             self._retained_cache.fetched(record)
 
@@ -279,6 +282,7 @@ class Subscriber:
             if own.place in places and own.coordinator is not None:
                 own.coordinator = None
                 if own.stage is FilterStage.IN_FORCE:
+                    # The request of an unanswered filter is repeated by its own timer.
                     self._state.after(self._state.config.retry_s, self._renewing(own))
 
     def _renewing(self, own: LocalFilter) -> Callable[[], None]:
@@ -296,6 +300,7 @@ class Subscriber:
         for own in self._own.values():
             if own.stage is not FilterStage.IN_FORCE:
                 continue
+            # A coordinator that left the last renewal unanswered may be dead: the ring finds its successor.
             if own.coordinator is None or own.heard_at < fresh:
                 state.route(key_of_place(own.place), Sub((own.record(state.me),), False))
             else:

@@ -1,4 +1,4 @@
-"""A publisher's lists: what it was told of each place it publishes by, and how long it may trust that.
+"""A publisher's lists: the subscribers of each place that it publishes to, and how long it may trust them.
 
 A list is trusted for `lease_s` from when it was asked for, on this peer's own clock. So a publisher that was paused, or
 cut off from a coordinator, finds its lease run out before it publishes by a list that may be old, and asks first. That
@@ -30,9 +30,9 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.partitions import key_of_place
 
 RENEWALS: Final = 3
-"""In the time of a lease."""
+"""Renewals within a lease."""
 MOST_AT_ONCE: Final = 500
-"""Lists in registration message."""
+"""Lists in one message."""
 
 
 class Registration:
@@ -137,6 +137,7 @@ class SubscriberLists:
         state.observe(message.clock)
         registration = self._lists.get(message.place)
         if registration is None:
+            # Otherwise the coordinator would repeat the changes, and make every SUBACK of the place wait for this peer.
             state.send(sender, Drop((message.place,)))
             return
         if registration.epoch is not None and message.epoch < registration.epoch:
@@ -171,8 +172,8 @@ class SubscriberLists:
                     self._user.list_trusted(registration)
 
     def _adopt(self, registration: Registration, message: List) -> tuple[bool, dict[Id, bool]]:
-        """Take over what it says. Returns whether anybody came or went; and of those who went, whether their leases ran
-        out: who leaves by himself says so with a higher number."""
+        """Apply a list. Returns whether a peer came or left; and for each peer that left, whether its lease expired: an
+        unsubscribe would have a higher number."""
         if message.epoch == registration.epoch and message.position <= registration.position:
             return False, {}
         known, changed = registration.entries, False
@@ -190,6 +191,8 @@ class SubscriberLists:
                 del registration.entries[key]
                 left[record.peer.id] = before.number == record.number
         if not message.since:
+            # A complete list does not say why an entry is missing. A new coordinator may just not know it yet, so
+            # messages to the peer are retried for `grace_s`.
             left.update((peer_id, False) for name, peer_id in known if (name, peer_id) not in registration.entries)
         registration.epoch, registration.position = message.epoch, message.position
         return changed or bool(left), left
@@ -238,6 +241,7 @@ class SubscriberLists:
         for registration in used:
             if registration.asking:
                 continue
+            # The coordinator has not answered the last renewals: the ring may have another coordinator.
             if registration.coordinator is None or registration.until < fresh - state.config.lease_s / RENEWALS:
                 self.ensure(registration)
             else:
@@ -263,7 +267,7 @@ class SubscriberLists:
             self._state.send(peer, Drop(tuple(places)))
 
     def lists(self, peer_id: int) -> bool:
-        """Whether a peer is on any list that counts: registration that has lapsed may be old."""
+        """Whether a peer is on any list that counts: a list whose lease has expired may be old."""
         counting = [
             registration
             for registration in self._lists.values()

@@ -71,7 +71,7 @@ class Topic:
         return self.valid_until
 
     def hold(self, outgoing: PendingPublication) -> None:
-        """Put a publication behind those that wait for a list: its order among them must stay."""
+        """Put a publication behind the others that wait for a list, to keep their order."""
         self.queue.append(outgoing)
         self._see_fast_path()
 

@@ -1,4 +1,4 @@
-"""Messages through trees: what the publisher sends first, and what each receiver passes on, by a plan of `dispatching`.
+"""Messages through trees: the first sends of a publisher and the forwarding by each receiver, planned by `dispatching`.
 
 A part travels with the message, with the numbers that it bears for each peer of the part. A peer that cannot be sent to
 is bypassed: the next of its part takes its place (`dispatching.plan.bypass`), at once, or when no link to it could be
@@ -40,6 +40,8 @@ class TreeRelay:
         relay = publication.relay
         assert relay is not None, "only messages that came through a tree are passed on"
         if relay.part:
+            # The name comes from another peer; the subscribers of the part must get the message even if it is unknown
+            # here.
             planner = ALGORITHMS.get(relay.name, direct)
             hops = planner.next_hops(relay.part, relay.fanout)
             sent = self._send(hops, publication.onward(), tail_of(publication), relay)
@@ -48,13 +50,13 @@ class TreeRelay:
         return relay.origin
 
     def go_around(self, publication: Publication, relay: Relay) -> None:
-        """It was sent from here and has not reached the peer that was to pass it on: no link could be opened."""
+        """It was sent from here and has not reached the peer that should pass it on: no link could be opened."""
         self._state.counters.bypassed += 1
         if relay.part:
             self._send((Hop(relay.part[0], relay.part[1:]),), publication, tail_of(publication), relay)
 
     def _by_those_who_live(self, hop: Hop[Leaf]) -> Hop[Leaf]:
-        """The same run, with the silent ones at its end, where nobody waits for what they pass on. They may live."""
+        """The same run with the silent peers at its end, where no peer waits for them to forward. They may live."""
         doubts = self._state.overlay.doubts
         if not doubts(hop.to.peer):
             return hop

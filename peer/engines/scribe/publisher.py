@@ -235,6 +235,8 @@ class ScribePublisher:
         self._state.observe(message.clock)
         for item in message.items:
             root = self._roots.get(item.place)
+            # Trust counts from the question, and the root's `void_s` from its later answer. So the publisher's trust
+            # ends first, without a common clock.
             until = message.asked_at + self._state.trees.trust_s
             if root is None or not root.found(until, item.empty, self._state.clock.now):
                 continue
@@ -302,5 +304,6 @@ class ScribePublisher:
         for outgoing in late:
             self._state.counters.given_up += 1
             outgoing.fail()
+        # `withdraw` has removed the younger publications too: they are sent again.
         if late and root.peer is not None:
             self._turn_to(root, root.peer)

@@ -123,6 +123,7 @@ class Roots:
         if seat is not None:
             return seat
         seat = self._seats[place] = Seat(place)
+        # Two places of one prefix share a key. The ring watches a key once, and one `unwatch` ends that.
         at_key = self._by_key.setdefault(seat.key, {})
         if at_key:
             seat.belongs_to(next(iter(at_key.values())).owners)
@@ -269,6 +270,7 @@ class Roots:
                 self._close_unless_needed(seat)
                 continue
             children = self._children(seat)
+            # Nobody acknowledges a copy, so it is repeated well within its lifetime: one lost copy does no harm.
             old = self._holds(seat) and seat.copied[1] + state.trees.replica_s / 3 < state.clock.now
             if seat.copy(children, state.clock.now, old):
                 self._tell_others(seat, RootCopy(seat.place, children, seat.retained))

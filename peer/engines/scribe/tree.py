@@ -69,10 +69,6 @@ class Tree:
         self.orders = Orders(most_orders)
 
     @property
-    def forwards_only(self) -> bool:
-        return not self.own
-
-    @property
     def depth(self) -> int:
         return len(self.path)
 
@@ -121,6 +117,7 @@ class Tree:
 
     def wait_s(self, first_s: float, most_s: float) -> float:
         """Seconds until the next JOIN."""
+        # JOINs are repeated without end, and no float has room for 2^1024.
         return min(most_s, first_s * (1 << min(self.failed, MOST_DOUBLINGS)))
 
     def orphan(self) -> None:

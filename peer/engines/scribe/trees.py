@@ -126,6 +126,7 @@ class Trees:
         until = self._state.clock.now + self._state.trees.child_s
         for peer in children:
             if peer.id != self._state.me.id and peer.id not in tree.children:
+                # The earlier root has notified them: without heartbeats they would join again after `silence_s`.
                 tree.adopt(peer, until, acked=True)
         if tree.crown():
             self._take_charge(tree)
@@ -156,6 +157,7 @@ class Trees:
         """Accept a peer as a child, if it is not above this peer in the tree: whether it was accepted."""
         state, tree = self._state, self._trees.get(place)
         # A child that is above this peer would close a loop, which no message from the root would enter any more.
+        # A heartbeat has room for MAX_HOPS ids of its path, so a tree is no deeper.
         if tree is not None and (peer.id in tree.path or len(tree.path) >= MAX_HOPS - 1):
             return False
         tree = self._open(place)
@@ -258,6 +260,7 @@ class Trees:
                     self._state.counters.expired += 1
                     self._drop(tree, peer_id)
                 elif child.due(now, config.heartbeat_s / 2):
+                    # With the whole period, a message just after a round would delay the next by two periods.
                     child.heartbeat(now)
                     batches.setdefault(child.peer, []).append(self._branch(tree))
         for peer, branches in batches.items():

@@ -1,4 +1,4 @@
-"""Traces one PUBLISH over two peers, and checks the counting with calls made by hand. No timings, no thresholds."""
+"""Traces one PUBLISH over two peers, and checks the counting with calls made by hand. No timings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ringmq.experiments.benchmarks import publish_walk
 from ringmq.experiments.benchmarks.publish_walk import (
     BOOKKEEPING,
     GENERAL_PATH,
+    GOAL_FILES,
+    GOAL_SHARE,
     NEAR,
     WARM_UP,
     Call,
@@ -56,6 +58,11 @@ def test_walk_has_calls_of_the_product_alone(walk: Walk) -> None:
 def test_bookkeeping_is_found_in_the_walk(walk: Walk) -> None:
     assert 0 < walk.total(BOOKKEEPING) < len(walk.calls)
     assert walk.total(NEAR)
+
+
+def test_bookkeeping_and_files_stay_within_their_limits(walk: Walk) -> None:
+    assert walk.share <= GOAL_SHARE
+    assert len(walk.files) <= GOAL_FILES
 
 
 def test_every_listed_name_exists() -> None:

@@ -22,10 +22,11 @@ import pytest
 from ringmq.experiments.cli import local_ring
 from ringmq.experiments.cli.local_ring import RUN, STOP_S, LocalRing, expected_leaves, is_settled, settings_of
 from ringmq.experiments.processes.ports import choose_ports
-from ringmq.overlay.core.ids import ID_BITS, Id, distance
+from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.queries import ask_status
 from ringmq.peer.errors import ConfigError
+from tests.overlay.core.distances import distance
 
 Start = Callable[..., Any]
 Eventually = Callable[..., Any]

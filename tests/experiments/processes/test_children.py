@@ -52,7 +52,7 @@ async def test_fate_of_a_failed_child_is_its_last_line() -> None:
     async with child("--ring", "") as (started, _), asyncio.timeout(20):
         await started.ended.wait()
         assert not started.active.is_set()
-        assert started.fate.startswith("--ring: '' is not a printable name")
+        assert started.fate.startswith("--ring must be a printable name")
 
 
 @pytest.mark.parametrize("paused", [False, True])

@@ -9,6 +9,7 @@ from ringmq.mqtt_front.access.acl import ALL_RIGHTS, NO_RIGHTS
 from ringmq.mqtt_front.access.passwords import Cost, Passwords, new_entry
 from ringmq.mqtt_front.access.rule_lines import RuleFileError
 from ringmq.mqtt_front.codec.reasons import CONNACK_3, Reason
+from tests.mqtt_front.access.accesses import access_from
 
 CHEAP = Cost(11, 8, 1)
 ALICE = new_entry("alice", b"secret", b"a" * 16, CHEAP).line
@@ -54,7 +55,7 @@ def test_admission_by_password_and_anonymity(
     proven: str | None,
 ) -> None:
     for acl in (None, ACL):
-        decision = Access.from_texts(passwords, acl).authenticate(user_name, password, "c1", listener)
+        decision = access_from(passwords, acl).authenticate(user_name, password, "c1", listener)
         assert (decision.reason, decision.user_name, decision.client_id) == (reason, proven, "c1")
         assert decision.reason in CONNACK_3
         assert (decision.rights is ALL_RIGHTS) == (reason is OK and acl is None)
@@ -68,7 +69,7 @@ def test_without_files_the_listener_decides() -> None:
 
 
 def test_rights_are_the_users() -> None:
-    access = Access.from_texts(PASSWORDS, ACL)
+    access = access_from(PASSWORDS, ACL)
     alice = access.authenticate("alice", b"secret", "c1", OPEN).rights
     bob = access.authenticate("bob", b"hidden", "c2", OPEN).rights
     nobody = access.authenticate(None, None, "c3", OPEN).rights
@@ -82,14 +83,14 @@ def test_rights_are_the_users() -> None:
 
 def test_a_name_without_proof_gives_no_users_rights() -> None:
     """With an ACL file but no password file anybody could say to be alice."""
-    rights = Access.from_texts(None, ACL).authenticate("alice", b"secret", "c1", OPEN).rights
+    rights = access_from(None, ACL).authenticate("alice", b"secret", "c1", OPEN).rights
     assert not rights.may_read("alices/x")
     assert not rights.may_write("up/alice/c1")
     assert rights.may_read("public")
 
 
 def test_only_a_verification_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    access = Access.from_texts(PASSWORDS, ACL, memory_key=b"k" * 32)
+    access = access_from(PASSWORDS, ACL, memory_key=b"k" * 32)
     assert access.at_once("alice", b"secret", "c1", OPEN) is None
     assert access.at_once("nobody", b"secret", "c1", OPEN) is None
     admitted = access.authenticate("alice", b"secret", "c1", OPEN)
@@ -116,7 +117,7 @@ def admitted(access: Access, user_name: str | None, password: bytes | None) -> D
 
 
 def test_a_reload_holds_for_clients_that_are_connected() -> None:
-    access = Access.from_texts(PASSWORDS, ACL)
+    access = access_from(PASSWORDS, ACL)
     alice, bob, nobody = (admitted(access, *who) for who in (("alice", b"secret"), ("bob", b"hidden"), (None, None)))
     assert access.renew(alice) == alice
 
@@ -134,7 +135,7 @@ def test_a_reload_holds_for_clients_that_are_connected() -> None:
 
 
 def test_new_password_disconnects_clients_with_the_old_password() -> None:
-    access = Access.from_texts(PASSWORDS, None, memory_key=b"k" * 32)
+    access = access_from(PASSWORDS, None, memory_key=b"k" * 32)
     alice, bob = admitted(access, "alice", b"secret"), admitted(access, "bob", b"hidden")
     access.reload(f"{new_entry('alice', b'fresh', b'c' * 16, CHEAP).line}\n{BOB}", None)
     assert access.renew(alice).reason is NO
@@ -148,7 +149,7 @@ def test_new_password_disconnects_clients_with_the_old_password() -> None:
 @pytest.mark.parametrize("step", ["recall", "check"])
 def test_a_reload_while_a_password_is_verified(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
     """The decision is by the old rules as a whole, and `renew` brings it to the new ones."""
-    access = Access.from_texts(PASSWORDS, ACL)
+    access = access_from(PASSWORDS, ACL)
     real = getattr(Passwords, step)
 
     def during(passwords: Passwords, user_name: str, password: bytes) -> object:
@@ -164,7 +165,7 @@ def test_a_reload_while_a_password_is_verified(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_refusal_stays_one() -> None:
-    access = Access.from_texts(PASSWORDS, ACL)
+    access = access_from(PASSWORDS, ACL)
     refused = access.authenticate("alice", b"wrong", "c1", CLOSED)
     access.reload(None, None)
     assert access.renew(refused) == refused
@@ -179,7 +180,7 @@ def test_a_refusal_stays_one() -> None:
     ],
 )
 def test_a_broken_file_keeps_all_old_rules(passwords: str, acl: str, says: str) -> None:
-    access = Access.from_texts(PASSWORDS, ACL, password_file="pw.txt", acl_file="acl.txt")
+    access = access_from(PASSWORDS, ACL, password_file="pw.txt", acl_file="acl.txt")
     alice = admitted(access, "alice", b"secret")
     with pytest.raises(RuleFileError) as caught:
         access.reload(passwords, acl)
@@ -189,4 +190,4 @@ def test_a_broken_file_keeps_all_old_rules(passwords: str, acl: str, says: str) 
     assert access.renew(alice).rights is alice.rights
     assert admitted(access, "bob", b"hidden").rights.may_write("up/bob/c1")
     with pytest.raises(RuleFileError, match="txt:"):
-        Access.from_texts(passwords, acl, password_file="pw.txt", acl_file="acl.txt")
+        access_from(passwords, acl, password_file="pw.txt", acl_file="acl.txt")

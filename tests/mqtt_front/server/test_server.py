@@ -30,6 +30,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.phase import Phase
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.listeners import Listen
+from tests.mqtt_front.access.accesses import access_from
 from tests.mqtt_front.front_bench import DEADLINE_S, Bench, Client, until
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, sl
 
 
 def guarded(user: str = "ann", password: bytes = b"secret") -> Access:
-    return Access.from_texts(new_entry(user, password, b"s" * 16, Cost(14, 8, 1)).line + "\n", None)
+    return access_from(new_entry(user, password, b"s" * 16, Cost(14, 8, 1)).line + "\n", None)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +492,7 @@ async def log_in(bench: Bench, user: str, client_id: str = "c", **fields: object
 
 
 async def test_session_belongs_to_its_user(bench: Bench) -> None:
-    front = await bench.start(access=Access.from_texts(users("ann", "bob"), None))
+    front = await bench.start(access=access_from(users("ann", "bob"), None))
     await log_in(bench, "ann")
     session = front.broker.sessions["c"]
     for user in (None, "bob"):
@@ -503,7 +504,7 @@ async def test_session_belongs_to_its_user(bench: Bench) -> None:
 
 
 async def test_removed_user_leaves_no_session(bench: Bench) -> None:
-    access = Access.from_texts(users("ann", "bob"), None)
+    access = access_from(users("ann", "bob"), None)
     front = await bench.start(access=access)
     watcher = await bench.connect("watcher")
     await watcher.subscribe("#")
@@ -525,7 +526,7 @@ async def test_removed_user_leaves_no_session(bench: Bench) -> None:
 
 
 async def test_rights_are_withdrawn_from_a_session_without_client(bench: Bench) -> None:
-    access = Access.from_texts(None, "topic readwrite #\n")
+    access = access_from(None, "topic readwrite #\n")
     front = await bench.start(access=access)
     client = await bench.connect("c", properties={"session_expiry_s": 1000})
     await client.subscribe("a", 1)

@@ -12,11 +12,11 @@ from ringmq.overlay.core.ids import (
     Id,
     clockwise,
     digit,
-    distance,
     key_of,
     nearness,
     shared_digits,
 )
+from tests.overlay.core.distances import distance
 
 points = st.one_of(st.integers(0, MASK), st.integers(0, 3), st.integers(MASK - 3, MASK)).map(Id)
 HALFWAY = SPACE >> 1

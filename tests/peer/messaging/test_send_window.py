@@ -72,6 +72,32 @@ def test_retry_sends_missing_publications_alone(state: MessagingContext) -> None
     assert way.sent() == []
 
 
+def test_steady_flow_acknowledged_in_time_is_never_resent(state: MessagingContext) -> None:
+    way = Way(state)
+    step_s = LAN.retry_s / 4
+    for number in range(1, 41):
+        way.push(number)
+        way.send_windows.held(TO, Held(1, number - 2, ()))
+        way.wait(step_s)
+        assert [sent for sent, _ in way.sent()] == [number], "each is sent once, two steps before its acknowledgement"
+    assert (state.counters.resent, state.counters.sent) == (0, 40)
+
+
+def test_publication_missing_in_a_steady_flow_is_resent_within_two_retry_times(state: MessagingContext) -> None:
+    way = Way(state)
+    step_s = LAN.retry_s / 4
+    lost, resent_after_s = 6, 0.0
+    for number in range(1, 41):
+        way.push(number)
+        beyond = tuple(range(lost + 1, number - 1))
+        way.send_windows.held(TO, Held(1, min(number - 2, lost - 1), beyond))
+        way.wait(step_s)
+        if lost in [sent for sent, _ in way.sent()][:-1]:
+            resent_after_s = (number - lost) * step_s
+            break
+    assert 0 < resent_after_s <= 2 * LAN.retry_s + step_s
+
+
 def test_acknowledgement_of_an_earlier_boot_is_ignored(state: MessagingContext) -> None:
     way = Way(state)
     way.push(10)

@@ -16,6 +16,7 @@ from ringmq.peer.messaging.fast_path import FAST_HEAD
 from ringmq.peer.replication.replica import NOTHING, Replica
 from ringmq.peer.replication.replicas import REVIEW_S, REVIEWED_AT_ONCE, SPARE, ReplicaTable
 from tests.peer.conftest import Net
+from tests.peer.replication.resting import resting
 
 
 def _ignore(replica: Replica) -> None: ...
@@ -87,10 +88,10 @@ def test_what_was_kept_comes_back_in_its_turn(state: MessagingContext) -> None:
     reviewed: list[str] = []
     replicas = ReplicaTable(state, lambda replica: reviewed.append(replica.place), _ignore)
     replicas.restore({name: [kept(name)] for name in "abcde"})
-    assert (len(replicas), replicas.resting, state.hybrid_clock) == (0, 5, 9)
+    assert (len(replicas), resting(replicas), state.hybrid_clock) == (0, 5, 9)
     assert replicas.rests("a")
     assert replicas.wake()
-    assert (sorted(reviewed), len(replicas), replicas.resting) == (["d", "e"], 2, 3)
+    assert (sorted(reviewed), len(replicas), resting(replicas)) == (["d", "e"], 2, 3)
     found = replicas.get("a")
     assert found is not None, "who asks for it does not wait"
     assert list(found.book) == [kept("a")]

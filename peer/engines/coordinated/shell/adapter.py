@@ -30,7 +30,7 @@ class CoordinatedAdapter(EngineAdapter[CoordinatedEngine]):
         store: RetainedStore | None = None,
         on_fault: Callable[[], None] | None = None,
     ) -> None:
-        """With a store, the records that this peer keeps for others outlive it; `stop` closes it. When the store
+        """The records that this peer keeps for others outlive it in a store, if there is one; `stop` closes it. When it
         fails, `fault` is set and `on_fault` called. Raises StoreError."""
         self._config = config
         self._store = store
@@ -53,7 +53,7 @@ class CoordinatedAdapter(EngineAdapter[CoordinatedEngine]):
             self._store.close()
 
     def take_over(self, messages: list[Message]) -> bool:
-        """Without a store the front keeps them: a restart would lose them here."""
+        """If there is no store, the front keeps the messages: a restart would lose them here."""
         if self._store is None:
             return False
         for message in messages:

@@ -1,7 +1,7 @@
-"""What makes the keeping of retained messages durable: those kept here, the notes of them, and what was cleared.
+"""Stores retained messages, their notes and their tombstones on disk.
 
-One SQLite file. The changes of one turn of the event loop gather and are committed together, before anybody is told
-that something is safe here. Times in the file are those of the wall clock, as the clock of a process begins anew.
+One SQLite file. The changes of one iteration of the event loop are committed together, before any peer is notified that
+they are safe here. Times in the file are wall-clock times, as the clock of a process starts again at zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ringmq.peer.errors import PeerError
 from ringmq.peer.messaging.body import aged, remaining_of
 
 VERSION: Final = 1
-"""Of the tables; a file of another version is refused, not guessed at."""
+"""The version of the tables; a file of another version is refused."""
 
 TABLES: Final = """
 CREATE TABLE retained (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, expires_at REAL, body BLOB)
@@ -31,7 +31,7 @@ CREATE TABLE cleared (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, 
 """
 
 LOG_BYTES: Final = 16 << 20
-"""What the write-ahead log is cut to after a burst."""
+"""The size that the write-ahead log is cut to after a burst."""
 
 _RETAINED: Final = tuple[str, Count, Count, float | None, bytes]
 _NOTE: Final = tuple[str, str, Count]
@@ -47,7 +47,7 @@ class StoreError(PeerError):
 
 
 class Kept(NamedTuple):
-    """What was on the disk at the start."""
+    """The contents of the disk at the start."""
 
     places: dict[str, list[Record]]
     cleared: list[tuple[str, Number, float]]
@@ -55,14 +55,14 @@ class Kept(NamedTuple):
 
 
 class RetainedStore:
-    """The disk of the roles. First `load` what is there; what is told from then on is safe after `commit`."""
+    """The disk of the roles. Call `load` first; changes from then on are safe after `commit`."""
 
     def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
         """Open or make the file. Raises StoreError."""
         self._path = path
         self._wall_s = wall_s
         self._changes: dict[tuple[int, str, str], tuple[Change, ...]] = {}
-        """Of each thing the last one, in the order in which they came."""
+        """The last change of each topic or note, in the order of arrival."""
         try:
             path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
             self._database = sqlite3.connect(path, isolation_level=None)
@@ -74,6 +74,7 @@ class RetainedStore:
         run = self._database.execute
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
+        # SQLite syncs a WAL at each commit only with FULL: NORMAL may lose acknowledged messages in a power failure.
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         version = run("PRAGMA user_version").fetchone()[0]
@@ -129,7 +130,7 @@ class RetainedStore:
         return bool(self._changes)
 
     def commit(self) -> None:
-        """Raises StoreError when the disk does not take it: then it stays pending, and nobody may be told otherwise."""
+        """Raises StoreError when the disk fails: the changes stay pending, and must not be acknowledged."""
         if not self._changes:
             return
         run = self._database.execute
@@ -144,15 +145,15 @@ class RetainedStore:
         self._changes.clear()
 
     def close(self) -> None:
-        """What was not committed is gone."""
+        """Uncommitted changes are lost."""
         self._database.close()
 
     # What was there
 
     def load(self) -> Kept:
-        """All that is there. Raises StoreError for what cannot be read.
+        """Read the whole file. Raises StoreError for an unreadable file.
 
-        Of 100,000 messages this takes some tenths of a second.
+        100,000 messages take some tenths of a second.
         """
         now = self._wall_s()
         places: dict[str, list[Record]] = {}

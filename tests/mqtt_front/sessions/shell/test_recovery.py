@@ -34,6 +34,7 @@ from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
+from tests.mqtt_front.access.accesses import access_from
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import Client, SlowPorts, World
@@ -250,7 +251,7 @@ def test_a_user_has_the_rights_of_now(lives: Lives) -> None:
     world = lives.begin()
     kept_subscriber(world, Subscription("t", 1), Subscription("u", 1)).drop()
     world.turn()
-    lives.access = Access.from_texts(None, "topic readwrite t\n")
+    lives.access = access_from(None, "topic readwrite t\n")
     world = lives.begin()
     for topic in ("t", "u"):
         world.connect("p").publish(topic, b"x", 1)
@@ -266,13 +267,13 @@ def test_the_session_of_a_user_who_is_no_more_has_ended(lives: Lives) -> None:
     world.session("c").journal.session(world.session("c"))
     world.connect("p").publish("t", b"x", 1)
     world.turn()
-    lives.access = Access.from_texts(ann, None)
+    lives.access = access_from(ann, None)
     assert len(lives.begin().session("c").inflight) == 1
-    lives.access = Access.from_texts("", None)
+    lives.access = access_from("", None)
     world = lives.begin()
     assert world.broker.sessions == {}
     assert world.broker.router.statistics().subscriptions == 0
-    lives.access = Access.from_texts(ann, None)
+    lives.access = access_from(ann, None)
     assert lives.begin().broker.sessions == {}, "for good"
 
 

@@ -20,6 +20,7 @@ from ringmq.peer.messaging.config import LAN, PubSubConfig
 from ringmq.peer.messaging.publication import Publication, encode
 from ringmq.peer.messaging.retained_cache import stamp_of
 from tests.peer.conftest import Member, Net
+from tests.peer.replication.resting import resting
 
 
 @pytest.mark.parametrize("payload", [b"", b"Z", b"C\xff", b"P"])
@@ -190,7 +191,7 @@ def test_all_that_was_acknowledged_is_there_after_a_crash_of_all(lasting: Net) -
     assert len(publisher.reasons) == 2 * count + 5
     lasting.config = replace(lasting.config, restored_at_once=2)
     members = lasting.restart(*lasting.members.values())
-    assert sum(member.core.replicas.resting for member in members) > 0
+    assert sum(resting(member.core.replicas) for member in members) > 0
     exact, wild = members[0], members[1]
     exact.subscribe(*[f"t/{number}" for number in range(count)])
     wild.subscribe("t/+")
@@ -200,7 +201,7 @@ def test_all_that_was_acknowledged_is_there_after_a_crash_of_all(lasting: Net) -
             f"t/{number}": b"old %d" % (number + count) for number in range(5, count)
         }
     lasting.run(5.0)
-    assert not any(member.core.replicas.resting for member in members)
+    assert not any(resting(member.core.replicas) for member in members)
     for number in range(count):
         present = {one.core.replicas.get(f"t/{number}").present() for one in lasting.holders(f"t/{number}")}  # type: ignore[union-attr]
         assert len(present) == 1

@@ -13,12 +13,12 @@ def test_a_tree_is_needed_for_own_filters_or_for_children() -> None:
     assert not tree.needed
     tree.enter()
     assert tree.needed
-    assert not tree.forwards_only
+    assert tree.own
     assert not tree.exit()
     child = peer_at(3)
     assert tree.adopt(child, 1.0)
     assert tree.needed
-    assert tree.forwards_only
+    assert not tree.own
     assert tree.peers() == (child,)
 
 

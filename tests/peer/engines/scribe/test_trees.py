@@ -94,7 +94,7 @@ def test_a_subscriber_with_children_stays_as_a_forwarder(lone: Lone) -> None:
     assert lone.told(Leave) == []
     tree = lone.core.trees.get("a/#")
     assert tree is not None
-    assert tree.forwards_only
+    assert not tree.own
     lone.hears(CHILD, Leave(("a/#",)))
     assert len(lone.core.trees) == 0
 

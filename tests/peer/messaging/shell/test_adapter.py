@@ -24,6 +24,7 @@ from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
+from tests.peer.replication.resting import resting
 
 PATIENCE_S = 20.0
 
@@ -302,7 +303,7 @@ async def test_a_ring_that_was_stopped_finds_what_is_retained(tmp_path: Path) ->
         await until(lambda: all(len(one.node.ring.leaves) == 2 for one in peers))
         assert await _seen(peers[1].mqtt_port, "room/+") == wanted
         assert await _seen(peers[2].mqtt_port, *[f"room/{number}" for number in range(30)]) == wanted
-        await until(lambda: not any(one.ports.core.replicas.resting for one in peers))
+        await until(lambda: not any(resting(one.ports.core.replicas) for one in peers))
 
 
 async def test_nothing_is_acknowledged_that_the_disk_does_not_take(
