@@ -335,8 +335,8 @@ class Session:
         return True
 
     def unsettle(self, packet_id: int, answer: Callable[[Reason], None]) -> list[Callable[[Reason], None]]:
-        """An accepted message is on its way to its receivers. Returns the callbacks that wait for that: `answer`, and
-        those of repetitions, which are added. Call `settled` with them first.
+        """An accepted message is on its way to its receivers. Returns the callbacks that wait for it: `answer`, and
+        later the answers to repetitions. Call `settled` first, then each of them.
         """
         waiting = self.unsettled[packet_id] = [answer]
         return waiting
