@@ -262,7 +262,7 @@ class MqttServer:
             gone += not connection.renewed(self.access.renew(connection.decision))
         for session in list(broker.sessions.values()):
             if session.writer is None:
-                session.restrict(self.access.rights_of(session.user, session.client_id))
+                broker.restrict(session, self.access.rights_of(session.user, session.client_id))
                 if not self.access.knows(session.user):
                     broker.end(session)
         self.send_soon()

@@ -538,3 +538,21 @@ async def test_rights_are_withdrawn_from_a_session_without_client(bench: Bench) 
     publisher.send(Publish("a", b"x", 1, packet_id=1))
     await publisher.next(Puback)
     assert not front.broker.sessions["c"].queue
+
+
+async def test_session_that_returns_after_a_change_of_rules_has_lost_forbidden_subscriptions(bench: Bench) -> None:
+    access = access_from(None, "topic readwrite #\n")
+    front = await bench.start(access=access)
+    client = await bench.connect("c", properties={"session_expiry_s": 1000})
+    await client.subscribe("secret", 0)
+    publisher = await bench.connect("p")
+    publisher.send(Publish("secret", b"before", 0))
+    assert (await client.next(Publish)).payload == b"before"
+    client.send(Disconnect())
+    await until(lambda: len(front.clients) == 1)
+    access.reload(None, "topic readwrite b\n\nuser p\ntopic readwrite #\n")
+    front.renew_rights()
+    returned = await bench.dial()
+    returned.send(Connect(V5, "c", False, 0, properties=Properties(session_expiry_s=1000)))
+    assert (await returned.next(Connack)).session_present
+    assert dict(front.broker.router.filters(front.broker.sessions["c"])) == {}
