@@ -143,8 +143,6 @@ class Engine(Protocol):
     @property
     def counters(self) -> Counted: ...
 
-    # Calls of the clients
-
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a filter."""
 
@@ -174,8 +172,6 @@ class Engine(Protocol):
 
     def unsubscribe(self, topic_filter: str) -> None: ...
 
-    # Calls of the ring
-
     def receive(self, sender: Peer, payload: bytes) -> None:
         """A payload of another peer, sent directly or routed."""
 
@@ -193,8 +189,6 @@ class Engine(Protocol):
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
     def activity_changed(self, active: bool) -> None: ...
 
-    # The end of an iteration, and time
-
     @property
     def owes(self) -> bool:
         """Whether other peers wait for an acknowledgement, or the disk for a commit."""
@@ -205,8 +199,6 @@ class Engine(Protocol):
     # A death may make 100,000 places due at once. A peer that did all in one call would itself be taken for dead.
     def tick(self) -> None:
         """Do what is due by now. If much is due, some of it remains, and the next deadline stays in the past."""
-
-    # For people and records
 
     def status(self, now: float, counted: Mapping[str, int]) -> dict[str, Any]:
         """A JSON-able snapshot. `counted` has further counters, of the shell."""

@@ -109,8 +109,6 @@ class ReplicaTable:
         self.look_soon(replica, self._state.config.look_s)
         return replica
 
-    # What was on the disk
-
     def restore(self, records: dict[str, list[Record]]) -> None:
         """Set the records of each place from the disk. Call it before anything else."""
         self._resting = records

@@ -44,8 +44,6 @@ class Replication:
         self._deposed = deposed
         self._retained_ended = retained_ended
 
-    # The coordinator's side
-
     def take(self, replica: Replica, record: Record) -> bool:
         """Merge a record into the log of a place; returns whether it was news.
 
@@ -229,8 +227,6 @@ class Replication:
     def _heard(self, follower: Follower, position: int) -> None:
         follower.tries = 0
         follower.acked = max(follower.acked, position)
-
-    # The shadow's side
 
     def copy(self, sender: Peer, message: Append) -> None:
         """Copy the coordinator's log. Records that only this peer has go back with the answer."""

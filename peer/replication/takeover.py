@@ -128,8 +128,6 @@ class Takeover:
         if changed:
             self.replication.spread(replica)
 
-    # Taking over
-
     def _gather(self, replica: Replica) -> None:
         """Ask all owners for their records; ask again when the owners have changed."""
         replica.role = Role.GATHERING
@@ -218,8 +216,6 @@ class Takeover:
         self._took_over(replica)
         for sender, message in stash:
             self._answer(sender, message)
-
-    # Handing over
 
     def _hand_over(self, replica: Replica) -> None:
         """Remind the right coordinator of a place; send it everything if this peer is no owner any more."""

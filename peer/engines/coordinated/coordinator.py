@@ -79,8 +79,6 @@ class Coordinator:
             self.takeover.review(replica)
         return None
 
-    # Subscribers
-
     def sub(self, sender: Peer, message: Sub) -> None:
         granted = []
         for entry in message.entries:
@@ -111,6 +109,7 @@ class Coordinator:
             # A renewal changes no record, so no other peer must acknowledge it.
             if known.confirmed and not wants:
                 return Granted(entry.name, entry.number, False, (), None)
+        # An end does not wait for the publishers: the subscriber peer drops or refuses messages sent by an older list.
         listed = not entry.gone
         deadline = self._state.clock.now + self._state.config.void_s
         waiting = replica.waiters.get(key)
@@ -149,8 +148,6 @@ class Coordinator:
         topics = [prefix, *noted] if prefix else noted
         return tuple([topic for topic in topics if matches(topic_filter, topic)]), None
 
-    # Publishers
-
     def sub_req(self, sender: Peer, message: SubReq) -> None:
         renewed = []
         until = self._state.clock.now + self._state.config.void_s
@@ -173,6 +170,7 @@ class Coordinator:
         book = replica.book
         if publisher.peer.boot != sender.boot or item.epoch != replica.epoch:
             return False
+        # A publisher uses a new list before its acknowledgement: its retained messages by older lists are stored first.
         if min(item.position, publisher.acked) < book.listed:
             return False
         return book.position_of((Kind.PUBLISHER, "", sender.id)) <= self._replication.copied_up_to(replica)
@@ -220,8 +218,6 @@ class Coordinator:
                 self._replication.take(replica, Record(Kind.PUBLISHER, "", sender, number, True))
             self._replication.spread(replica)
 
-    # Retained messages
-
     def retain(self, sender: Peer, message: Retain) -> None:
         """Store a message; answer when the shadows have it too, and the wildcard places know its topic.
 
@@ -256,6 +252,7 @@ class Coordinator:
         self._replication.wait(replica, CLEARED, Waiter(replica.book.position, partial(self._end_note, record)))
 
     def _end_note(self, record: Record) -> None:
+        # Another message may have been retained while the shadows were waited for.
         if self.kept(record.name) is None:
             self._notes.end(record)
 
@@ -264,6 +261,7 @@ class Coordinator:
         if not is_wild(replica.place):
             record = replica.last_retained
             if record is not None and record.gone:
+                # The former coordinator may have died before all wildcard places knew of the end.
                 self._notes.end(record)
             elif record is not None:
                 self._notes.ensure(record, None, lambda: None)
@@ -289,6 +287,7 @@ class Coordinator:
 
     def _say_noted(self, replica: Replica, notes: Records, sender: Peer) -> None:
         known = tuple([replica.book.get(record.key) or record for record in notes])
+        # A client has its PUBACK after all notes of its message are known, so they must outlive a crash of this peer.
         self._state.promise(sender, Noted(replica.place, known))
 
     def _take_note(self, replica: Replica, record: Record) -> None:

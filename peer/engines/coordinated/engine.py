@@ -142,8 +142,6 @@ class CoordinatedEngine:
     def tracing(self) -> Tracing:
         return self._state.tracing
 
-    # Calls of the clients, as `Engine` explains them
-
     @staticmethod
     def serves(topic_filter: str) -> bool:
         return True
@@ -184,8 +182,6 @@ class CoordinatedEngine:
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))
-
-    # Calls of the ring
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         fast = decode_fast(payload)
@@ -244,11 +240,10 @@ class CoordinatedEngine:
             for replica in self.replicas:
                 replica.end()
         elif not self._started:
+            # The periodic calls of `_start` go on while this peer is inactive: a second start would double them.
             self._started = True
             self._do(self._start)
         self._do(self.replicas.review_all)
-
-    # Acknowledgements
 
     @property
     def owes(self) -> bool:
@@ -257,15 +252,16 @@ class CoordinatedEngine:
 
     def acknowledge(self) -> None:
         if self._state.promised:
+            # A promise may be for this peer itself: only `_do` handles the messages between its own roles.
             self._do(self._state.keep_promises)
         self._receive_windows.acknowledge()
         self._state.flush()
 
-    # What was on the disk
-
     def restore(self, kept: dict[str, list[Record]], cleared: Iterable[tuple[str, Number, float]]) -> None:
         """Records of each place and tombstones with their ages, from the disk. Call it before anything else."""
         self.replicas.restore(kept)
+        # The table of tombstones forgets in the order of insertion, but the rows of the disk are in the order of
+        # topics.
         for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
             self.cleared.restore(topic, number, self._state.clock.now - age_s)
 
@@ -277,8 +273,6 @@ class CoordinatedEngine:
         """
         if not self.replicas.rests(topic) and self.cleared.of(topic) is None:
             self.replicas.rest(Record(Kind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body))
-
-    # Time
 
     def tick(self) -> None:
         self._do(lambda: self._state.timers.run(self._state.clock.now, MOST_AT_ONCE))
@@ -301,8 +295,6 @@ class CoordinatedEngine:
         if self.replicas.wake():
             self._state.after(self._state.config.restore_s, self._wake)
 
-    # For people and records
-
     @property
     def kind(self) -> str:
         return "pubsub"
@@ -322,8 +314,6 @@ class CoordinatedEngine:
     def partitions(self) -> tuple[int, int]:
         roles = Counter([replica.role for replica in self.replicas])
         return roles[Role.COORDINATOR], roles[Role.HOLDER]
-
-    # The roles
 
     def _do(self, call: Callable[[], None]) -> None:
         """Call a role, and then handle the messages that the roles of this peer sent to each other."""

@@ -90,6 +90,7 @@ class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
     coordinator: Id
 
 
+# Tags are on the wire: a new message takes the next free number, wherever its class stands.
 class Sub(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """A subscriber sends its entries to the coordinator. The first time, `wants` requests the retained messages."""
 

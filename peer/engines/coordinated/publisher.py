@@ -109,6 +109,7 @@ class Publisher:
             topic = self._open(name)
         topic.used_at = state.clock.now
         outgoing = PendingPublication(publication, matched, done, state.clock.now)
+        # QoS 1 and 2 use memory until they are acknowledged; QoS 0 uses memory only while it is held (see `_hold`).
         if publication.qos and state.waiting_bytes >= state.config.max_waiting_bytes:
             self._refuse(outgoing)
             return
@@ -177,8 +178,6 @@ class Publisher:
         self._state.tracing.ends(self._state.me, outgoing.publication, DIRECT)
         outgoing.fail()
 
-    # Events of the lists
-
     def list_changed(self, registration: Registration) -> None:
         for name in registration.users:
             topic = self._topics.get(name)
@@ -212,8 +211,6 @@ class Publisher:
             self._state.add_waiting(-len(outgoing.publication.body))
             self._dispatch(topic, outgoing)
 
-    # Giving out
-
     def _plan(self, topic: Topic) -> tuple[Peer, ...]:
         """Compute the receivers from the lists: each peer once, and the members of each shared filter."""
         unshared: dict[Id, Peer] = {}
@@ -229,6 +226,7 @@ class Publisher:
                     unshared[record.peer.id] = record.peer
         # The front has delivered the message to its own clients before it called, except to shared subscriptions.
         unshared.pop(self._state.me.id, None)
+        # Guided finds the position of the publisher among the peers by bisection, so they must be sorted by id.
         peers = tuple([unshared[peer_id] for peer_id in sorted(unshared)])
         members = [(name, tuple([of[peer_id] for peer_id in sorted(of)])) for name, of in sorted(groups.items())]
         topic.plan(peers, tuple(members))
@@ -271,6 +269,8 @@ class Publisher:
         if publication.qos:
             outgoing.expect(len(peers))
             enlisted = [self.send_windows.enlist(peer, publication, tail, outgoing.got) for peer in peers]
+            # A peer with a full or stalled window is no leaf: its window sends the message later, behind the earlier
+            # ones.
             leaves = [leaf for leaf in enlisted if leaf is not None]
         else:
             leaves = [Leaf(peer, 0, 0) for peer in peers]
@@ -342,8 +342,6 @@ class Publisher:
                 self.send_windows.push(peer, publication, item.tail, missing.down, tried)
         return bool(served)
 
-    # Retained messages
-
     def _retain(self, topic: Topic, outgoing: PendingPublication) -> None:
         """Send it to the coordinator of its topic, until it is acknowledged."""
         publication = outgoing.publication
@@ -395,8 +393,6 @@ class Publisher:
         for store in list(self._stores.values()):
             if store.record.name in message.places:
                 self._state.route(key_of_place(store.record.name), Retain(store.record))
-
-    # Time
 
     def sweep(self) -> None:
         """Forget topics without recent publications, and messages that have waited too long. Call it periodically."""

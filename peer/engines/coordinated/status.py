@@ -59,6 +59,7 @@ def describe_topic(core: CoordinatedEngine, topic: str, towards: Callable[[Id], 
         check_topic_name(topic)
     except PacketError:
         return None
+    # All places share one bound: a topic has as many wildcard places as levels, and the status has a maximal size.
     room = MAX_SHOWN
     told = []
     for place in places_of(topic):

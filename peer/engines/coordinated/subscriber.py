@@ -136,8 +136,6 @@ class Subscriber:
         own = self._own.get(topic_filter)
         return own is not None and own.stage is FilterStage.IN_FORCE
 
-    # What the clients want
-
     def add(self, topic_filter: str, done: Callable[[], None]) -> None:
         own = self._own.get(topic_filter)
         if own is not None and own.stage is FilterStage.IN_FORCE:
@@ -146,6 +144,7 @@ class Subscriber:
         if own is None or own.stage is FilterStage.LEAVING:
             if own is not None:
                 own.on(FilterEvent.REPLACED)
+                # The confirmation of the end is not awaited any more, so it must not occupy one of the `MOST_ASKED`.
                 self._answered(own)
             own = self._own[topic_filter] = LocalFilter(topic_filter, self._next())
             if not is_shared(topic_filter):
@@ -172,8 +171,6 @@ class Subscriber:
         self._count = max(self._count, above[1]) + 1
         # The coordinator may know a higher boot than the present one, and would treat a lower number as old.
         return max(self._state.me.boot, above[0]), self._count
-
-    # Towards the coordinator
 
     def _begin(self, own: LocalFilter) -> None:
         """Ask for it, or say that it is gone, as soon as not too many others wait for an answer."""
@@ -214,6 +211,7 @@ class Subscriber:
 
     def _granted(self, sender: Peer, own: LocalFilter, item: Granted) -> None:
         if own.stage is FilterStage.LEAVING:
+            # An answer with a lower number is for a request from before the removal.
             if item.gone and item.number >= own.number:
                 own.on(FilterEvent.ENDED)
                 del self._own[own.filter]
@@ -226,6 +224,7 @@ class Subscriber:
             own.renumber(self._next(item.number))
             self._begin(own)
             return
+        # The answer is for a request from before the filter lapsed, or was removed and added again.
         if item.gone or item.number != own.number:
             return
         # The answer to a repeated question may belong to any of its copies, so its time says nothing (Karn's rule).
@@ -295,6 +294,8 @@ class Subscriber:
     def renew(self) -> None:
         """All that is in force; to be called RENEWALS times in a lease."""
         state = self._state
+        # The answer to the last renewal is at most one period old, and the answer before it almost two: 1.5 separates
+        # them.
         fresh = state.clock.now - 1.5 * state.config.entry_s / RENEWALS
         batches: dict[Peer, list[Record]] = {}
         for own in self._own.values():

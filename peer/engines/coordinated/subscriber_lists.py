@@ -140,6 +140,7 @@ class SubscriberLists:
             # Otherwise the coordinator would repeat the changes, and make every SUBACK of the place wait for this peer.
             state.send(sender, Drop((message.place,)))
             return
+        # A deposed coordinator may not know its successor yet, and its list may lack the latest entries.
         if registration.epoch is not None and message.epoch < registration.epoch:
             return
         if message.since and (message.epoch != registration.epoch or message.since > registration.position):
@@ -149,10 +150,12 @@ class SubscriberLists:
         changed, left = self._adopt(registration, message)
         registration.coordinator = sender
         self._say_known(registration, sender)
+        # Old plans are forgotten first: `list_trusted` sends the held messages at once, and must use the new list.
         if changed:
             self._user.list_changed(registration)
         for peer_id, expired in left.items():
             self._user.peer_left(peer_id, expired)
+        # A change that was not asked for has no time of this peer's clock, from which a lease could be counted.
         if message.asked_at is not None:
             registration.asking = False
             registration.until = max(registration.until, message.asked_at + state.config.lease_s)
@@ -186,6 +189,7 @@ class SubscriberLists:
             before = known.get(key)
             if not record.gone:
                 registration.entries[key] = record
+                # A restart changes the boot of a peer, and perhaps its address: both are in the plans of topics.
                 changed |= before is None or before.peer != record.peer
             elif before is not None:
                 del registration.entries[key]

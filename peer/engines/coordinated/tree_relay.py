@@ -32,6 +32,8 @@ class TreeRelay:
     def begin(self, publication: Publication, tail: bytes, leaves: list[Leaf], name: str, fanout: int) -> int:
         """The publisher's sends; how many. The leaves are sorted by id; the tree is turned by the topic."""
         me = self._state.me
+        # An offset by topic spreads the work of forwarding, and keeps one path within a topic, which preserves the
+        # order.
         hops = ALGORITHMS[name].first_hops(me.id, leaves, fanout, key_of(publication.topic))
         return self._send(hops, publication, tail, Relay(me, name, fanout, ()))
 
@@ -39,6 +41,7 @@ class TreeRelay:
         """A receiver's sends, of every copy that comes. Returns where the message is from."""
         relay = publication.relay
         assert relay is not None, "only messages that came through a tree are passed on"
+        # A second copy may have a larger part (`dispatching.plan.bypass`), so duplicates are passed on too.
         if relay.part:
             # The name comes from another peer; the subscribers of the part must get the message even if it is unknown
             # here.

@@ -90,6 +90,7 @@ class EngineAdapter(ABC, Generic[E]):
     def begin(self) -> None:
         """The node has started: make the calls that were deferred, such as subscriptions of restored sessions."""
         self._iteration.begin()
+        # `_early` is None before the calls are made: otherwise they would be deferred again.
         early, self._early = self._early or [], None
         for call in early:
             call()
@@ -100,9 +101,8 @@ class EngineAdapter(ABC, Generic[E]):
         self._stopped = True
         self._timer.stop()
 
-    # The Cluster of the front
-
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
+        # Topics below `$SYS` describe this peer alone, so they stay here.
         if is_of_the_server(message.topic):
             if done is not None:
                 done(Reason.SUCCESS)
@@ -157,8 +157,6 @@ class EngineAdapter(ABC, Generic[E]):
         """Retained messages from before this peer had a ring: False leaves them with the front."""
         return False
 
-    # The Application of the node
-
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
         self.receive(origin, payload)
         self._leave()
@@ -200,8 +198,6 @@ class EngineAdapter(ABC, Generic[E]):
         if self._on_activity is not None:
             self._on_activity(active)
 
-    # The Overlay of the engine
-
     @property
     def active(self) -> bool:
         return self._node.active
@@ -231,8 +227,6 @@ class EngineAdapter(ABC, Generic[E]):
     def news(self, key: Id) -> tuple[Peer, ...] | None:
         return self._node.ring.news(key)
 
-    # The end of an iteration
-
     def _leave(self) -> None:
         """Let the front flush its connections."""
         self._clients.leave()
@@ -261,6 +255,7 @@ class EngineAdapter(ABC, Generic[E]):
             self.core.acknowledge()
         self._enlisted = False
         self._clients.leave()
+        # A change since the commits of this iteration must be committed before it can be acknowledged.
         if not safe or self.core.owes:
             self._owing()
 

@@ -83,6 +83,7 @@ class Bodies:
         except ProtocolError:
             self.unreadable += 1
             return None
+        # Only a retained message is read twice: it is delivered to clients, and then stored in the front.
         if retain:
             self._last = (body, message)
         return message
@@ -110,6 +111,7 @@ class FrontClients:
     def deliver_fast(self, topic: bytes, body: bytes) -> bool | None:
         if not body.startswith(FAST_HEAD):
             return None
+        # The topic is bytes of another peer, which nothing has checked yet.
         try:
             return distribute_fast(self._broker, topic, body[len(FAST_HEAD) :]) > 0
         except (PacketError, UnicodeDecodeError):

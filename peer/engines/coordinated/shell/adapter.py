@@ -59,6 +59,7 @@ class CoordinatedAdapter(EngineAdapter[CoordinatedEngine]):
         for message in messages:
             body = encode_body(message, self._iteration.now)
             self.core.take_over(message.topic, body, secrets.randbits(CHANCE_BITS))
+        # The front deletes its own copies if this returns True, so the messages must be on the disk by then.
         self._commit()
         return self.fault is None
 

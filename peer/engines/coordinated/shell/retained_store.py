@@ -72,6 +72,7 @@ class RetainedStore:
 
     def _open(self) -> None:
         run = self._database.execute
+        # Another process must not change the records that this process has in memory.
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
         # SQLite syncs a WAL at each commit only with FULL: NORMAL may lose acknowledged messages in a power failure.
@@ -82,8 +83,6 @@ class RetainedStore:
             self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
         elif version != VERSION:
             raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
-
-    # What changes
 
     def keep(self, place: str, record: Record) -> None:
         if record.kind is Kind.NOTE:
@@ -110,6 +109,7 @@ class RetainedStore:
         return "INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (place, record.name, record.number[0])
 
     def leave(self, place: str) -> None:
+        # Tombstones stay: for `cleared_s` they overrule older messages, also after their replica was closed.
         self._do(
             (-1, place, ""),
             ("DELETE FROM retained WHERE topic = ?", (place,)),
@@ -120,10 +120,10 @@ class RetainedStore:
         self._do((-2, "", ""), ("DELETE FROM cleared WHERE at <= ?", (self._wall_s() - age_s,)))
 
     def _do(self, what: tuple[int, str, str], *changes: Change) -> None:
+        # The newest change moves to the end: in the place of the change that it replaces, a `leave` between them would
+        # undo it.
         self._changes.pop(what, None)
         self._changes[what] = changes
-
-    # To the disk
 
     @property
     def pending(self) -> bool:
@@ -148,8 +148,6 @@ class RetainedStore:
         """Uncommitted changes are lost."""
         self._database.close()
 
-    # What was there
-
     def load(self) -> Kept:
         """Read the whole file. Raises StoreError for an unreadable file.
 
@@ -163,6 +161,7 @@ class RetainedStore:
             record = Record(Kind.RETAINED, topic, None, (stamp, publisher), False, body=body)
             remaining_s = 1 if expires_at is None else round(expires_at - now)
             if remaining_s <= 0:
+                # Without a tombstone, another peer could bring back an older message of the topic.
                 gone = record.ended()
                 self.keep(topic, gone)
                 cleared.append((topic, gone.number, 0.0))
@@ -173,6 +172,7 @@ class RetainedStore:
         for place, topic, number in self._rows(_NOTE, "notes"):
             places.setdefault(place, []).append(Record(Kind.NOTE, topic, None, (number, 0), False))
         for topic, stamp, publisher, at in self._rows(_CLEARED, "cleared"):
+            # The wall clock may have been set back since the clearing.
             cleared.append((topic, (stamp, publisher), max(0.0, now - at)))
         return Kept(places, cleared)
 
