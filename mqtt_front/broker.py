@@ -94,8 +94,6 @@ class Broker:
         self.router.forget_answers()
         self._plans.forget_names()
 
-    # Sessions
-
     def has_room_for(self, client_id: str) -> bool:
         return client_id in self.sessions or len(self.sessions) < self.config.max_sessions
 
@@ -208,8 +206,6 @@ class Broker:
             return
         self.publish(message_of_will(will, session.client_id, self.clock.now), None)
 
-    # Subscriptions
-
     def subscribe(self, session: Session, subscription: Subscription, identifier: int | None) -> tuple[bool, bool]:
         """Add a subscription; returns whether it is new to the session, and whether its filter is new here.
 
@@ -257,8 +253,6 @@ class Broker:
         if removed.last:
             self._withdraw(topic_filter)
         return removed.existed
-
-    # Messages
 
     def publish(self, message: Message, done: Done | None) -> None:
         """Deliver a message of a client or of the server itself, and pass it to the cluster."""

@@ -32,6 +32,7 @@ def is_wildcard(host: str) -> bool:
         address = ip_address(host)
     except ValueError:
         return _ZERO.fullmatch(host) is not None
+    # Before Python 3.13, `is_unspecified` is false for ::ffff:0.0.0.0.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_unspecified
 

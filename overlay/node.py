@@ -85,8 +85,6 @@ class Node:
         self._began_at = self._loop.time()
         self._activated = asyncio.Event()
 
-    # -- life
-
     async def start(self) -> None:
         """Listen and begin to join. Raises OverlayError with one clear line (port in use, bad address, …)."""
         try:
@@ -119,6 +117,7 @@ class Node:
         if self._discovery is not None:
             await self._discovery.stop()
         # The links close last, as they flush the farewell of the core.
+        # `start` calls this, too, when it fails before the core exists.
         if hasattr(self, "ring"):
             self._call_core(self.ring.leave, self._iteration.begin())
         self._timer.stop()
@@ -142,8 +141,6 @@ class Node:
             with contextlib.suppress(OSError, UnicodeError):
                 hosts.update(str(info[4][0]) for info in await self._loop.getaddrinfo(host, port))
         return frozenset((host, port) for host in hosts if not is_wildcard(host))
-
-    # -- calls of the layer above
 
     def send(self, peer: Peer, payload: bytes) -> bool:
         """Send bytes to a peer whose address is known, past the core. False: it is slow or gone, nothing was queued.
@@ -198,8 +195,6 @@ class Node:
         """Bytes in and out over all links since the start, and the present links as in `status`, which costs more."""
         return *self._links.crossed(), describe_links(self._links.open_links())
 
-    # -- calls of the links
-
     def received(self, sender: Peer, message: Message) -> None:
         self._inside = True
         try:
@@ -222,6 +217,7 @@ class Node:
             self._application.read_done()
         except Exception:  # noqa: BLE001 - the root of a callback: logged and counted
             self._incidents.failed("core_errors")
+        # A message may change `active` without an answer to send, and `wait_active` waits for that.
         if (self._outbox or self._active is not self.ring.active) and not self._inside:
             self._drain()
 
@@ -238,9 +234,8 @@ class Node:
         self._call_core(self._application.unsent, parcel)
 
     def status_body(self, about: bytes) -> bytes:
+        # The subject comes from a stranger: malformed UTF-8 must not raise.
         return msgspec.json.encode(self.status(about.decode("utf-8", "replace")))
-
-    # -- calls of the seeds and of discovery
 
     async def introduce(self, address: Address) -> Hello:
         return await introduce(self._config, self.ring.me, self.ring.active, address)
@@ -265,8 +260,6 @@ class Node:
 
     def found(self) -> None:
         self._call_core(self.ring.found, self._iteration.begin())
-
-    # -- the core
 
     def _call_core(self, call: Callable[..., object], *arguments: object) -> None:
         """Call the core for an event from outside: no caller could handle its exceptions."""

@@ -58,6 +58,7 @@ class _Query(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
+        # The peer may send more frames before `hang_up`, and a future takes one result.
         if self.answer.done():
             return
         try:
@@ -125,6 +126,7 @@ async def ask_status(
     try:
         if kind == Kind.STATUS_REPLY:
             return msgspec.json.decode(body, type=dict[str, Any])
+    # msgspec raises RecursionError for deeply nested JSON.
     except (ValueError, RecursionError) as error:
         raise OverlayError(f"{show(address)} sent no readable status: {error}") from None
     raise OverlayError(f"{show(address)} is no peer of this version: it answered with frame kind {kind}")

@@ -88,4 +88,5 @@ def round_trip_ms(link: Link) -> float | None:
         microseconds: int = _TCP_INFO_RTT.unpack(raw)[0]
     except (OSError, AttributeError, struct.error):
         return None
+    # Frames wait for the emulated latency outside the kernel, once in each direction.
     return round(microseconds / 1000 + 2000 * link.delay_s, 3)

@@ -67,8 +67,6 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
         """Events by filter, each set once the filter is in force in the whole cluster."""
         self._sender = Sender(limits, self.counters)
 
-    # Rights
-
     async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
         rights = rights_of(session)
         ask = {
@@ -77,8 +75,6 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
             Action.RECEIVE: rights.may_read,
         }
         return ask[action](topic) and bool(await super()._topic_filtering(session, topic, action))
-
-    # Subscriptions
 
     async def add_subscription(self, subscription: tuple[str, int], session: Session) -> int:
         topic_filter, _ = subscription
@@ -132,8 +128,6 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
 
     async def _publish_retained_messages_for_subscription(self, _: tuple[str, int], __: Session) -> None:
         """Does nothing: amqtt calls it with the filters of all clients whenever a client connects."""
-
-    # Messages
 
     async def _handle_message_delivery(
         self, session: Session, handler: BrokerProtocolHandler, waiter: asyncio.Future[Any]
@@ -202,6 +196,7 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
 
     async def _run_broadcast(self, _: deque[Any]) -> None:
         message, receivers = await self._broadcast_queue.get()
+        # An established subscription gets the message without RETAIN, however it was published [MQTT-3.3.1-9].
         outgoing = ApplicationMessage(None, message.topic, message.qos, message.payload, False)
         for session, qos in receivers:
             try:

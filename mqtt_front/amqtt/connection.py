@@ -75,10 +75,9 @@ class AmqttConnection(asyncio.Protocol):
             self._heard_at = now
         return self._keep_alive_s > 0 and now - self._heard_at > 1.5 * self._keep_alive_s
 
-    # Towards the socket
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        # A StreamReader with a transport pauses it while too many bytes wait for amqtt.
         self._inbox.set_transport(self._transport)
         self._opened(self)
 
@@ -149,8 +148,6 @@ class AmqttConnection(asyncio.Protocol):
             if transport.get_write_buffer_size():
                 self._loop.call_later(LINGER_S, transport.abort)
             transport.close()
-
-    # Towards amqtt: the methods of its ReaderAdapter and WriterAdapter
 
     def pace(self, waiting: int) -> None:
         """Pause or resume reading by the number of this client's messages that amqtt has not processed."""

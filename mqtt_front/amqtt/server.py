@@ -119,8 +119,6 @@ class AmqttServer:
         """Deliver a message of the cluster to local subscribers; returns their number."""
         return self.broker.distribute(message)
 
-    # Connections
-
     def _opened(self, connection: AmqttConnection, anonymous: bool) -> None:
         if self._stopped or len(self._connections) >= self.config.max_connections:
             self.broker.counters.refused += 1
@@ -175,6 +173,7 @@ class AmqttServer:
 
         self._passwords.verify(arguments, lambda: not connection.closing, on_verified)
         decision = (await verified).result()
+        # The rules may have changed while the password was verified.
         return None if decision is None else self.access.renew(decision)
 
     def _sweep(self) -> None:

@@ -119,6 +119,7 @@ class Connection:
                 reader.keep(data[at:])
                 return
             elif self.phase is Phase.OPEN:
+                # The gate has decided within `_open`, so the packets behind the CONNECT are not early any more.
                 reader.read(data[at:])
                 return
             else:
@@ -130,8 +131,6 @@ class Connection:
         if self.phase is Phase.OPEN:
             self.broker.counters.protocol_errors += 1
         self.fail(error.reason, str(error))
-
-    # Opening
 
     def _open(self, first: int, body: memoryview) -> None:
         """Handle the first packet. Raises PacketError if it is no CONNECT, or none that can be accepted."""
@@ -187,6 +186,7 @@ class Connection:
             properties.topic_alias_maximum or 0,
         )
         # This precedes `broker.begin`, which takes the session over from an earlier connection with this id.
+        # Whether a session is present is known only after `broker.begin`; the size is the same either way.
         if not writer.takes(encode(connect.version, connack(connect, config, True, self.client_id))):
             self.fail(Reason.PACKET_TOO_LARGE, "it takes no CONNACK")
             return
@@ -202,8 +202,6 @@ class Connection:
         broker.counters.connections += 1
         self._connect = None
         session.attach(writer, broker.clock.now)
-
-    # While it is open
 
     def block(self) -> None:
         """The client does not read."""
@@ -239,14 +237,13 @@ class Connection:
         self.fail(decision.reason, "the access rules have changed")
         return False
 
-    # The end
-
     def fail(self, reason: Reason, text: str) -> None:
         """Close because of an error of the client, or for a reason of the server's own."""
         if self.phase is Phase.CLOSED:
             return
         self.why = text
         if self.phase is Phase.OPEN:
+            # In MQTT 3 only clients send a DISCONNECT (3.1.1 §3.14).
             if self.writer.v5:
                 self._say_goodbye(reason if reason in DISCONNECT_REASONS else Reason.UNSPECIFIED_ERROR, text)
         else:

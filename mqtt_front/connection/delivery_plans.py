@@ -70,6 +70,8 @@ class Plans:
     def of(self, topic: bytes) -> Plan:
         """The plan for a topic as it stands in the packet. Raises PacketError if it is no topic name."""
         try:
+            # The router drops an answer, and the plan with it, when a subscription changes. A table of plans alone
+            # would keep ended sessions alive.
             plan: Plan | None = self._answers[self._names[topic]].plan  # type: ignore[assignment]  # set below
         except KeyError:
             return self._made(topic)

@@ -110,12 +110,15 @@ class FastPath:
         if begin > end or (v5 and data[begin - 1]) or id_at == start + 2 or data[start + 2] == DOLLAR:
             return -1
         packet_id = data[id_at : id_at + 2]
+        # 0 is not a packet identifier [MQTT-2.2.1-3]. Unreleased messages count towards the receive maximum, which
+        # `expect` checks, and a peer that is alone does not call it below.
         if packet_id == NO_ID or handlers.unreleased or session is None:
             return -1
         try:
             plan = broker.plan(data[start + 2 : id_at])
         except PacketError:
             return -1
+        # A packet with QoS 0 has no packet identifier [MQTT-2.2.1-2], so such a receiver needs other bytes.
         if not plan.fast or not plan.least_qos:
             return -1
         counters = broker.counters

@@ -208,6 +208,7 @@ class Handlers:
             self._acknowledge(Kind.PUBREL, packet_id, Reason.PACKET_IDENTIFIER_NOT_FOUND)
 
     def on_pubrel(self, session: Session, packet: Pubrel) -> None:
+        # An unknown identifier is answered, too [MQTT-4.3.3-11]: a first PUBCOMP may be lost with its connection.
         known = session.release(packet.packet_id)
         self.unreleased.discard(packet.packet_id)
         reason = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
@@ -231,6 +232,7 @@ class Handlers:
             session.change_expiry(expiry_s)
         owner = self._owner()
         assert owner is not None, "the connection has called"
+        # Only a normal DISCONNECT discards the will [MQTT-3.14.4-3]; MQTT 3 has no other.
         owner.close(will=packet.reason is not Reason.SUCCESS)
 
     def go_on(self) -> None:
@@ -244,8 +246,6 @@ class Handlers:
                 elif self.replay.finished:
                     self.replay.end()
                     self.replay = None
-
-    # Retained messages, for `Subscribing`
 
     def expect_retained(self) -> int:
         """Filters are put into force, and `bring_retained` follows; returns the mark for it."""
@@ -264,8 +264,6 @@ class Handlers:
         if not self.writer.starved:
             self.replay.advance()
         self.writer.starve()
-
-    # Acknowledgements of the client's publications, in the order of its packets [MQTT-4.6.0-2]
 
     def expect(self, qos: int, packet_id: int) -> Unanswered:
         """Every publication is answered in its turn. Raises PacketError for one too many."""

@@ -68,6 +68,7 @@ def keep_alive_s(connect: Connect, config: FrontConfig) -> int:
 def connack(connect: Connect, config: FrontConfig, present: bool, client_id: str) -> Connack:
     """The answer to an admitted client: in 5.0 with all values that differ from the defaults."""
     if connect.version is not Version.V5:
+        # The byte of the session-present flag is reserved in 3.1.
         return Connack(present and connect.version is Version.V311, Reason.SUCCESS)
     asked_s = connect.properties.session_expiry_s or 0
     expiry_s = session_expiry_s(connect, config)

@@ -97,8 +97,6 @@ class Reader:
         self.behind = False
         self._rest = b""
 
-    # Before the connection is open
-
     def take_rest(self, data: bytes) -> bytes:
         """All bytes that are not processed, the new ones last."""
         if self._rest:
@@ -120,6 +118,7 @@ class Reader:
 
     def packet(self, data: bytes, at: int, handle: Callable[[int, memoryview], None]) -> int:
         """Read one packet, or a part of one; returns the start of the next. Raises PacketError."""
+        # No byte of the next packet is fed: this packet may set the version, close the connection or use up the budget.
         end = at + (self._packets.lacking_bytes or HEADER_BYTES)
         for first, body in self._packets.feed(data[at:end]):
             self.heard_at = self._broker.clock.now
@@ -133,8 +132,6 @@ class Reader:
         if size_bytes - self._part_bytes >= PART_BYTES:
             self.heard_at = self._broker.clock.now
             self._part_bytes = size_bytes
-
-    # While it is open
 
     def read(self, data: bytes) -> None:
         """Process bytes of the client of an open connection, as far as the budget allows. Raises PacketError."""
@@ -163,6 +160,7 @@ class Reader:
         before = counters.given
         answers = broker.router.answers_made
         handlers.handle(first, body)
+        # Dropped deliveries are included: finding their receivers took work, too.
         given = counters.given - before
         spent = PACKET_BYTES + given * (len(body) + DELIVERY_BYTES) + handlers.take_extra_bytes()
         if broker.router.answers_made != answers:

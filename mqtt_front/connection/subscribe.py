@@ -60,6 +60,7 @@ class Subscribing:
 
     def start(self) -> None:
         identifiers = self._packet.properties.subscription_ids
+        # This precedes the first filter in force: a retained message that is received live after that is not repeated.
         self._mark = self._asker.expect_retained()
         firsts = []
         for subscription in self._packet.subscriptions:
@@ -69,6 +70,7 @@ class Subscribing:
             if first:
                 firsts.append(subscription.filter)
             elif waiting is not None and reason <= Reason.GRANTED_QOS_2:
+                # Other peers do not know the filter of an earlier subscription yet: this client would miss messages.
                 self._pending += 1
                 waiting.append(self._one_done)
         self._pending += len(firsts)
@@ -96,6 +98,7 @@ class Subscribing:
         writer = self._asker.writer
         version, reasons = writer.version, (*self._reasons, *[Reason.QUOTA_EXCEEDED] * self._beyond)
         if version is not Version.V5:
+            # 3.1.1 reserves all return codes but 0, 1, 2 and 0x80 [MQTT-3.9.3-2].
             reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
         writer.send(encode(version, Suback(self._packet.packet_id, reasons)))
         filters = [subscription.filter for subscription, new in self._granted if _wants_retained(subscription, new)]

@@ -116,8 +116,6 @@ class Writer:
         self._packet_limit = NO_LIMIT
         self._inflight_limit = broker.config.max_inflight
 
-    # The client
-
     def speak(self, version: Version) -> None:
         """Encode for this version from now on."""
         self.version, self.v5 = version, version is Version.V5
@@ -125,6 +123,7 @@ class Writer:
     def face(self, receive_maximum: int, packet_limit: int | None, aliases: int) -> None:
         """Set the limits of the client's CONNECT."""
         config = self._broker.config
+        # The server must not have more publications unacknowledged than the receive maximum [MQTT-3.3.4-9].
         self._inflight_limit = min(config.max_inflight, receive_maximum)
         self._packet_limit = packet_limit or NO_LIMIT
         self._aliases_left = min(aliases, config.topic_alias_maximum)
@@ -163,8 +162,6 @@ class Writer:
     def reads(self) -> bool:
         return not self._blocked and not self.closing
 
-    # The end
-
     def fail(self, reason: Reason, text: str) -> None:
         """Close the connection, with the reason where the client's version allows it."""
         owner = self._owner()
@@ -175,9 +172,8 @@ class Writer:
         """Accept no more bytes. The shell sends those in the outbox, then closes the socket."""
         self.closing = True
         self.fast = False
+        # The shell closes the socket at the flush, which passes over writers that are not dirty.
         self.wake()
-
-    # The shell
 
     def wake(self) -> None:
         """Have the shell look at this connection at the end of its iteration."""
@@ -208,8 +204,6 @@ class Writer:
         """The socket is gone: there is nobody to send the bytes to."""
         self.out.clear()
 
-    # Packets
-
     def send(self, data: bytes) -> None:
         """Send a packet other than a PUBLISH. Closes the connection if the packet exceeds the client's limit."""
         if self.closing:
@@ -235,6 +229,8 @@ class Writer:
         if not delivery.qos and (self._blocked or self._gathered_bytes >= self._full_bytes):
             broker.counters.dropped(message.topic)
             return False
+        # These properties cannot be shared: the remaining expiry changes with time [MQTT-3.3.2-6], subscription
+        # identifiers differ between receivers, and an alias holds for one connection [MQTT-3.3.2-7].
         special = delivery.ids or message.expires_at is not None or self._aliases_left or self._aliases
         if dup or (special and self.v5) or self._packet_limit != NO_LIMIT:
             return self._publish_specially(delivery, dup)
@@ -313,5 +309,6 @@ class Writer:
         if not self._aliases_left:
             return topic, None
         self._aliases_left -= 1
+        # Only the newest alias is ever taken back, so this number is free. 0 is not allowed [MQTT-3.3.2-8].
         alias = self._aliases[topic] = len(self._aliases) + 1
         return topic, alias

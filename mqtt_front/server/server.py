@@ -145,8 +145,6 @@ class MqttServer:
         if not self.clients:
             self._empty.set()
 
-    # Sending
-
     def send_soon(self, speaker: SessionWriter | None = None, gathered: bool = False) -> None:
         """Send the outboxes, at the latest at the end of this iteration. Call it after each event.
 
@@ -247,8 +245,6 @@ class MqttServer:
             broker.refresh()
             forget_topics()
         self.send_soon()
-
-    # Who may connect
 
     def renew_rights(self) -> int:
         """Apply changed rules of `access` to all clients and sessions; returns the number of disconnected clients."""

@@ -64,8 +64,6 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         self._closer: asyncio.TimerHandle | None = None
         self._socket: asyncio.Transport
 
-    # Towards the socket
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._socket = cast("asyncio.Transport", transport)
         self._client.connection_made(self)
@@ -168,8 +166,6 @@ class WebSocket(asyncio.Protocol, asyncio.Transport):
         if self._closer is not None:
             self._closer.cancel()
         self._client.connection_lost(exc)
-
-    # Towards the client's protocol
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         if self._state is State.OPEN and data and not self._lost:

@@ -112,8 +112,6 @@ class Session:
         self._again: dict[int, Delivery] = {}
         """Messages in `inflight` that were sent over an earlier connection alone, and must be repeated."""
 
-    # Its life
-
     def begin(self, expiry_s: int, will: Will | None, journal: Journal) -> None:
         """The client connects; `attach` its writer next. The journal has only sessions that outlive a connection."""
         self.expiry_s, self.will = expiry_s, will
@@ -123,6 +121,7 @@ class Session:
             self.journal = journal
             journal.session(self)
         else:
+            # An earlier connection may have had an expiry: a restart must not restore the session from the journal.
             self.end()
 
     def attach(self, writer: SessionWriter, now: float) -> None:
@@ -186,8 +185,6 @@ class Session:
         self.inflight = {delivery.packet_id: delivery for delivery in saved.inflight}
         self.incoming.update(saved.incoming)
         self.journal = journal
-
-    # Towards the client
 
     def deliver(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
         """Send a message, or keep it for later. False: it had to be dropped."""
@@ -284,6 +281,7 @@ class Session:
     def acknowledged_fast(self, packet_id: int) -> bool:
         """The fast path for a PUBACK. False: it takes the general path."""
         delivery = self.inflight.get(packet_id)
+        # `_finish` sends waiting messages into the room that is free now, and records the end in the journal.
         if delivery is None or delivery.qos != 1 or self.queue or self._again or self.journal is not NO_JOURNAL:
             return False
         del self.inflight[packet_id]
@@ -323,8 +321,6 @@ class Session:
         self.journal.done(self, delivery)
         if self.queue or self._again:
             self.pump(now)
-
-    # From the client
 
     def accept(self, packet_id: int) -> bool:
         """A QoS 2 message comes in. False: it was here already, and is only to be acknowledged again."""

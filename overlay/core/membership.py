@@ -114,8 +114,6 @@ class Membership:
         self._rounds = 0
         self._started = False
 
-    # Entering
-
     def found(self) -> None:
         """Become the first peer of a new ring."""
         self._start()
@@ -234,8 +232,6 @@ class Membership:
         if peer.id not in self._state.leaves:
             self._seek(peer)
 
-    # Asking
-
     def consider(self, hearsay: Iterable[Peer]) -> None:
         """Probe all peers that would belong into the leaf set."""
         leaves, inquiries, dead = self._state.leaves, self.inquiries, self.failure_detector.dead
@@ -341,8 +337,6 @@ class Membership:
             self._state.post(peer, Probe(leaves))
         self._state.timers.at(now + self._state.timing.stabilise_s, self._stabilise)
 
-    # Losing
-
     def on_dead(self, sender: Peer, notice: Dead) -> None:
         state = self._state
         accused = notice.peer
@@ -431,8 +425,6 @@ class Membership:
             for peer in ends:
                 state.post(peer, Probe(state.leaves.peers))
             state.timers.at(now + 2 * state.timing.probe_s, self._repair)
-
-    # Far links
 
     def _hear_of_far(self, peer: Peer) -> None:
         if peer.id not in self.failure_detector.dead and peer.id not in self.failure_detector.suspects:

@@ -147,8 +147,6 @@ class Ring:
         """Grows with every change of the leaf set or of `active`."""
         return self._state.version
 
-    # Calls from above
-
     def found(self, now: float) -> None:
         """Become the first peer of a new ring."""
         self._at(now)
@@ -231,8 +229,6 @@ class Ring:
             counters=state.counters.as_dict(),
         )
 
-    # Calls from the shell
-
     def receive(self, sender: Peer, message: Message, now: float) -> None:
         """A message has come over the link of this peer."""
         self._at(now)
@@ -269,6 +265,7 @@ class Ring:
         """Remove and return the messages to send, in this order."""
         outbox = self._state.outbox
         taken = outbox[:]
+        # The list itself stays: the shell holds it and looks into it without a call.
         outbox.clear()
         return taken
 
@@ -282,8 +279,6 @@ class Ring:
             state.counters.pauses += 1
             self.failure_detector.withdraw_suspicions()
             self._membership.verify()
-
-    # Calls from the parts
 
     def _on_death(self, peer: Peer, source: DeathSource) -> None:
         # The leaf set loses the peer first: messages routed around it then go to the new owners.
@@ -319,8 +314,6 @@ class Ring:
 
     def undeliverable(self, key: Id, payload: bytes) -> None:
         self._application.undeliverable(key, payload)
-
-    # Handlers of messages
 
     def _handlers_of_parts(self) -> dict[type, Handler]:
         membership, forwarding, failure_detector = self._membership, self._forwarding, self.failure_detector

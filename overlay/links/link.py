@@ -136,8 +136,6 @@ class Link(asyncio.Protocol):
         self._seen_frames = self.idle_rounds = 0
         """Frames at the last sweep of idle links, and sweeps in a row without any."""
 
-    # -- what asyncio calls
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
         # The dial was given up while it connected; no one waits for this connection.
@@ -202,8 +200,6 @@ class Link(asyncio.Protocol):
         self._board.vanished(self)
         self._end(Reason.BROKEN, str(exc or "closed by the other side"))
 
-    # -- in
-
     @property
     def closed(self) -> bool:
         return self.phase is Phase.CLOSED
@@ -236,8 +232,6 @@ class Link(asyncio.Protocol):
         on = self._wanted and not self._breathing
         if self.transport is not None and not self.transport.is_closing():
             (self.transport.resume_reading if on else self.transport.pause_reading)()
-
-    # -- out
 
     def send(self, kind: Kind, body: bytes) -> bool:
         """Queue a frame. False: no room for a parcel, or not even for a control message, which closes the link."""
@@ -331,8 +325,6 @@ class Link(asyncio.Protocol):
         self._out += chunks
         self._gathered += sum(map(len, chunks))
         self._flush()
-
-    # -- life
 
     def _to(self, event: LinkEvent) -> None:
         """Move on by the table. An event that the phase does not expect is our own mistake."""

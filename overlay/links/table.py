@@ -81,8 +81,6 @@ class LinkTable:
         self._closing = False
         self._silence = asyncio.Event()
 
-    # -- listening
-
     async def bind(self) -> int:
         """Bind the listen address; returns the port. Raises OverlayError naming address and cause."""
         host, port = self._config.listen
@@ -133,8 +131,6 @@ class LinkTable:
         if self._server is not None:
             await self._server.wait_closed()
 
-    # -- sending
-
     def send(self, peer: Peer, message: Message) -> bool:
         """Send, dialling if need be. False: refused, and counted."""
         if isinstance(message, Parcel):
@@ -155,6 +151,7 @@ class LinkTable:
 
     def send_bytes(self, peer: Peer, kind: Kind, body: bytes) -> bool:
         link = self._links.get(peer.id)
+        # The kind takes a byte of the frame, too.
         if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
             self._incidents.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
             return False
@@ -184,8 +181,6 @@ class LinkTable:
 
     def _hello(self, target: Id) -> bytes:
         return encode_hello(Hello(self._config.ring, self.me, self._owner.active, target, self._config.ring_settings))
-
-    # -- calls of the links
 
     def connected(self, link: Link) -> None:
         self._sockets.add(link)
@@ -256,8 +251,6 @@ class LinkTable:
         for parcel in parcels:
             self._owner.unsent(parcel)
 
-    # -- the table
-
     def _welcome(self, link: Link, peer: Peer) -> None:
         """Decide about an inbound HELLO that wants a link."""
         known = self._links.get(peer.id)
@@ -314,8 +307,6 @@ class LinkTable:
         for link in list(self._links.values()):
             if link.count_idle_rounds() >= SWEEPS:
                 link.close(Reason.IDLE)
-
-    # -- looking in
 
     def open_links(self) -> Iterable[Link]:
         return self._links.values()

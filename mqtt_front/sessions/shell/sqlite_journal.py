@@ -109,8 +109,6 @@ class Store:
         row = self._database.execute(f"SELECT max(id) FROM {table}").fetchone()  # noqa: S608 - a constant
         return int(row[0] or 0)
 
-    # What changes
-
     def session(self, session: Session) -> None:
         self._do(
             "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?)",
@@ -218,8 +216,6 @@ class Store:
         message = self._decoded(raw, Message)
         return _with_expiry(message, self._here(message.expires_at))
 
-    # To the disk
-
     @property
     def pending(self) -> bool:
         return bool(self._changes)
@@ -241,8 +237,6 @@ class Store:
     def close(self) -> None:
         """What was not committed is gone."""
         self._database.close()
-
-    # What was there
 
     def retained_messages(self) -> list[Message]:
         """Raises StoreError for what cannot be read."""
