@@ -76,6 +76,7 @@ class TreeContext(MessagingContext):
 
     def tell(self, peer: Peer, message: TreeMessage) -> None:
         if peer.id == self.overlay.me.id:
+            # It is handled after the present call: no part must change its state within a call of another part.
             self.said.append((self.overlay.me, message))
         else:
             self.overlay.send(peer, encode_tree(message))
@@ -101,6 +102,7 @@ class Orders:
     def fresh(self, sequence: Hashable, tag: tuple[int, int]) -> bool:
         """Whether a message is later than all before; it then is the last."""
         last = self._last.get(sequence)
+        # A tag begins with the boot: a publisher that has restarted numbers its messages from 1 again.
         if last is not None and last >= tag:
             return False
         self._last[sequence] = tag

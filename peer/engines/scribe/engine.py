@@ -99,6 +99,7 @@ class ScribeEngine:
         self._state = state = TreeContext(overlay, clients, config, trees, clock, owing, clock_us)
         self._retained_cache = RetainedCache(state)
         self.carrier = Carrier(state)
+        # Trees calls parts that are made later, with it: `_attached` and `_vacant_until` look them up at the call.
         self.trees = Trees(state, self.carrier, self._attached, self._vacant_until)
         self.roots = Roots(state, self.trees)
         self.subscriber = ScribeSubscriber(state, self.trees, self._retained_cache)
@@ -141,8 +142,6 @@ class ScribeEngine:
     def tracing(self) -> Tracing:
         return self._state.tracing
 
-    # Calls of the clients, as `Engine` explains them
-
     @staticmethod
     def serves(topic_filter: str) -> bool:
         """Whether a filter can be subscribed to here."""
@@ -166,6 +165,8 @@ class ScribeEngine:
         stamp = state.stamp() if retain else 0
         publication = Publication(state.me.boot, state.seq, qos, topic, body, retain, stamp, clears=clears, trace=trace)
         state.tracing.begins(state.me, publication)
+        # `Spread` delivers nothing to the peer of its publisher. Without this call, an older message of another
+        # publisher that comes later would replace this message.
         if retain and self.subscriber.wants(topic):
             self._retained_cache.live(state.me.id, publication)
         self._do(lambda: self.publisher.publish(publication, matched, done))
@@ -183,8 +184,6 @@ class ScribeEngine:
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))
 
-    # Calls of the ring
-
     def receive(self, sender: Peer, payload: bytes) -> None:
         try:
             message = decode(payload)
@@ -199,6 +198,8 @@ class ScribeEngine:
         elif not isinstance(message, TreeMessage):
             self._state.counters.unreadable += 1
         elif self._inside:
+            # The overlay delivers a message routed to a key of this peer within the call of `route`: the part that
+            # routes it is in the middle of a change.
             self._state.said.append((sender, message))
         else:
             self._do(lambda: self._handlers[type(message)](sender, message))
@@ -211,6 +212,7 @@ class ScribeEngine:
             message = decode(payload)
         except ProtocolError:
             return True
+        # The overlay asks the origin of a routed message too: a peer must not become its own child.
         # A direct JOIN has failed at the peers on its route before: only the root may accept it.
         if not isinstance(message, Join) or message.direct or message.child.id == self._state.me.id:
             return True
@@ -231,6 +233,7 @@ class ScribeEngine:
 
     def activity_changed(self, active: bool) -> None:
         """A peer that does not serve keys is no root."""
+        # A peer that was paused is inactive for a while and then active again: its periods must not run twice.
         if active and not self._started:
             self._started = True
             self._do(self._start)
@@ -244,8 +247,6 @@ class ScribeEngine:
         self.trees.lost(peer)
         self.publisher.lost(peer)
 
-    # Acknowledgements
-
     @property
     def owes(self) -> bool:
         return self._receive_windows.owes or self.spread.owes
@@ -253,8 +254,6 @@ class ScribeEngine:
     def acknowledge(self) -> None:
         self._receive_windows.acknowledge()
         self.spread.report()
-
-    # Time
 
     def tick(self) -> None:
         self._do(lambda: self._state.timers.run(self._state.clock.now))
@@ -269,8 +268,6 @@ class ScribeEngine:
         every(trees.child_s / STAYS, self.trees.stay_all)
         every(trees.trust_s / RENEWALS, self.publisher.renew)
         every(trees.overdue_s / LOOKS, self.carrier.look)
-
-    # For people and records
 
     @property
     def kind(self) -> str:
@@ -293,8 +290,6 @@ class ScribeEngine:
         roots = sum([seat.root for seat in self.roots])
         return roots, len(self.roots) - roots
 
-    # The parts
-
     def _attached(self, place: str) -> None:
         self.subscriber.attached(place)
 
@@ -316,9 +311,11 @@ class ScribeEngine:
             if not self.acknowledges_later:
                 self.acknowledge()
         finally:
+            # An exception must not leave it set: all later messages of the trees would only be queued.
             self._inside = False
 
     def _gone(self, sender: Peer, message: Gone) -> None:
+        # A Gone does not say whether its sender refuses a child or a publisher, and this peer may be both at one place.
         self.trees.gone(sender, message.places)
         self.publisher.gone(sender, message.places)
 

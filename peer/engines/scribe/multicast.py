@@ -99,6 +99,7 @@ class Spread:
         except ProtocolError:
             self._state.counters.unreadable += 1
             return
+        # The report names `seq`: an envelope that is sent again as overdue has another `number` in the send window.
         then = partial(self._owe, (sender, envelope.boot), envelope.seq) if publication.qos else _nobody
         self._state.tracing.comes(sender, publication)
         self._spread(sender, envelope.topic, way, publication, then)
@@ -107,6 +108,7 @@ class Spread:
     def _spread(self, sender: Peer, place: str, way: Way, publication: Publication, then: Then) -> None:
         if way.up:
             if not self.from_publisher(place, way.origin, publication, then):
+                # A report would end the publisher's wait, but the publisher must send the message to the root.
                 self._state.tell(sender, Gone((place,)))
             return
         tree = self._trees.get(place)
@@ -131,9 +133,11 @@ class Spread:
         return True
 
     def _multicast(self, tree: Tree, origin: Peer, publication: Publication, sender: Id | None, then: Then) -> None:
+        # One message spreads in several trees at once, and each tree has its own reports.
         name = (tree.place, origin.id, publication.boot, publication.seq)
         pending = self._pending.get(name)
         if pending is not None:
+            # A report now would say that all peers below have the message, which some of them have not.
             pending.call(then)
             _repeats(publication)
             return
@@ -191,6 +195,7 @@ class Spread:
             return False
         if not self._subscriber.wants_by(place, publication.topic):
             return False
+        # The order of one tree does not suffice: a message may come through several trees.
         if not self._orders.fresh(
             (origin.id, publication.topic, publication.qos > 0), (publication.boot, publication.seq)
         ):
@@ -211,8 +216,6 @@ class Spread:
 
     def repeated(self, sender: Peer, envelope: Publication) -> None:
         """A dropped envelope. It has no trace: the publication in it was recorded when the first copy came."""
-
-    # Reports
 
     def _owe(self, to: tuple[Peer, int], number: int, matched: bool) -> None:
         if not self._due:

@@ -57,8 +57,6 @@ class Root:
     def known(self, now: float) -> bool:
         return self.peer is not None and self.until > now
 
-    # What is known of it
-
     def ask(self) -> bool:
         """Its peer must be found: whether that had not begun yet."""
         begins, self.asking = not self.asking, True
@@ -74,6 +72,7 @@ class Root:
 
     def found(self, until: float, empty: bool, now: float) -> bool:
         """A peer says that it is the root: whether that is news."""
+        # Answers may overtake each other, also answers of two roots: the answer to the latest question counts.
         if until < self.until or until <= now:
             return False
         self.until, self.empty, self.asking = until, empty, False
@@ -85,8 +84,6 @@ class Root:
         unreported = list(self.in_flight.values())
         self.in_flight = {}
         return unreported
-
-    # Publications to it
 
     def take(self, now: float) -> bool:
         """A publication to it begins: whether it can be sent, as its peer is known and none waits before."""
@@ -188,6 +185,7 @@ class ScribePublisher:
             publication.trace.sends += 1
         if not publication.qos:
             self._carrier.send_once([root.peer], parcel)
+            # QoS 0 has no report, so the last answer of the root decides whether a filter matches.
             outgoing.got(matched=not root.empty)
             return
         number = parcel.envelope.seq
@@ -197,7 +195,9 @@ class ScribePublisher:
     def _send_here(self, root: Root, outgoing: PendingPublication) -> None:
         """This peer is the root itself, or was."""
         state, publication = self._state, outgoing.publication
+        # `then` may still be called when another peer is the root: its number must not be the number of an envelope.
         number = state.next_hop()
+        # `from_publisher` itself may call `then`: the message must be in flight before.
         root.launch(number, outgoing)
         then = partial(self._reached, root, number)
         if not self._spread.from_publisher(root.place, state.me, publication, then):
@@ -209,8 +209,6 @@ class ScribePublisher:
         outgoing = root.reached(number)
         if outgoing is not None:
             outgoing.got(matched)
-
-    # Who the root is
 
     def _forget(self, root: Root) -> None:
         """The publications that it has not reported go to the root that is found."""
@@ -240,8 +238,10 @@ class ScribePublisher:
             until = message.asked_at + self._state.trees.trust_s
             if root is None or not root.found(until, item.empty, self._state.clock.now):
                 continue
+            # A root that has restarted has forgotten the messages in flight: they do not wait until they are overdue.
             if root.peer is None or root.peer.id != sender.id or root.peer.boot != sender.boot:
                 self._turn_to(root, sender)
+            # The queue follows the messages in flight, which were published before: the order of the publisher stays.
             self._drain(root)
 
     def _turn_to(self, root: Root, peer: Peer) -> None:
@@ -268,11 +268,10 @@ class ScribePublisher:
     def lost(self, peer: Peer) -> None:
         """The ring suspects a peer: look for the root of its places, but keep sending to it until another is found."""
         for root in list(self._roots.values()):
+            # Messages in flight are not withdrawn: if the suspicion is wrong, none is sent twice.
             if root.is_at(peer):
                 root.doubt()
                 self._resolve(root)
-
-    # Time
 
     def renew(self) -> None:
         """Ask the roots in use whether they still are roots; forget the others, and messages that wait too long."""

@@ -116,8 +116,6 @@ class Roots:
         seat = self._seats.get(place)
         return 0.0 if seat is None else seat.vacant_until
 
-    # Seats
-
     def _open(self, place: str) -> Seat:
         seat = self._seats.get(place)
         if seat is not None:
@@ -151,6 +149,7 @@ class Roots:
 
     def _first(self, seat: Seat) -> bool:
         overlay = self._state.overlay
+        # After a pause another peer may have replaced this peer, which is no root until its leaf set has answered.
         return overlay.active and bool(seat.owners) and seat.owners[0].id == overlay.me.id
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
@@ -168,6 +167,7 @@ class Roots:
         if self._first(seat) and not seat.root:
             state.counters.reigns += 1
             spare = seat.take_over(state.clock.now)
+            # `where` answers that a place without a tree is empty: a tree without members would draw messages.
             if spare or self._trees.get(seat.place) is not None:
                 self._trees.crown(seat.place, spare)
         elif seat.root and not self._first(seat):
@@ -183,12 +183,11 @@ class Roots:
         tree = self._trees.get(seat.place)
         return () if tree is None else tree.peers()
 
-    # Requests
-
     def join(self, message: Join) -> None:
         """A JOIN that no peer on its route has accepted."""
         seat = self._reigning(message.place)
         own = message.child.id == self._state.me.id
+        # If this peer has left the tree since its own JOIN, `crown` would open a tree without members.
         if seat is None or (own and self._trees.get(message.place) is None):
             return
         self._trees.crown(message.place)
@@ -214,14 +213,14 @@ class Roots:
 
     def fetch(self, sender: Peer, message: RootFetch) -> None:
         seat = self._reigning(message.topic)
+        # No other peer answers: the subscriber repeats its request, which the ring routes to the present owner.
         if seat is not None:
             self._state.tell(sender, RootFetched(message.topic, seat.retained))
-
-    # Retained messages
 
     def retain(self, place: str, origin: Peer, publication: Publication) -> None:
         """A retained message for the topic of which this peer is the root."""
         seat = self._seats.get(place)
+        # Roots of wildcard places get the message too and do not keep it: no filter with wildcards fetches it.
         if seat is None or not seat.root or place != publication.topic:
             return
         number = stamp_of(publication.stamp, origin.id)
@@ -234,16 +233,16 @@ class Roots:
         """Whether a retained message is later than the known one."""
         if record is None or not seat.keep(record, self._state.clock.now):
             return False
+        # The next retained message published here must get a higher number, even if the wall clock is behind.
         self._state.observe(record.number[0])
         return True
-
-    # Copies
 
     def copy(self, sender: Peer, message: RootCopy) -> None:
         state, seat = self._state, self._open(message.place)
         news = self._keep(seat, message.retained)
         known, theirs = seat.retained, message.retained
         if known is not None and (theirs is None or known.number > theirs.number):
+            # The sender has missed a message or its removal, and would give a wrong answer as the root.
             state.tell(sender, RootCopy(seat.place, None, known))
         elif news and seat.root:
             self._tell_others(seat, RootCopy(seat.place, None, known))
@@ -258,8 +257,6 @@ class Roots:
         for peer in seat.owners:
             if peer.id != self._state.me.id:
                 self._state.tell(peer, message)
-
-    # Time
 
     def look(self) -> None:
         """Copy seats that have changed, and all periodically; forget seats that are not needed any more."""
@@ -282,6 +279,7 @@ class Roots:
     def _close_unless_needed(self, seat: Seat) -> None:
         now, me = self._state.clock.now, self._state.me.id
         if seat.root:
+            # If the seat were closed before, `vacant_until` would be lost, and a child would be notified too early.
             needed = self._holds(seat) or seat.vacant_until > now
         else:
             belongs = any(peer.id == me for peer in seat.owners)

@@ -99,10 +99,12 @@ class Carrier:
         self.send_windows.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
 
     def _held(self, awaited: Awaited) -> None:
+        # A send window that is given up calls this too: bytes of a parcel removed here would be counted for ever.
         if self._awaited.get(awaited.peer.id, {}).get(awaited.parcel.envelope.seq) is awaited:
             self._state.add_waiting(awaited.hold(True))
 
     def reached(self, sender: Peer, message: Reached) -> None:
+        # Envelopes are numbered from 1 in each boot: a report to an earlier boot may name others.
         if message.boot != self._state.me.boot:
             return
         for item in message.items:
@@ -142,6 +144,7 @@ class Carrier:
         """Send overdue parcels again: the report got lost, or the peer has restarted."""
         before = self._state.clock.now - self._state.trees.overdue_s
         for of_peer in list(self._awaited.values()):
+            # The send window itself repeats parcels that are not held.
             for awaited in [awaited for awaited in of_peer.values() if awaited.held and awaited.at <= before]:
                 self._state.counters.overdue += 1
                 self._push(awaited)

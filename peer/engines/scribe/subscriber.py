@@ -110,6 +110,7 @@ class ScribeSubscriber:
         if not at_place:
             del self._by_place[own.place]
             self._trees.exit(own.place)
+        # The filter may not be in force yet: then a SUBACK still waits for these calls.
         self._over(own)
 
     def attached(self, place: str) -> None:
@@ -123,6 +124,8 @@ class ScribeSubscriber:
         if is_wild(own.place):
             self._over(own)
         else:
+            # The tree comes first: a retained message published between an earlier fetch and the parent's first
+            # heartbeat would be missed.
             own.fetch()
             self._fetch(own, self._state.config.retry_s)
 
@@ -137,6 +140,8 @@ class ScribeSubscriber:
         if own is None or own.stage is not JoinStage.FETCHING:
             return
         record = message.record
+        # If the record were taken, its live copy would be dropped as a repetition: clients of the other filter would
+        # miss it.
         if record is not None and not self._comes_by_itself(record):
             self._retained_cache.fetched(record)
         self._over(own)

@@ -33,6 +33,7 @@ class Child:
 
     def message(self, now: float) -> None:
         """It is being sent a message, which stands for a heartbeat."""
+        # `acked` stays: the child accepts its parent by the path, which only a heartbeat carries.
         self.beaten_at = now
 
     def due(self, now: float, every_s: float) -> bool:
@@ -82,8 +83,6 @@ class Tree:
     def has_parent(self, peer: Peer) -> bool:
         return self.parent is not None and self.parent.id == peer.id
 
-    # Filters of this peer
-
     def enter(self) -> bool:
         """Filters of this peer live here: whether messages reach it already."""
         self.own = True
@@ -93,8 +92,6 @@ class Tree:
         """No filter of this peer lives here any more: whether it is still needed for others."""
         self.own = False
         return self.needed
-
-    # Towards the root
 
     def seek(self) -> bool:
         """Whether JOINs must be sent from now on, which they were not before."""
@@ -110,6 +107,7 @@ class Tree:
 
     def join_failed(self, attempt: int) -> bool:
         """Whether the JOIN of this number stayed without an answer, and was the last."""
+        # The timer of an earlier search may still run: it would begin a second chain of JOINs.
         if not self.seeking or self.attempts != attempt:
             return False
         self.failed += 1
@@ -143,8 +141,6 @@ class Tree:
         changed, self.path = self.path != path, path
         return changed
 
-    # As the root
-
     def crown(self) -> bool:
         """This peer is the root: whether it was not before."""
         self.parent, self.path = None, ()
@@ -156,8 +152,6 @@ class Tree:
     def uncrown(self) -> None:
         """Another peer is the root."""
         self.root = self.attached = False
-
-    # Children
 
     def adopt(self, peer: Peer, until: float, acked: bool = False) -> bool:
         """Enter a child, or renew its lease: whether it is a new child. A child that restarted is a new one."""

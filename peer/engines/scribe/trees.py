@@ -60,8 +60,6 @@ class Trees:
             tree = self._trees[place] = Tree(place, self._state.config.max_orders)
         return tree
 
-    # Filters of this peer
-
     def enter(self, place: str) -> bool:
         """Filters of this peer live at a place: whether messages reach this peer already."""
         tree = self._open(place)
@@ -82,8 +80,6 @@ class Trees:
             self._state.tell(tree.parent, Leave((tree.place,)))
         del self._trees[tree.place]
 
-    # Towards the root
-
     def _seek(self, tree: Tree) -> None:
         if tree.seek():
             self._join(tree)
@@ -97,6 +93,7 @@ class Trees:
         state.after(wait_s, lambda: self._join_again(tree, attempt))
 
     def _join_again(self, tree: Tree, attempt: int) -> None:
+        # If this peer has left the tree, its old `Tree` still seeks: it would send JOINs for ever.
         if self._trees.get(tree.place) is tree and tree.join_failed(attempt):
             self._join(tree)
 
@@ -116,8 +113,6 @@ class Trees:
         self._tell_children(tree)
         self._attached(tree.place)
 
-    # As the root
-
     def crown(self, place: str, children: tuple[Peer, ...] = ()) -> None:
         """This peer is the root of the tree, and takes over these children of the root before it."""
         tree = self._open(place)
@@ -131,6 +126,7 @@ class Trees:
         if tree.crown():
             self._take_charge(tree)
         elif children and tree.attached:
+            # The earlier root has handed its children over and lives: at a heartbeat of the new root they leave it.
             self._tell_children(tree)
 
     def _take_charge(self, tree: Tree) -> None:
@@ -151,8 +147,6 @@ class Trees:
             tree.uncrown()
             self._seek(tree)
 
-    # Children
-
     def take(self, place: str, peer: Peer) -> bool:
         """Accept a peer as a child, if it is not above this peer in the tree: whether it was accepted."""
         state, tree = self._state, self._trees.get(place)
@@ -166,6 +160,7 @@ class Trees:
         if tree.attached:
             self._tell(tree, tree.children[peer.id])
         else:
+            # The child's filters come into force at its first heartbeat: it gets none before messages come here.
             self._seek(tree)
         return True
 
@@ -182,6 +177,7 @@ class Trees:
 
     def _drop(self, tree: Tree, peer_id: Id) -> None:
         tree.drop(peer_id)
+        # Its messages count as reached: `done` of their publishers must not wait for a peer that is not in the tree.
         self._carrier.drop(peer_id, tree.place)
         self._release(tree)
 
@@ -192,6 +188,7 @@ class Trees:
             tree = self._trees.get(place)
             if tree is not None and tree.renew(sender.id, until):
                 continue
+            # A child whose lease has expired is taken back without a JOIN, unless this peer gets no messages itself.
             if tree is None or not tree.attached or not self.take(place, sender):
                 strangers.append(place)
         if strangers:
@@ -202,8 +199,6 @@ class Trees:
             tree = self._trees.get(place)
             if tree is not None and sender.id in tree.children:
                 self._drop(tree, sender.id)
-
-    # Parents
 
     def beat(self, sender: Peer, message: Beat) -> None:
         strangers = [item.place for item in message.items if not self._beaten(sender, item)]
@@ -225,6 +220,7 @@ class Trees:
             self._attach(tree, sender, item.path)
         elif parent.id == sender.id:
             if tree.beaten(item.path, self._state.clock.now):
+                # Loops are found by the path: if it waited for the next round, each level would add a delay.
                 self._tell_children(tree)
         elif len(item.path) == 1 and len(tree.path) == 1:
             # Two peers beat as the root: the later of them has taken over.
@@ -236,6 +232,7 @@ class Trees:
 
     def heard(self, tree: Tree, sender: Peer) -> None:
         """A multicast has come from this peer, which stands for a heartbeat."""
+        # A peer without a parent sends no Leave: an earlier parent that lives may still reach it.
         if not tree.heard(sender, self._state.clock.now) and tree.attached:
             self._state.tell(sender, Leave((tree.place,)))
 
@@ -244,8 +241,6 @@ class Trees:
             tree = self._trees.get(place)
             if tree is not None and tree.has_parent(sender):
                 self._orphan(tree)
-
-    # Time
 
     def beat_all(self) -> None:
         """Send heartbeats to the children; find parents and children that have fallen silent."""
