@@ -24,7 +24,7 @@ Then = Callable[[bool], None]
 
 
 class Parcel:
-    """One publication in awaited tree, encoded once for all its receivers."""
+    """One publication in one tree, encoded once for all its receivers."""
 
     __slots__ = ("envelope", "tail")
 
