@@ -33,11 +33,11 @@ from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
 from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
-from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
+from ringmq.peer.messaging.shell.adapter import EngineAdapter
 from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
@@ -72,7 +72,7 @@ class PeerProcess:
     def __init__(self, config: PeerConfig, folder: DataFolder | None) -> None:
         self.config = config
         self.folder = folder
-        self._adapter: CoordinatedAdapter | ScribeAdapter | None = None
+        self._adapter: EngineAdapter[Any] | None = None
         self._node: Node | None = None
         self._clients: MqttService | None = None
         self._recording: Recording | None = None
@@ -113,9 +113,12 @@ class PeerProcess:
         """Create and connect all parts, and start them."""
         # Files are read and sessions restored before the node starts: a peer in the ring must answer in time, and must
         # not leave again because of a wrong file.
-        adapter: CoordinatedAdapter | ScribeAdapter
+        adapter: EngineAdapter[Any]
         iteration = Iteration()
         if self.config.dispatch == SCRIBE:
+            # The baseline of the experiments: loaded for it alone, it costs all other peers no memory.
+            from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter  # noqa: PLC0415
+
             adapter = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
@@ -143,7 +146,7 @@ class PeerProcess:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
 
-    def _more_status(self, adapter: CoordinatedAdapter | ScribeAdapter, about: str) -> dict[str, Any]:
+    def _more_status(self, adapter: EngineAdapter[Any], about: str) -> dict[str, Any]:
         """The part of a status above the overlay; if `about` names a topic, the known places of that topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
