@@ -28,7 +28,6 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection
 from ringmq.mqtt_front.connection.phase import Phase
 from ringmq.mqtt_front.connection.writer import Writer
-from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of, count_breach
@@ -206,7 +205,7 @@ class MqttServer:
         if self.fault is None:
             try:
                 self.broker.journal.commit()
-            except FrontError as error:
+            except Exception as error:  # noqa: BLE001 - whatever failed, the changes are not on the disk
                 self.fault = str(error)
                 for client in self.clients.values():
                     if client.transport is not None:

@@ -182,3 +182,21 @@ def test_held_is_written_after_the_commit_of_the_sessions(
 ) -> None:
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         assert runner.run(_owing_ping_publication(tmp_path)) == [False]
+
+
+async def test_a_commit_that_fails_in_any_way_is_followed_by_no_acknowledgement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when the database raises no error of its own, such as an OverflowError for a number that it cannot hold."""
+
+    def fail() -> None:
+        raise OverflowError("too large")
+
+    async with lasting(1, tmp_path) as (peer,):
+        acknowledged: list[bool] = []
+        monkeypatch.setattr(peer.ports.core, "acknowledge", lambda: acknowledged.append(True))
+        monkeypatch.setattr(peer.store, "commit", fail)
+        peer.ports.published(Message("t", b"x", retain=True), 0, None)
+        peer.ports._iteration.begin()
+        await until(lambda: peer.ports.fault)
+        assert (peer.ports.fault, acknowledged) == ("too large", [])

@@ -8,7 +8,7 @@ from typing import Final
 
 from ringmq.mqtt_front.message import Message
 from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
-from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
+from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import PubSubConfig
@@ -67,7 +67,7 @@ class CoordinatedAdapter(EngineAdapter[CoordinatedEngine]):
         if self._store is not None and self.fault is None and not self._stopped:
             try:
                 self._store.commit()
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - whatever failed, the changes are not on the disk
                 self.fault = str(error)
                 if self._on_fault is not None:
                     self._on_fault()
