@@ -29,8 +29,8 @@ from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.node import Node
-from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
-from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore, StoreError
+from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
+from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore, StoreError
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.errors import DataFolderError
@@ -122,7 +122,7 @@ class PeerProcess:
             adapter = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            adapter = CoordinatedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
+            adapter = PartitionedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
         self._adapter = adapter
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
@@ -147,7 +147,7 @@ class PeerProcess:
                 log.info("serving MQTT", listener=name, address=show(address))
 
     def _more_status(self, adapter: EngineAdapter[Any], about: str) -> dict[str, Any]:
-        """The part of a status above the overlay; if `about` names a topic, the known places of that topic."""
+        """The part of a status above the overlay; if `about` names a topic, the partitions of that topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
         if self._recording is not None:
@@ -327,7 +327,7 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("anonymous/--no-anonymous", "Admit clients without a password.  [default: on loopback only]")
 @_setting("front", "Broker that serves the clients.  [default: own]", metavar="|".join(FRONTS))
 @_setting("amqtt-settings", "Configuration file of amqtt, for its plugins; read only at the start.", metavar="FILE")
-@_setting("shadows", "Copies of each subscriber list.  [default: 2]", type=int, metavar=f"0-{MAX_SHADOWS}")
+@_setting("shadows", "Copies of each partition.  [default: 2]", type=int, metavar=f"0-{MAX_SHADOWS}")
 @_setting("dispatch", "How messages reach their subscribers.  [default: direct]", metavar="|".join(DISPATCHES))
 @_setting("fanout", f"Maximum sends of one peer in a tree.  [default: {FANOUT}]", type=int, metavar="N")
 @_setting("run", "Common name of the records of one experiment.  [default: the ring's name]", metavar="NAME")

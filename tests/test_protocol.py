@@ -20,10 +20,11 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.links import handshake, phase
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason
-from ringmq.peer.engines.coordinated import messages as coordinated_messages
+from ringmq.peer.engines.partitioned import messages as partitioned_messages
 from ringmq.peer.engines.scribe import codec as scribe_codec
 from ringmq.peer.engines.scribe import messages as scribe_messages
-from ringmq.peer.messaging import config, publication
+from ringmq.peer.messaging import config, messages, publication
+from ringmq.peer.replication import record, stream_messages
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")
@@ -36,7 +37,9 @@ MESSAGES: dict[str, tuple[ModuleType, ...]] = {
     "Encoding of messages": (),
     "Messages of the ring": (ring_messages,),
     "Payloads of publish and subscribe": (publication,),
-    "Messages of the coordinated engine": (coordinated_messages,),
+    "Acknowledgement of publications": (messages,),
+    "Streams between peers": (stream_messages,),
+    "Items of the partitioned engine": (partitioned_messages, record),
     "Messages of Scribe": (scribe_messages, scribe_codec),
 }
 """Sections of the document, and the modules whose structs they list."""

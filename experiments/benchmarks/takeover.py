@@ -21,7 +21,8 @@ from ringmq.experiments.load.tally import Faults, Inbox, Say
 from ringmq.experiments.processes.peers import Ring, RingPeer, status_of
 from ringmq.experiments.processes.usage import memory_bytes
 from ringmq.overlay.core.ids import nearness
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.replication.space import key_of_partition
 
 AT_ONCE: Final = 500
 """Filters in one SUBSCRIBE."""
@@ -95,7 +96,7 @@ async def check(ring: Ring, method: TakeoverMethod, say: Say) -> TakeoverFigures
         say(f"killing it; {shadow} is its first shadow")
         start = perf_counter()
         ring.kill(coordinator)
-        await _until_taken(shadow, before + len(topics))
+        await _until_taken(shadow, before + len({partition_of(topic) for topic in topics}))
         figures.taken_s = perf_counter() - start
         await _publish(publisher, topics, len(clients), inbox, method, figures)
     if figures.lease_bytes > method.lease_bytes:
@@ -114,7 +115,7 @@ def _neighbours(ring: Ring) -> tuple[RingPeer, RingPeer]:
 
 def _topics(ring: Ring, coordinator: RingPeer, shadow: RingPeer, method: TakeoverMethod) -> list[str]:
     def belongs(topic: str) -> bool:
-        key = key_of_place(topic)
+        key = key_of_partition(partition_of(topic))
         nearest = sorted(ring.peers, key=lambda peer: nearness(key, peer.id))
         return nearest[:2] == [coordinator, shadow]
 
@@ -128,14 +129,16 @@ async def _subscribe(client: Client, topics: Sequence[str]) -> None:
 
 
 def _coordinated(status: dict[str, Any]) -> int:
-    return int(status["pubsub"]["places"]["coordinated"]) if status else 0
+    return int(status["pubsub"]["partitions"]["coordinated"]) if status else 0
 
 
 async def _until_taken(shadow: RingPeer, wanted: int) -> None:
     deadline = perf_counter() + GIVE_UP_S
     while _coordinated(status := await status_of(shadow)) < wanted:
         if perf_counter() > deadline:
-            raise BenchError(f"{shadow} coordinates {_coordinated(status)} places after {GIVE_UP_S:g} s, not {wanted}")
+            raise BenchError(
+                f"{shadow} coordinates {_coordinated(status)} partitions after {GIVE_UP_S:g} s, not {wanted}"
+            )
         await asyncio.sleep(LOOK_S)
 
 

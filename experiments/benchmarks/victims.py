@@ -12,7 +12,8 @@ from ringmq.dispatching.algorithms import Choice, algorithm
 from ringmq.dispatching.plan import Hop
 from ringmq.experiments.load.raw_clients import BenchError
 from ringmq.overlay.core.ids import Id, key_of, nearness
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.replication.space import key_of_partition
 
 TOPICS: Final = 5
 """Topics of a run. The victims have a role for the first topic."""
@@ -75,7 +76,7 @@ def draw_plan(run: int, kind: Kind, ids: Sequence[Id], choice: Choice, shadows: 
 
 def _draw(run: int, kind: Kind, ids: Sequence[Id], choice: Choice, shadows: int, rng: Random) -> KillPlan | None:
     topic = f"kill/{run}/0"
-    key = key_of_place(topic)
+    key = key_of_partition(partition_of(topic))
     peers = list(range(len(ids)))
     owners = sorted(peers, key=lambda peer: nearness(key, ids[peer]))[: shadows + 1]
     victims = owners[:1] if kind is Kind.COORDINATOR else owners[: max(1, shadows)]

@@ -129,7 +129,8 @@ def _opened(
     with ExitStack() as stack:
         sides: dict[str, against.Side] = {}
         for checkout in pair:
-            servers = stack.enter_context(checkouts.ring_of(checkout, pattern.servers, core, env))
+            ring = stack.enter_context(checkouts.ring_of(checkout, pattern.servers, core, env))
+            servers = [peer.server for peer in ring.peers]
             idle_bytes = sum(memory_bytes(server.pid) for server in servers) / len(servers)
             sides[checkout.name] = _Side(stack.enter_context(Rounds(servers, pattern)), idle_bytes)
         yield sides

@@ -280,7 +280,7 @@ def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, obje
     "--dispatch", metavar="|".join(DISPATCHES), help="Way of messages to their subscribers.  [default: direct]"
 )
 @click.option("--fanout", type=int, metavar="N", help=f"Most sends of one peer in a tree.  [default: {FANOUT}]")
-@click.option("--shadows", type=int, metavar=f"0-{MAX_SHADOWS}", help="Copies of each subscriber list.  [default: 2]")
+@click.option("--shadows", type=int, metavar=f"0-{MAX_SHADOWS}", help="Copies of each partition.  [default: 2]")
 @click.option("--delay", metavar="RANGE", help="Emulated latency, such as 1-10ms: each pair of peers has one delay.")
 @click.option("--seed", "delay_seed", type=click.IntRange(0), metavar="N", help="Determines the delays.  [default: 0]")
 @click.option("--timing", metavar="|".join(PRESETS), help=f"Periods and timeouts.  [default: {TIMING}]")

@@ -21,15 +21,19 @@ import click
 from ringmq.dispatching.algorithms import ALGORITHMS, Choice
 from ringmq.experiments.scenarios.building import Progress
 from ringmq.experiments.scenarios.churn import ChurnFigures, churn
+from ringmq.experiments.scenarios.costs import costs
+from ringmq.experiments.scenarios.costs import table as costs_table
 from ringmq.experiments.scenarios.fail import detours, fail_at_once
 from ringmq.experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
 from ringmq.experiments.scenarios.join import StormFigures, join_at_once, join_storm
 from ringmq.experiments.scenarios.pubsub import TROUBLES, pubsub
 from ringmq.experiments.scenarios.pubsub_figures import Total
+from ringmq.experiments.scenarios.replication import FAULTS, replication
 from ringmq.experiments.scenarios.split import split_and_heal
 from ringmq.experiments.scenarios.spread import Setting, spread
 from ringmq.experiments.scenarios.spread_figures import table
 from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.replication_checks import MissedError
 from ringmq.overlay.core.leaf_set import HALF
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.peer.engines.scribe.config import SCRIBE
@@ -355,6 +359,62 @@ def pubsub_command(
                 report.must(False, f"seed {seed + number}: {broken}")
             progress((number + 1) / seeds)
     report.add(f"{seeds} runs of {nodes} peers", asdict(total))
+    report.end()
+
+
+@simulate.command("replication")
+@_options(5)
+@click.option(
+    "--seeds", default=1, type=click.IntRange(1), show_default=True, help="Number of runs; --seed is the first seed."
+)
+@click.option("--rounds", default=12, type=click.IntRange(1), show_default=True, help="Rounds of requests and faults.")
+@click.option("--shadows", default=2, type=click.IntRange(0, 8), show_default=True, help="Copies beside the first.")
+@click.option("--loss", default=0.0, type=Number(0, 0.5), show_default=True, help="Share of lost messages.")
+@click.option("--fault", "faults", type=click.Choice(FAULTS), multiple=True, help="Kinds of faults.  [default: all]")
+def replication_command(
+    nodes: int, seed: int, as_json: bool, seeds: int, rounds: int, shadows: int, loss: float, faults: tuple[str, ...]
+) -> None:
+    """Coordinators of partitions with model homes and publishers, while peers join, crash and pause together."""
+    report = ScenarioReport(as_json)
+    total: dict[str, int] = {}
+    with _progress("replication", as_json) as progress:
+        for number in range(seed, seed + seeds):
+            try:
+                figures = asdict(replication(number, nodes, rounds, faults or FAULTS, loss, shadows))
+            except MissedError as missed:
+                report.must(False, f"seed {number}: {missed}")
+                continue
+            for text in figures.pop("unsettled"):
+                report.must(False, f"seed {number}: {text}")
+            total = {name: total.get(name, 0) + figures[name] for name in figures}
+            progress((number + 1 - seed) / seeds)
+    report.add(f"{seeds} runs of {nodes} peers", dict(total))
+    report.end()
+
+
+@simulate.command("costs")
+@_options(7)
+@click.option(
+    "--topics",
+    type=click.IntRange(0, 100_000),
+    default=20,
+    show_default=True,
+    help="Topics that each peer published to.",
+)
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Events of each kind.")
+def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int) -> None:
+    """Messages and bytes between peers for one event: a new topic, a subscription, a request, a retained message.
+
+    Each is the difference to a run without the event. The messages of the ring itself do not count.
+    """
+    report = ScenarioReport(as_json)
+    try:
+        with _progress("costs", as_json) as progress:
+            rows = costs(nodes, seed, topics, count, progress)
+    except InvariantBrokenError as broken:
+        report.must(False, str(broken))
+    else:
+        report.add_table(f"{nodes} peers", [asdict(row) for row in rows], list(costs_table(rows)))
     report.end()
 
 

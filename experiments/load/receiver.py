@@ -22,6 +22,9 @@ MOST_EVENTS: Final = 256
 TIMESTAMP: Final = struct.Struct("<d")
 _PUBACK_BYTES: Final = 4
 
+OnPackets = Callable[[bytes | bytearray], None]
+"""Gets all bytes of one or several complete PUBLISH packets."""
+
 
 class Receiver:
     """All sockets that are read. `look` and `look_at_probes` read them, and return whether any data had come."""
@@ -45,13 +48,24 @@ class Receiver:
         """Count the bytes to a subscriber with QoS 0."""
         self._add(subscriber, partial(subscriber.recv_into, self._buffer))
 
-    def acknowledge(self, subscriber: socket.socket, packet_bytes: int, id_at: int) -> None:
-        """Count the packets to a subscriber with QoS 1, and acknowledge them."""
-        self._add(subscriber, Acknowledger(subscriber, self._buffer, packet_bytes, id_at).read)
+    def acknowledge(
+        self, subscriber: socket.socket, packet_bytes: int, id_at: int, note: OnPackets | None = None
+    ) -> None:
+        """Count the packets to a subscriber with QoS 1, and acknowledge them. `note` is called with the packets."""
+        self._add(subscriber, Acknowledger(subscriber, self._buffer, packet_bytes, id_at, note).read)
 
     def await_acknowledgements(self, publisher: socket.socket) -> None:
         def read() -> int:
             self.puback_bytes += publisher.recv_into(self._buffer)
+            return 0
+
+        self._add(publisher, read)
+
+    def await_pings(self, publisher: socket.socket) -> None:
+        """Count each PINGRESP to a publisher with QoS 0 as a PUBACK, which is twice as long."""
+
+        def read() -> int:
+            self.puback_bytes += 2 * publisher.recv_into(self._buffer)
             return 0
 
         self._add(publisher, read)
@@ -117,7 +131,15 @@ class Receiver:
 class Acknowledger:
     """One subscriber with QoS 1."""
 
-    def __init__(self, client: socket.socket, buffer: bytearray, packet_bytes: int, id_at: int) -> None:
+    def __init__(
+        self,
+        client: socket.socket,
+        buffer: bytearray,
+        packet_bytes: int,
+        id_at: int,
+        note: OnPackets | None = None,
+    ) -> None:
+        self._note = note
         self._client = client
         self._buffer = buffer
         self._packet_bytes = packet_bytes
@@ -133,6 +155,8 @@ class Acknowledger:
         packets = len(data) // size
         whole = packets * size
         self._rest = bytes(data[whole:])
+        if self._note is not None:
+            self._note(data[:whole])
         # A PUBACK has four bytes (3.1.1 §3.4). The slices copy the packet ids into the last two bytes of all PUBACKs.
         answers = bytearray(b"\x40\x02\0\0") * packets
         answers[2::4] = data[at:whole:size]

@@ -7,27 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sysconfig
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from ringmq.experiments.load import reachability
 from ringmq.experiments.load.raw_clients import BenchError
-from ringmq.experiments.processes.ports import choose_ports
-from ringmq.experiments.processes.servers import Server
-from ringmq.experiments.processes.signals import held_back
+from ringmq.experiments.processes import peers
+from ringmq.experiments.processes.peers import Program, Ring
 
-HOST: Final = "127.0.0.1"
 PROGRAM: Final = Path(".venv", "bin", "ringmq")
 STAMP: Final = Path(".venv", "made-for")
 """Written by `make venv`: the folder that the environment was made in, and a checksum."""
-TAIL_BYTES: Final = 4096
-"""The end of a log that is searched for the reason of a failure."""
 DROPPED: Final = ("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE")
 """Variables that peers do not inherit: the first two would lend modules of this checkout to the other."""
 
@@ -77,57 +72,19 @@ def environment(bytecode: Path, seed: int) -> dict[str, str]:
     return {**kept, "PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONHASHSEED": str(seed)}
 
 
-@contextlib.contextmanager
-def ring_of(checkout: Checkout, count: int, core: int, env: Mapping[str, str]) -> Iterator[list[Server]]:
-    """Start that many peers of a checkout on one core, which are one ring when messages pass. Raises BenchError."""
-    ports = choose_ports(0, 2 * count)
-    with TemporaryDirectory(prefix="ringmq-bench-") as folder, ExitStack() as stack:
-        pipe, parent_end = os.pipe()
-        # Nothing is ever written to this pipe: the peers end when they read its end, after this process is gone.
-        stack.callback(os.close, parent_end)
-        stack.callback(os.close, pipe)
-        servers: list[Server] = []
-        for number in range(count):
-            overlay, mqtt = f"{HOST}:{ports[number]}", ports[count + number]
-            join = ("--join", f"{HOST}:{ports[0]}") if number else ()
-            options = ("--overlay", overlay, "--mqtt", f"{HOST}:{mqtt}", *join, "--parent-pipe", str(pipe))
-            log = Path(folder) / str(number)
-            with held_back():
-                server = _started(checkout, (*options, "--log-level", "warning"), mqtt, env, pipe, log)
-                stack.callback(server.stop)
-            os.sched_setaffinity(server.pid, {core})
-            servers.append(server)
-            try:
-                server.await_ready()
-            except BenchError as error:
-                raise BenchError(f"{error}{_last_words(log)}") from None
-        try:
-            reachability.check([server.address for server in servers])
-        except BenchError as error:
-            raise BenchError(f"{checkout.name} ({checkout.folder}): {error}") from None
-        yield servers
+def ring_of(
+    checkout: Checkout, count: int, core: int, env: Mapping[str, str], options: Sequence[str] = ()
+) -> AbstractContextManager[Ring]:
+    """Start that many peers of a checkout on one core, which are one ring when messages pass. Raises BenchError.
+
+    This version cannot ask peers of another version for their status.
+    """
+    program = Program((str(checkout.program),), env, f"a peer of {checkout.name} ({checkout.folder})")
+    return peers.ring_of(count, options, core, program, partial(_check, checkout))
 
 
-def _started(
-    checkout: Checkout, options: tuple[str, ...], port: int, env: Mapping[str, str], pipe: int, log: Path
-) -> Server:
-    name = f"a peer of {checkout.name} ({checkout.folder})"
-    with log.open("wb") as errors:
-        try:
-            process = subprocess.Popen(  # noqa: S603  # the `ringmq` of a checkout that the user named
-                (str(checkout.program), "peer", *options),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                env=env,
-                pass_fds=(pipe,),
-            )
-        except OSError as error:
-            raise BenchError(f"cannot start {name}: {error.strerror}") from None
-    return Server(name, process, (HOST, port))
-
-
-def _last_words(log: Path) -> str:
-    """The last line that a peer logged, if there is one."""
-    lines = log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").split("\n")
-    return next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
+def _check(checkout: Checkout, ring: Ring) -> None:
+    try:
+        reachability.check([peer.mqtt for peer in ring.peers])
+    except BenchError as error:
+        raise BenchError(f"{checkout.name} ({checkout.folder}): {error}") from None

@@ -11,7 +11,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -30,6 +31,8 @@ HOST: Final = "127.0.0.1"
 SETTLE_S: Final = 30.0
 SETTLE_S_PER_PEER: Final = 2.0
 """Time for peers to become one ring, in all: several times the time that two cores need."""
+TAIL_BYTES: Final = 4096
+"""The end of a log that is searched for the reason of a failure."""
 LOOK_S: Final = 0.05
 """Time between two requests for the status of the peers."""
 TROUBLES: Final = {
@@ -40,11 +43,27 @@ TROUBLES: Final = {
 """Counters that stay at 0 while no peer dies, no peer leaves, and the machine is not overloaded."""
 
 
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The command line and the environment that peers are started with."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+    name: str = ""
+    """Name of a peer in errors; by default its number and id."""
+
+
+def this_program() -> Program:
+    """The version that runs this code. -P keeps the current folder off the path of modules."""
+    return Program((sys.executable, "-P", "-m", "ringmq"), with_pages(os.environ))
+
+
 class RingPeer:
     """One peer of the ring, with its current process."""
 
-    def __init__(self, number: int, overlay: Address, mqtt: Address, log: Path) -> None:
+    def __init__(self, number: int, overlay: Address, mqtt: Address, log: Path, program: Program | None = None) -> None:
         self.number = number
+        self.program = program or this_program()
         self.overlay = overlay
         self.mqtt = mqtt
         self.id = Id(0)
@@ -72,7 +91,7 @@ class RingPeer:
     def start(self, join: Address | None, parent_pipe: int, options: Sequence[str]) -> None:
         """Start its process, which ends when it reads the end of the pipe. Raises BenchError."""
         command = (
-            *(sys.executable, "-P", "-m", "ringmq", "peer", "--log-level", "warning"),
+            *(*self.program.command, "peer", "--log-level", "warning"),
             *("--overlay", show(self.overlay), "--mqtt", show(self.mqtt)),
             *("--parent-pipe", str(parent_pipe)),
             *(("--join", show(join)) if join else ()),
@@ -85,12 +104,21 @@ class RingPeer:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=log,
-                    env=with_pages(os.environ),
+                    env=self.program.env,
                     pass_fds=(parent_pipe,),
                 )
             except OSError as error:
-                raise BenchError(f"cannot start {self}: {error.strerror}") from None
-        self._server = Server(str(self), process, self.mqtt)
+                raise BenchError(f"cannot start {self.program.name or self}: {error.strerror}") from None
+        self._server = Server(self.program.name or str(self), process, self.mqtt)
+
+    def await_ready(self) -> None:
+        """Return when it accepts connections. Raises BenchError, with the last line that the peer logged."""
+        try:
+            self.server.await_ready()
+        except BenchError as error:
+            lines = self.log.read_bytes()[-TAIL_BYTES:].decode(errors="replace").split("\n")
+            last = next((f": {line.strip()}" for line in reversed(lines) if line.strip()), "")
+            raise BenchError(f"{error}{last}") from None
 
     def logged_errors(self) -> list[str]:
         """Logged errors, and all lines that are no log lines, such as the lines of a traceback."""
@@ -120,9 +148,9 @@ class Ring:
             if self._core is not None:
                 os.sched_setaffinity(peer.pid, {self._core})
             if not known:
-                peer.server.await_ready()
+                peer.await_ready()
         for peer in peers:
-            peer.server.await_ready()
+            peer.await_ready()
 
     def kill(self, *peers: RingPeer) -> None:
         """Kill peers with SIGKILL, all at once."""
@@ -179,14 +207,31 @@ async def status_of(peer: RingPeer) -> dict[str, Any]:
     return {}
 
 
+def settled(ring: Ring) -> None:
+    """Wait until the peers are one ring by their own status. Raises BenchError."""
+    asyncio.run(ring.settle())
+
+
 @contextlib.contextmanager
-def ring_of(count: int, options: Sequence[str] = (), core: int | None = None) -> Iterator[Ring]:
+def ring_of(
+    count: int,
+    options: Sequence[str] = (),
+    core: int | None = None,
+    program: Program | None = None,
+    await_ring: Callable[[Ring], None] = settled,
+) -> Iterator[Ring]:
     """`count` peers as one ring, on one core or on all cores, while the context lasts. Raises BenchError."""
     ports = choose_ports(0, 2 * count)
     with TemporaryDirectory(prefix="ringmq-bench-") as folder:
         ring = Ring(
             [
-                RingPeer(number + 1, (HOST, ports[number]), (HOST, ports[count + number]), Path(folder) / f"{number}")
+                RingPeer(
+                    number + 1,
+                    (HOST, ports[number]),
+                    (HOST, ports[count + number]),
+                    Path(folder) / f"{number}",
+                    program,
+                )
                 for number in range(count)
             ],
             options,
@@ -194,7 +239,7 @@ def ring_of(count: int, options: Sequence[str] = (), core: int | None = None) ->
         )
         try:
             ring.start(*ring.peers)
-            asyncio.run(ring.settle())
+            await_ring(ring)
             yield ring
         finally:
             ring.stop()

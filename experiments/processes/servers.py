@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -82,6 +83,10 @@ class Server:
     def kill(self) -> None:
         """Kill it with SIGKILL, without waiting for its end, so that several can be killed at one moment."""
         self._process.kill()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal; nothing happens if it has ended."""
+        self._process.send_signal(number)
 
     def wait(self) -> None:
         self._process.wait()

@@ -49,3 +49,12 @@ def memory_bytes(pid: int) -> int:
     """Resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def proportional_bytes(*pids: int) -> int:
+    """Memory of processes (PSS): a page that several of them share is counted once in all."""
+    kilobytes = 0
+    for pid in pids:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+        kilobytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kilobytes * 1024

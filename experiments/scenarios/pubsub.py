@@ -20,10 +20,12 @@ from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.ids import ID_BITS, SPACE, Id, nearness
 from ringmq.overlay.core.timing import PRESETS as TIMINGS
+from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.messaging.config import PRESETS
-from ringmq.peer.messaging.partitions import inner_of, key_of_place, place_of
+from ringmq.peer.messaging.shared_filters import inner_of
+from ringmq.peer.replication.space import key_of_partition
 
 TOPICS: Final = ("a", "a/b", "a/b/c", "a/b/d", "x", "x/y", "x/y/z", "m/1", "m/2", "m/3", "n", "/lead")
 FILTERS: Final = (
@@ -207,7 +209,7 @@ class PubSubScene:
         self.joins += 1
         random, peer_id = self.world.random, None
         if random.random() < 0.5:
-            key = key_of_place(place_of(random.choice(FILTERS)))
+            key = key_of_partition(partition_of_filter(random.choice(FILTERS)))
             peer_id = Id((key + random.choice((-1, 1)) * random.getrandbits(NEAR_BITS)) % SPACE)
         if peer_id is None or peer_id not in self.world.nodes:
             join_somewhere(self.world, self.world.add(peer_id))
@@ -218,7 +220,7 @@ class PubSubScene:
         if random.random() < 0.4:
             return [self._random_peer()]
         live = {node.peer.id: node for node in self.world.peers()}
-        key = key_of_place(place_of(random.choice(FILTERS)))
+        key = key_of_partition(partition_of_filter(random.choice(FILTERS)))
         nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))
         return [live[peer_id] for peer_id in nearest[: random.choice((1, self.world.config.shadows))]]
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.partitions import inner_of, is_shared
 from ringmq.peer.messaging.publication import Publication
+from ringmq.peer.messaging.shared_filters import inner_of, is_shared
 
 if TYPE_CHECKING:
     from ringmq.experiments.simulator.pubsub_checks import PublishedMessage, PubSubChecks

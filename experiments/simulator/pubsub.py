@@ -1,11 +1,11 @@
 """Peers with the roles of publish and subscribe in the virtual world: the cores of real peers, on its clock.
 
-All peers of a world have the roles of RingMQ, or all have the roles of Scribe.
+All peers of a world have the same engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.network import Weather
@@ -16,7 +16,7 @@ from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.leaf_set import HALF
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import Timing
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.messaging.config import PubSubConfig
@@ -62,6 +62,10 @@ class PubSubNode(Node):
     def active(self) -> bool:
         return self.ring.active
 
+    @property
+    def leaves(self) -> Sequence[Peer]:
+        return self.ring.leaves.peers
+
     def send(self, peer: Peer, payload: bytes) -> bool:
         self.ring.send(peer, payload)
         return True
@@ -101,12 +105,16 @@ class PubSubNode(Node):
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self.core.owners_changed(key, owners)
 
+    def leaves_changed(self) -> None:
+        self.core.leaves_changed()
+
     def activity_changed(self, active: bool) -> None:
         self.core.activity_changed(active)
 
 
 class PubSubWorld(World):
-    """A world of peers with roles; with `trees`, the roles of Scribe. Clients act through its methods."""
+    """A world of peers with the roles of publish and subscribe; with `trees`, those of Scribe. Clients act through its
+    methods."""
 
     def __init__(
         self,
@@ -131,10 +139,10 @@ class PubSubWorld(World):
     def clients_for(self, peer: Peer) -> SimulatedClients:
         return SimulatedClients(peer, self.pubsub_checks)
 
-    def core_for(self, overlay: Overlay, clients: LocalClients) -> CoordinatedEngine | ScribeEngine:
-        if self.trees is None:
-            return CoordinatedEngine(overlay, clients, self.config, clock=self)
-        return ScribeEngine(overlay, clients, self.config, self.trees, clock=self)
+    def core_for(self, overlay: Overlay, clients: LocalClients) -> PartitionedEngine | ScribeEngine:
+        if self.trees is not None:
+            return ScribeEngine(overlay, clients, self.config, self.trees, clock=self)
+        return PartitionedEngine(overlay, clients, self.config, clock=self)
 
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a filter. Scribe does not serve all of them."""

@@ -5,8 +5,8 @@ message with QoS 1 or 2 is done only when every client that had subscribed befor
 filter gets each message, and another member only if the first has died.
 
 When it is quiet: each remaining subscriber has every message that was published after its SUBACK, and the retained
-message of each topic. A member of each shared filter has got each message. Each place has one coordinator, its shadows
-hold the same records as it does, and the records are the subscriptions of the clients.
+message of each topic. A member of each shared filter has got each message. Each place or partition with records has one
+coordinator, its shadows hold the same records as it does, and the records are the subscriptions of the clients.
 
 A split, or the death of a coordinator with all its shadows, loses messages that no peer can restore. With `exempt` a
 scenario sets the time in which messages need not reach every subscriber.
@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Final
 
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.clients import Subscription
+from ringmq.experiments.simulator.kept_records import KeptRecords, records_of
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
-from ringmq.peer.engines.coordinated.messages import Kind
-from ringmq.peer.messaging.partitions import key_of_place, place_of
-from ringmq.peer.replication.replicas import ReplicaTable
+from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.replication.space import key_of_partition
 
 if TYPE_CHECKING:
     from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
@@ -110,13 +109,12 @@ class PubSubChecks:
     def _held_by_all(self, subscription: Subscription) -> None:
         """Check that coordinator and shadows hold the subscription, except peers that died since its request."""
         assert subscription.acked_at is not None
-        world, place = self._world, place_of(subscription.filter)
-        key = (Kind.ENTRY, subscription.filter, subscription.peer.id)
-        count = 0
-        for node in world.all_nodes():
-            replica = holdings_of(node).get(place) if node.alive else None
-            record = replica.book.get(key) if replica is not None else None
-            count += record is not None and not record.gone
+        world = self._world
+        count = sum(
+            records_of(node.core).has_entry(subscription.filter, subscription.peer.id)
+            for node in world.all_nodes()
+            if node.alive
+        )
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
         wanted = min(world.config.shadows + 1, len(world.nodes)) - died
         if count < wanted:
@@ -249,45 +247,53 @@ class PubSubChecks:
         return not subscription.shared
 
     def settled(self) -> None:
-        """Check that the true coordinator of each place and its shadows hold the subscriptions of the clients."""
+        """Check that the true coordinator of each place or partition and its shadows hold the subscriptions of the
+        clients."""
         world = self._world
         live = {node.peer.id: node for node in world.peers()}
-        wanted: dict[str, set[tuple[str, Id]]] = defaultdict(set)
-        for node in live.values():
+        kept = {peer_id: records_of(node.core) for peer_id, node in live.items()}
+        wanted: dict[int, set[tuple[str, Id]]] = defaultdict(set)
+        for peer_id, node in live.items():
             for name in node.clients.filters:
-                wanted[place_of(name)].add((name, node.peer.id))
-        held = {replica.place for node in live.values() for replica in holdings_of(node)}
-        for place in sorted(held | set(wanted)):
-            key = key_of_place(place)
+                wanted[partition_of_filter(name)].add((name, peer_id))
+        holders: dict[int, set[Id]] = defaultdict(set)
+        for peer_id, records in kept.items():
+            for partition in records.partitions():
+                holders[partition].add(peer_id)
+        for partition in sorted({*holders, *wanted}, key=str):
+            key = key_of_partition(partition)
             nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))[: world.config.shadows + 1]
-            books = [holdings_of(live[peer_id]).get(place) for peer_id in nearest]
-            first = books[0]
-            entries = (
-                set()
-                if first is None
-                else {
-                    (record.name, record.peer.id)
-                    for record in first.book
-                    if record.kind is Kind.ENTRY and not record.gone and record.peer is not None
-                }
-            )
-            if entries != wanted[place]:
-                more, fewer = len(entries - wanted[place]), len(wanted[place] - entries)
-                raise InvariantBrokenError(f"wrong entries: {place} has {more} too many and lacks {fewer}")
-            others = [
-                node.peer for peer_id, node in live.items() if peer_id not in nearest and holdings_of(node).get(place)
-            ]
-            if others:
-                raise InvariantBrokenError(f"held by others: {place} by {others[0]}")
-            if first is None:
-                continue
-            if not first.coordinates:
-                raise InvariantBrokenError(f"no coordinator: {place} at {live[nearest[0]].peer}")
-            for peer_id, book in zip(nearest[1:], books[1:], strict=True):
-                present = frozenset() if book is None else book.present()
-                if present != first.present():
-                    peers = f"{live[peer_id].peer} from {live[nearest[0]].peer}"
-                    raise InvariantBrokenError(f"shadow differs: {place}: {peers}: {present ^ first.present()}")
+            self._settled_at(partition, nearest, kept, wanted[partition], holders[partition])
+
+    def _settled_at(
+        self,
+        partition: int,
+        nearest: list[Id],
+        kept: dict[Id, KeptRecords],
+        wanted: set[tuple[str, Id]],
+        holders: set[Id],
+    ) -> None:
+        coordinator = nearest[0]
+        first = kept[coordinator]
+        entries = first.entries(partition)
+        if entries != wanted:
+            more, fewer = len(entries - wanted), len(wanted - entries)
+            raise InvariantBrokenError(f"wrong entries: {partition} has {more} too many and lacks {fewer}")
+        others = holders - set(nearest)
+        if others:
+            raise InvariantBrokenError(f"held by others: {partition} by {self._world.nodes[min(others)].peer}")
+        if coordinator not in holders:
+            return
+        if not first.acts(partition):
+            raise InvariantBrokenError(f"no coordinator: {partition} at {self._world.nodes[coordinator].peer}")
+        acting = [peer_id for peer_id, records in kept.items() if records.acts(partition)]
+        if acting != [coordinator]:
+            raise InvariantBrokenError(f"{len(acting)} coordinators: {partition}")
+        for peer_id in nearest[1:]:
+            differing = kept[peer_id].present(partition) ^ first.present(partition)
+            if differing:
+                peers = f"{self._world.nodes[peer_id].peer} from {self._world.nodes[coordinator].peer}"
+                raise InvariantBrokenError(f"shadow differs: {partition}: {peers}: {differing}")
 
 
 def _was_retained(sent: PublishedMessage, subscription: Subscription, lossless: bool) -> bool:
@@ -300,11 +306,6 @@ def _was_retained(sent: PublishedMessage, subscription: Subscription, lossless: 
     if sent.qos or lossless:
         return sent.at < subscription.acked_at
     return sent.done_at is not None and sent.done_at <= subscription.since
-
-
-def holdings_of(node: PubSubNode) -> ReplicaTable:
-    assert isinstance(node.core, CoordinatedEngine), "Scribe has no holdings"
-    return node.core.replicas
 
 
 def names_of(subscriptions: list[Subscription]) -> str:

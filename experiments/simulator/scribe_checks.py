@@ -15,8 +15,8 @@ from ringmq.experiments.simulator.clients import Subscription
 from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.peer.engines.scribe.engine import ScribeEngine
+from ringmq.peer.engines.scribe.places import is_wild, key_of_place, place_of
 from ringmq.peer.engines.scribe.tree import Tree
-from ringmq.peer.messaging.partitions import is_wild, key_of_place, place_of
 
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.5

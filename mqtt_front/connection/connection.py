@@ -18,11 +18,11 @@ from ringmq.mqtt_front.codec.encode import encode
 from ringmq.mqtt_front.codec.packets import Connect, Disconnect, Kind, Properties, Version
 from ringmq.mqtt_front.codec.reasons import DISCONNECT_REASONS, Reason
 from ringmq.mqtt_front.connection.handlers import Handlers
+from ringmq.mqtt_front.connection.keep_alive import keep_alive_s
 from ringmq.mqtt_front.connection.opening import (
     allows_will,
     check_connect,
     connack,
-    keep_alive_s,
     refusal,
     session_expiry_s,
 )

@@ -8,6 +8,7 @@ from ringmq.mqtt_front.access.acl import Rights
 from ringmq.mqtt_front.codec.packets import Connack, Connect, Properties, Version
 from ringmq.mqtt_front.codec.reasons import CONNACK_3, CONNACK_REASONS, Reason
 from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.keep_alive import keep_alive_s
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_topic_name, is_of_the_server
 
@@ -55,14 +56,6 @@ def session_expiry_s(connect: Connect, config: FrontConfig) -> int:
     if connect.version is Version.V5:
         return min(connect.properties.session_expiry_s or 0, config.max_session_expiry_s)
     return 0 if connect.clean_start else config.session_expiry_3_s
-
-
-def keep_alive_s(connect: Connect, config: FrontConfig) -> int:
-    """The keep-alive; 0 means none. Only 5.0 lets the server choose another than the client asked for."""
-    asked = connect.keep_alive_s
-    if connect.version is not Version.V5 or config.max_keep_alive_s == 65535:
-        return asked
-    return min(asked or config.max_keep_alive_s, config.max_keep_alive_s)
 
 
 def connack(connect: Connect, config: FrontConfig, present: bool, client_id: str) -> Connack:

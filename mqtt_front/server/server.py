@@ -26,6 +26,7 @@ from ringmq.mqtt_front.codec.packets import Connect
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection
+from ringmq.mqtt_front.connection.keep_alive import check_silence
 from ringmq.mqtt_front.connection.phase import Phase
 from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.iteration import IterationOwner
@@ -225,17 +226,7 @@ class MqttServer:
         now = self.iteration.begin()
         broker, counters = self.broker, self.broker.counters
         for client in list(self.clients.values()):
-            connection = client.connection
-            if connection.phase is Phase.OPEN:
-                if connection.pausing:  # Its bytes are not read at the moment, so its silence proves nothing.
-                    connection.reader.hear()
-                # [MQTT-3.1.2-22]; 3.1.1 [MQTT-3.1.2-24]. A keep-alive of 0 turns the check off (§3.1.2.10).
-                elif connection.keep_alive_s and now - connection.reader.heard_at > 1.5 * connection.keep_alive_s:
-                    counters.keep_alive_timeouts += 1
-                    connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing received for 1.5 times the keep-alive")
-            # §3.1.4: the server should close a connection on which no CONNECT arrives within a reasonable time.
-            elif now - connection.opened_at > self.config.connect_timeout_s:
-                connection.fail(Reason.MAXIMUM_CONNECT_TIME, "no CONNECT received in time")
+            check_silence(client.connection, now, self.config, counters)
         if broker.deadline() <= now:
             broker.tick()
         self._sys_topics.refresh(broker)

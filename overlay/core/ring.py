@@ -76,6 +76,11 @@ class Application(Protocol):
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         """The peers closest to a watched key are now these, the owner first."""
 
+    # Not for each member that enters or leaves: the layer above computes its part of the ring anew each time.
+    def leaves_changed(self) -> None:
+        """The leaf set has changed. Called at the end of the call into the ring, or earlier, before `deliver`,
+        `receive`, `link_lost` or `activity_changed`."""
+
     def activity_changed(self, active: bool) -> None:
         """This peer serves keys from now on, or it no longer does."""
 
@@ -102,6 +107,7 @@ class Ring:
         "_forwarding",
         "_handlers",
         "_last",
+        "_leaves_changed",
         "_membership",
         "_ownership",
         "_state",
@@ -123,6 +129,8 @@ class Ring:
         # One lookup by type per message; a chain of comparisons would grow with each kind.
         self._handlers = self._handlers_of_parts()
         self._last: float | None = None
+        self._leaves_changed = False
+        """Whether the application must still be notified of it."""
 
     @property
     def leaves(self) -> LeafSet:
@@ -151,21 +159,25 @@ class Ring:
         """Become the first peer of a new ring."""
         self._at(now)
         self._membership.found()
+        self._report_leaves()
 
     def restore(self, leaves: Iterable[Peer], entries: Iterable[Peer], now: float) -> None:
         """Start as a member whom the other members know already: how a simulation begins at full size."""
         self._at(now)
         self._membership.restore(leaves, entries)
+        self._report_leaves()
 
     def join(self, contact: Peer, now: float) -> None:
         """Ask for a place through a peer that answered a handshake; may be called again with another."""
         self._at(now)
         self._membership.join(contact)
+        self._report_leaves()
 
     def meet(self, peer: Peer, now: float) -> None:
         """A hint: this peer answered a handshake. If it turns out to be of another ring, the two rings become one."""
         self._at(now)
         self._membership.meet(peer)
+        self._report_leaves()
 
     def leave(self, now: float) -> None:
         """Notify the neighbours that this peer stops. The last call, before the last outbox."""
@@ -177,7 +189,9 @@ class Ring:
     def route(self, key: Id, payload: bytes, now: float) -> bool:
         """Send to the owner of a key. False: too many messages are on their way, try later."""
         self._at(now)
-        return self._forwarding.route(key, payload)
+        accepted = self._forwarding.route(key, payload)
+        self._report_leaves()
+        return accepted
 
     def send(self, peer: Peer, payload: bytes) -> None:
         """Send to a peer whose address is known, once: no acknowledgement, no retry."""
@@ -236,11 +250,15 @@ class Ring:
             return
         self.failure_detector.heard(sender)
         self._handlers[type(message)](sender, message)
+        self._report_leaves()
 
     def parcel(self, sender: Peer, payload: bytes, now: float) -> None:
         """Bytes of the application have come over the link of this peer: `receive` without a message object."""
         self._at(now)
         self.failure_detector.heard(sender)
+        # Not by a call: every publication passes here.
+        if self._leaves_changed:
+            self._report_leaves()
         self._application.receive(sender, payload)
 
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
@@ -251,12 +269,14 @@ class Ring:
         else:
             self.failure_detector.suspect(peer)
         self._forwarding.lost(peer)
+        self._report_leaves()
         self._application.link_lost(peer)
 
     def tick(self, now: float) -> None:
         """Run the due timers. Call it when the deadline has come."""
         self._at(now)
         self._state.timers.run(now)
+        self._report_leaves()
 
     def deadline(self) -> float:
         return self._state.timers.next_at
@@ -291,10 +311,18 @@ class Ring:
         self._forwarding.reconsider()
 
     def _changed(self, entered: Peer | None, left: Peer | None) -> None:
+        self._leaves_changed = True
         self._ownership.changed(entered, left)
+
+    def _report_leaves(self) -> None:
+        # The flag first: the application may call the ring, and that call reports as well.
+        if self._leaves_changed:
+            self._leaves_changed = False
+            self._application.leaves_changed()
 
     def _activity(self, active: bool) -> None:
         self.active = active
+        self._report_leaves()
         self._application.activity_changed(active)
         if active:
             self._forwarding.reconsider()
@@ -302,6 +330,8 @@ class Ring:
     def arrived(self, route: Route) -> None:
         body = route.body
         if isinstance(body, bytes):
+            # A message that was rerouted after a death may have come to this peer as the new owner.
+            self._report_leaves()
             self._application.deliver(route.key, body, route.origin)
         elif isinstance(body, Join):
             # It arrived at the owner of the joiner's id, which is not always the peer whose gap it falls into.
@@ -356,4 +386,5 @@ class Ring:
         self._state.table.offer(sender)
 
     def _on_parcel(self, sender: Peer, parcel: Parcel) -> None:
+        self._report_leaves()
         self._application.receive(sender, parcel.payload)

@@ -23,7 +23,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Version of the link protocol, the first byte of each HELLO: a later version may change all bytes after it."""
 MAX_HELLO_BYTES: Final = 4096
 """Largest frame of a stranger: two host names and a ring name fit many times."""

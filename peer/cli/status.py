@@ -23,9 +23,9 @@ DEFAULT_PEER: Final = "127.0.0.1:4883"
 SHORT: Final = 8
 """Digits of an id that distinguish the peers of a ring."""
 MAX_ROWS: Final = 10
-"""Maximum rows of places and of topics. The JSON has all of them."""
+"""Maximum rows of partitions and of topics. The JSON has more of them."""
 MAX_NAME_CHARS: Final = 40
-"""Maximum characters of a place or topic in a table."""
+"""Maximum characters of a filter or topic in a table."""
 
 NAMES: Final = {"counterclockwise": "before  ", "clockwise": "after   "}
 """Names of the two sides in the output."""
@@ -77,7 +77,7 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     if roles is not None:
         yield from _clients(answer["listeners"], answer["front"])
         yield from _roles(roles, sum(link["queued_bytes"] for link in answer["links"]))
-        yield from _places(roles["places"])
+        yield from _partitions(roles["partitions"])
         yield from _topics(roles["publishing"])
     yield from _links(answer["links"])
     yield from _counted(answer)
@@ -100,11 +100,14 @@ def _clients(listeners: Mapping[str, str], front: Mapping[str, Any] | None) -> I
 
 
 def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
-    places, publishing, subscribing = roles["places"], roles["publishing"], roles["subscribing"]
-    gathering = f", {places['gathering']:,} being taken over" if places["gathering"] else ""
-    yield f"places      {places['coordinated']:,} coordinated, {places['copied']:,} copied{gathering}"
-    trusted, lists = publishing["lists_trusted"], publishing["lists_total"]
-    yield f"publishes   {publishing['topics_total']:,} topics, by {lists:,} lists of which {trusted:,} are trusted"
+    partitions, publishing, subscribing = roles["partitions"], roles["publishing"], roles["subscribing"]
+    gathering = f", {partitions['gathering']:,} being taken over" if partitions["gathering"] else ""
+    yield f"partitions  {partitions['owned']:,} owned, {partitions['shadowed']:,} shadowed{gathering}"
+    yield f"keeps       {partitions['entries']:,} entries, {partitions['retained']:,} retained messages"
+    out_of_step = f"{partitions['out_of_step']:,} of {partitions['shadows_total']:,} shadows out of step"
+    yield f"followers   {out_of_step}, routes at {partitions['holders']:,} peers"
+    held = f"{publishing['held']:,} partitions held of which {publishing['trusted']:,} are trusted"
+    yield f"publishes   {publishing['topics_total']:,} topics by {publishing['routes']:,} routes, {held}"
     in_force = subscribing["stages"]["in_force"]
     yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way"
     queues = roles["queues"]
@@ -112,19 +115,21 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     yield f"waiting     {size(queues['waiting_bytes'])} for peers, {unacknowledged}, {size(queued_bytes)} on links"
 
 
-def _places(places: Mapping[str, Any]) -> Iterator[str]:
+def _partitions(partitions: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         (
-            name_of(place["place"]),
-            _version(place),
-            f"{place['entries']:,}",
-            f"{place['publishers']:,}",
-            _in_sync(place),
+            str(partition["partition"]),
+            str(partition["reign"]),
+            f"{partition['entries']:,}",
+            f"{partition['retained']:,}",
+            f"{partition['holders']:,}",
+            _in_step(partition),
         )
-        for place in places["shown"]
-        if place["role"] == "coordinator"
+        for partition in partitions["shown"]
+        if partition["role"] == "coordinator"
     ]
-    yield from _some(("coordinates", "version", "subscribers", "publishers", "in sync"), rows, places["coordinated"])
+    heads = ("coordinates", "epoch", "entries", "retained", "holders", "in step")
+    yield from _some(heads, rows, partitions["coordinated"])
 
 
 def _topics(publishing: Mapping[str, Any]) -> Iterator[str]:
@@ -169,39 +174,37 @@ def _next(neighbour: Mapping[str, str] | None) -> str:
 
 
 def lines_of_topic(answer: Mapping[str, Any]) -> Iterator[str]:
-    """Answer about a topic as text: the coordinators of its places, and the subscribers there."""
+    """Answer about a topic as text: the coordinators of its partitions, and the subscribers there."""
     yield f"topic       {name_of(answer['topic'])}"
-    heads = ("place", "coordinator", "address", "version", "publishers", "in sync")
+    heads = ("filters of", "coordinator", "address", "partition", "epoch", "holders", "in step")
     yield ""
-    yield from table(heads, [_coordinated(place) for place in answer["places"]])
-    held = [place["held"] for place in answer["places"] if place["held"] is not None]
+    yield from table(heads, [_coordinated(partition) for partition in answer["partitions"]])
+    held = [partition["held"] for partition in answer["partitions"] if partition["held"] is not None]
     rows = [
         (name_of(subscriber["filter"]), subscriber["id"][:SHORT], subscriber["address"])
-        for replica in held
-        for subscriber in replica["subscribers"]
+        for copy in held
+        for subscriber in copy["subscribers"]
     ]
     yield ""
     yield from table(("filter", "subscriber", "address"), rows) if rows else ("nobody subscribes",)
-    more = sum(replica["subscribers_total"] for replica in held) - len(rows)
+    more = sum(copy["subscribers_total"] for copy in held) - len(rows)
     if more:
         yield f"and {more:,} more"
 
 
-def _coordinated(place: Mapping[str, Any]) -> Sequence[str]:
-    coordinator, held = place["coordinator"], place["held"]
-    row = (name_of(place["place"]), coordinator["id"][:SHORT], coordinator["address"])
+def _coordinated(partition: Mapping[str, Any]) -> Sequence[str]:
+    coordinator, held = partition["coordinator"], partition["held"]
+    names = name_of(", ".join(partition["filters"]))
+    row = (names, coordinator["id"][:SHORT], coordinator["address"], str(partition["partition"]))
     if held is None:
         return (*row, "-", "-", "-")
-    return (*row, _version(held), f"{held['publishers']:,}", _in_sync(held))
+    # A peer that does not coordinate the partition yet shows its role.
+    epoch = str(held["reign"]) if held["role"] == "coordinator" else str(held["role"])
+    return (*row, epoch, f"{held['holders']:,}", _in_step(held))
 
 
-def _version(place: Mapping[str, Any]) -> str:
-    """The epoch and the number of its changes; for a replica that is not the coordinator's, its role."""
-    return f"{place['reign']}.{place['position']}" if place["role"] == "coordinator" else str(place["role"])
-
-
-def _in_sync(place: Mapping[str, Any]) -> str:
-    return f"{sum(shadow['in_sync'] for shadow in place['shadows'])} of {len(place['shadows'])}"
+def _in_step(partition: Mapping[str, Any]) -> str:
+    return f"{sum(shadow['in_step'] for shadow in partition['shadows'])} of {len(partition['shadows'])}"
 
 
 def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -17,7 +17,7 @@ MAX_HOPS: Final = 32
 
 
 async def trace(first: Address, topic: str) -> dict[str, Any]:
-    """JSON-able: the places with the topic's subscribers, each with its coordinator and the replica there.
+    """JSON-able: the partitions with the topic's subscribers, each with its coordinator and the state there.
 
     Raises OverlayError with one line.
     """
@@ -25,7 +25,7 @@ async def trace(first: Address, topic: str) -> dict[str, Any]:
     about = answers[first]["about"]
     return {
         "topic": about["topic"],
-        "places": [await _place(number, first, topic, answers) for number in range(len(about["places"]))],
+        "partitions": [await _partition(number, first, topic, answers) for number in range(len(about["partitions"]))],
     }
 
 
@@ -36,17 +36,18 @@ async def _about(address: Address, topic: str) -> dict[str, Any]:
     return answer
 
 
-async def _place(number: int, first: Address, topic: str, answers: dict[Address, dict[str, Any]]) -> dict[str, Any]:
-    """Follow one place of the topic to its coordinator. No peer is asked twice."""
+async def _partition(number: int, first: Address, topic: str, answers: dict[Address, dict[str, Any]]) -> dict[str, Any]:
+    """Follow one partition of the topic to its coordinator. No peer is asked twice."""
     address = first
     # While peers come and go, two of them may each take the other for nearer, so the number of hops is limited.
     for _ in range(MAX_HOPS):
         if address not in answers:
             answers[address] = await _about(address, topic)
         answer = answers[address]
-        place = answer["about"]["places"][number]
-        if place["nearer"] is None:
+        partition = answer["about"]["partitions"][number]
+        if partition["nearer"] is None:
             coordinator = {"id": answer["id"], "address": answer["address"]}
-            return {"place": place["place"], "coordinator": coordinator, "held": place["held"]}
-        address = parse_address(place["nearer"]["address"])
+            names = {"partition": partition["partition"], "filters": partition["filters"]}
+            return {**names, "coordinator": coordinator, "held": partition["held"]}
+        address = parse_address(partition["nearer"]["address"])
     raise OverlayError(f"the peers do not agree on the coordinator of {topic!r}: try again")

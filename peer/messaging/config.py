@@ -23,16 +23,17 @@ class PubSubConfig:
     rules: tuple[tuple[str, Choice], ...] = ()
     """The same for topics that match an MQTT filter. The first match counts."""
     shadows: int = 2
-    """Copies of each list beside the coordinator's. Acknowledged subscriptions survive as many deaths at once."""
+    """Copies of each partition beside the coordinator's. Acknowledged subscriptions survive as many deaths at once."""
     lease_s: float = 3.0
-    """How long a publisher may trust a list. It is the bound on staleness: a publisher that fell silent
-    delays a SUBACK by at most `void_s`. Longer saves renewals, 3 / lease_s a second for each list in use."""
+    """How long a publisher may trust the routes of a coordinator. It is the bound on staleness: a publisher that fell
+    silent delays a SUBACK by at most `void_s`. Longer saves renewals, 3 / lease_s a second for each coordinator."""
     entry_s: float = 15.0
-    """How long a silent subscriber peer stays on the lists; QoS 1 and 2 to it are retried for this time. Above the
+    """How long the entries of a silent subscriber peer last; QoS 1 and 2 to it are retried for this time. Above the
     longest pause that a peer should survive without loss."""
     grace_s: float = 6.0
-    """How long a peer that has left all lists is still sent what it has not acknowledged, unless its lease ran out. It
-    may hold it and not have said so; or a coordinator that has just begun has not heard of it yet. Two renewals."""
+    """How long a peer that no route leads to any more is still sent what it has not acknowledged, unless its lease ran
+    out. It may hold it and not have said so; or a coordinator that has just begun has not heard of it yet. Two
+    renewals."""
     ask_s: float = 0.1
     """The first wait for the answer to a routed question, whose route may have led to a peer that has just died;
     doubled each time up to `slow_retry_s`. When a coordinator dies, new subscribers and publishers wait for little
@@ -41,11 +42,12 @@ class PubSubConfig:
     """The same for a message to a known peer. Above the longest round trip."""
     slow_retry_s: float = 2.0
     give_up_s: float = 60.0
-    """A message is neither retried for longer, nor held for longer without a list, whatever the leases say."""
+    """A message is neither retried for longer, nor held for longer without routes, whatever the leases say."""
     look_s: float = 1.0
-    """How often a replica is checked while it waits for other peers, or while one of its records expires."""
+    """The first wait before other peers are reminded of partitions that they should take over, and before the ring is
+    looked at again after a refusal."""
     idle_look_s: float = 30.0
-    """The longest time between checks of a replica that another peer should take over and has not."""
+    """The longest time between such reminders."""
     tomb_s: float = 60.0
     """How long a tombstone is kept, so that a copy that missed the removal does not bring the record back."""
     cleared_s: float = 86_400.0
@@ -53,22 +55,17 @@ class PubSubConfig:
     from its disk."""
     max_cleared: int = 100_000
     """The most tombstones of retained messages, at 50 bytes each; the oldest are forgotten first."""
-    note_s: float = 600.0
-    """How long a coordinator of wildcards remembers without renewal that a topic below has a retained message."""
     idle_s: float = 60.0
-    """A topic without publications for this time is forgotten by its publisher, with the lists that only it needed."""
+    """A topic without publications for this time is forgotten by its publisher, with the partitions that only it
+    needed."""
     window: int = 256
     """Unacknowledged messages with QoS 1 or 2 on their way to one peer; those beyond wait here."""
     max_waiting_bytes: int = 64 << 20
-    """Bytes of messages here that wait for a list, for a window or for an acknowledgement. Beyond, QoS 0 is dropped,
+    """Bytes of messages here that wait for routes, for a window or for an acknowledgement. Beyond, QoS 0 is dropped,
     and QoS 1 and 2 are refused; both are counted."""
-    restored_at_once: int = 50
-    """Places brought back from the disk every `restore_s`, so that peers that start again do not flood the ring: at 500
-    a second three peers are busy for a tenth of their time. Those that somebody asks for are brought back at once."""
-    restore_s: float = 0.1
     max_stashed: int = 256
-    """Requests that wait at a new coordinator while it collects the state of a place; beyond, their senders repeat
-    them."""
+    """Requests that wait at a new coordinator while it collects the records of a partition; beyond, they are referred
+    elsewhere, and repeated."""
     max_ahead: int = 512
     """Messages of one publisher that are kept because an earlier one is missing."""
     max_orders: int = 65_536

@@ -14,11 +14,12 @@ from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
-from ringmq.peer.engines.coordinated.messages import Control, Record
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
+from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import encode_control, put_together
 from ringmq.peer.messaging.tracing import Tracing
+from ringmq.peer.replication.record import SharedRecord
 
 ANSWER_WEIGHT: Final = 0.1
 """Weight of the last answer in the smoothed time of answers."""
@@ -43,7 +44,7 @@ class Counters:
     unwanted: int = 0
     """Messages that match no filter here."""
     dropped: int = 0
-    """QoS 0 to other peers with full links, and QoS 0 that waited too long for a list."""
+    """QoS 0 to other peers with full links, and QoS 0 that waited too long for routes."""
     refused: int = 0
     """QoS 1 and 2 refused because `max_waiting_bytes` was reached."""
     bypassed: int = 0
@@ -61,15 +62,17 @@ class Counters:
     expired: int = 0
     """Entries of other peers dropped here because they were not renewed."""
     reigns: int = 0
-    """Places that this peer became the coordinator of."""
+    """Partitions that this peer became the coordinator of."""
     superseded: int = 0
     """Epochs ended because another peer had a higher one."""
     handed_over: int = 0
-    """Places forgotten after their owners had taken them over."""
+    """Partitions forgotten after their owners had taken them over."""
     unreadable: int = 0
     """Payloads that could not be decoded."""
     not_retained: int = 0
     """Retained messages given up before their coordinator had them."""
+    refused_filters: int = 0
+    """Filters of clients here that their coordinator refused, as the partition is full."""
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -95,6 +98,7 @@ class MessagingContext:
         "seq",
         "timers",
         "tracing",
+        "unjoined",
         "waiting_bytes",
     )  # fmt: skip
 
@@ -129,8 +133,10 @@ class MessagingContext:
         self.disk = disk
         self.answer_s = 0.0
         """Smoothed time of recent answers."""
-        self.promised: list[tuple[Peer, Control]] = []
-        """Messages that wait for a commit."""
+        self.promised: list[Callable[[], None]] = []
+        """Calls that wait for a commit."""
+        self.unjoined = False
+        """Whether roles have something to join into items at the end of this iteration."""
         self.posts: dict[Peer, list[bytes]] = {}
         """Messages that wait for the end of the iteration."""
 
@@ -148,6 +154,11 @@ class MessagingContext:
                 self.owing()
             self.posts.setdefault(peer, []).append(encode_control(message))
 
+    def join_later(self) -> None:
+        """A role has something to join into items at the end of this iteration."""
+        self.unjoined = True
+        self.owing()
+
     def flush(self) -> None:
         """Send the messages of this iteration. If a link is full they are lost; every request is repeated."""
         posts, self.posts = self.posts, {}
@@ -155,32 +166,32 @@ class MessagingContext:
             for payload in put_together(messages):
                 self.overlay.send(peer, payload)
 
-    def keep(self, place: str, record: Record) -> None:
+    def keep(self, topic: str, record: SharedRecord) -> None:
         """Store a record, to be committed at the end of the iteration."""
-        self.disk.keep(place, record)
+        self.disk.keep(topic, record)
         self.owing()
 
-    def leave(self, place: str) -> None:
-        self.disk.leave(place)
+    def leave(self, topic: str) -> None:
+        self.disk.leave(topic)
         self.owing()
 
     def forget(self, age_s: float) -> None:
         self.disk.forget(age_s)
         self.owing()
 
-    def promise(self, peer: Peer, message: Control) -> None:
-        """Send a message which says that a record is safe here: after the next commit, if one is pending."""
+    def when_safe(self, call: Callable[[], None]) -> None:
+        """Make a call after the next commit, if one is pending, or now."""
         if self.disk.pending:
             self.owing()
-            self.promised.append((peer, message))
+            self.promised.append(call)
         else:
-            self.send(peer, message)
+            call()
 
     def keep_promises(self) -> None:
         """The disk has committed."""
         promises, self.promised = self.promised, []
-        for peer, message in promises:
-            self.send(peer, message)
+        for call in promises:
+            call()
 
     def route(self, key: Id, message: Control) -> None:
         """Send a message to the owner of a key: directly if the leaf set leaves no doubt about it, else by routing."""
@@ -200,13 +211,6 @@ class MessagingContext:
         every question is repeated."""
         ask_s = self.config.ask_s
         return min(max(ask_s, PATIENCE * self.answer_s), MOST_PATIENCE * ask_s)
-
-    def ask(self, known: Peer | None, key: Id, message: Control) -> None:
-        """Send a message to the coordinator if it is known, otherwise to the owner of the key."""
-        if known is None:
-            self.route(key, message)
-        else:
-            self.send(known, message)
 
     def after(self, delay_s: float, then: Callable[[], None]) -> None:
         self.timers.at(self.clock.now + delay_s, _call, then)

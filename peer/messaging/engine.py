@@ -9,7 +9,7 @@ Calls are plain: an engine has no socket, task, clock or random number. Its owne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from ringmq.mqtt_front.cluster import Done
@@ -17,7 +17,6 @@ from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
-from ringmq.peer.engines.coordinated.messages import Record
 from ringmq.peer.messaging.publication import Publication, Trace
 from ringmq.peer.messaging.tracing import Tracing
 
@@ -29,6 +28,10 @@ class Overlay(Protocol):
     def me(self) -> Peer: ...
     @property
     def active(self) -> bool: ...
+    @property
+    def leaves(self) -> Sequence[Peer]:
+        """The leaf set: the nearest peers of both sides, without this peer."""
+
     def send(self, peer: Peer, payload: bytes) -> bool:
         """Send once to a peer whose address is known. False: nothing was queued."""
 
@@ -77,11 +80,11 @@ class Disk(Protocol):
     def pending(self) -> bool:
         """Whether there is something to commit."""
 
-    def keep(self, place: str, record: Record) -> None:
-        """Store a retained message or a note of a place, or its removal."""
+    def keep(self, topic: str, record: Any) -> None:
+        """Store the retained message of a topic, or its removal."""
 
-    def leave(self, place: str) -> None:
-        """Remove all records of a place."""
+    def leave(self, topic: str) -> None:
+        """Remove the retained message of a topic. A tombstone stays."""
 
     def forget(self, age_s: float) -> None:
         """Remove tombstones of retained messages that are at least this old."""
@@ -92,8 +95,8 @@ class NoDisk:
 
     pending = False
 
-    def keep(self, place: str, record: Record) -> None: ...
-    def leave(self, place: str) -> None: ...
+    def keep(self, topic: str, record: Any) -> None: ...
+    def leave(self, topic: str) -> None: ...
     def forget(self, age_s: float) -> None: ...
 
 
@@ -119,7 +122,7 @@ class EngineLoad(NamedTuple):
     """The same with it."""
     filters: int
     waiting_bytes: int
-    """Bytes of messages that wait for a list, for room or for an acknowledgement."""
+    """Bytes of messages that wait for routes, for room or for an acknowledgement."""
     unacknowledged: int
     """Messages with QoS 1 and 2 that another peer has not acknowledged."""
 
@@ -187,6 +190,7 @@ class Engine(Protocol):
         """The link to a peer broke, or the ring suspects the peer."""
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None: ...
+    def leaves_changed(self) -> None: ...
     def activity_changed(self, active: bool) -> None: ...
 
     @property
@@ -196,7 +200,7 @@ class Engine(Protocol):
     def acknowledge(self) -> None:
         """All journals have committed: send the acknowledgements."""
 
-    # A death may make 100,000 places due at once. A peer that did all in one call would itself be taken for dead.
+    # A death may make 100,000 calls due at once. A peer that did all in one call would itself be taken for dead.
     def tick(self) -> None:
         """Do what is due by now. If much is due, some of it remains, and the next deadline stays in the past."""
 
@@ -210,4 +214,5 @@ class Engine(Protocol):
     def load(self, own_topic: str) -> EngineLoad: ...
 
     def partitions(self) -> tuple[int, int]:
-        """Numbers of places that this peer coordinates, and of places that it has a copy of. Visits all of them."""
+        """Numbers of partitions with records, or of trees, that this peer coordinates, and that it has copies of.
+        Visits all of them."""

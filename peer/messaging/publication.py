@@ -17,8 +17,8 @@ from ringmq.overlay.core.codec import Codec
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Count, Peer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.messaging.fast_path import HEAD, PUBLICATION, UNSHARED
+from ringmq.peer.messaging.messages import Control
 
 CONTROL: Final = b"C"
 MANY: Final = b"M"

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.messages import Held, Unserved
 from ringmq.peer.messaging.publication import Publication
 
 Deliver = Callable[[Peer, Publication], None]

@@ -13,10 +13,10 @@ from typing import Final
 from ringmq.mqtt_front.matching.topic_trie import TopicTrie
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id
-from ringmq.peer.engines.coordinated.messages import Number, Record
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.messaging.partitions import inner_of
 from ringmq.peer.messaging.publication import Publication
+from ringmq.peer.messaging.shared_filters import inner_of
+from ringmq.peer.replication.record import Number, SharedRecord
 
 LOW_BITS: Final = (1 << 63) - 1
 
@@ -40,7 +40,7 @@ class RetainedCache:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def fetched(self, record: Record) -> None:
+    def fetched(self, record: SharedRecord) -> None:
         """A retained message was fetched from its coordinator or root."""
         if self._newer(record.name, record.number):
             self._fetched[record.name] = record.number

@@ -14,8 +14,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Leaf, Publication, addressed, head_of
 
 RETRIED_AT_ONCE: Final = 32

@@ -1,245 +1,471 @@
-"""Changes of the coordinator of a place as the ring changes: taking over, stepping down, handing over.
+"""Changes of the coordinators of partitions as the ring changes: taking over, stepping down, handing over.
 
-The peer nearest to the key collects the records of the other owners before it answers any request, so it knows every
-acknowledged subscription and every publisher that may trust a list. A peer that was asked obeys no lower epoch any
-more: an old coordinator that has not noticed can grant nothing new, because a grant needs all its shadows.
+The peer nearest to a partition's key collects the records of the other owners before it answers any request, so it
+knows every acknowledged subscription and every publisher that may trust routes. A peer that was asked obeys no lower
+epoch any more: an old coordinator that has not noticed can grant nothing new, because a grant needs all its shadows.
+Neighbouring partitions change hands together, so a death costs messages by neighbour and not by partition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection, Iterable
 from functools import partial
+from itertools import groupby
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
-from ringmq.overlay.core.ids import nearness
+from ringmq.overlay.core.compact import slimmed
+from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import (
-    Control,
-    Epoch,
-    HandoffAck,
-    Kind,
-    Record,
-    StateReply,
+from ringmq.peer.engines.partitioned.messages import (
+    Begun,
+    HandedOver,
+    Handover,
+    State,
     StateRequest,
     TakeOver,
 )
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.replication.replica import Gathering, Replica, Role, Waiter
-from ringmq.peer.replication.replicas import ReplicaTable
-from ringmq.peer.replication.replicator import Replication
-from ringmq.peer.replication.tombstones import Tombstones
+from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams, Records
+from ringmq.peer.replication.neighbourhood import Neighbourhood
+from ringmq.peer.replication.partition_store import PartitionStore
+from ringmq.peer.replication.record import Epoch, SharedRecord
+from ringmq.peer.replication.rows import RowWriter, read_rows
+from ringmq.peer.replication.space import Runs, key_of_partition, partitions_in, runs_of
 
-MOST_DOUBLINGS: Final = 6
+MOST_DOUBLINGS: Final = 5
+HANDED_TWICE: Final = 3
+"""Looks after which unanswered records are sent again. Until then the stream repeats them to a silent peer."""
+
+
+class Gathering:
+    """Partitions with the same owners, whose records this peer collects."""
+
+    __slots__ = ("awaited", "began_at", "epochs", "holders", "ident", "owners", "partitions")
+
+    def __init__(self, ident: int, owners: tuple[Peer, ...], partitions: set[int], now: float) -> None:
+        self.ident = ident
+        self.owners = owners
+        self.partitions = partitions
+        self.awaited = {peer.id: peer for peer in owners[1:]}
+        self.began_at = now
+        self.epochs: dict[int, int] = {}
+        self.holders: dict[Id, Peer] = {}
+
+
+class Succession(Protocol):
+    """What follows from a takeover: the coordinator of subscriptions."""
+
+    def succeeds(self, partitions: list[int], holders: Iterable[Peer]) -> None:
+        """This peer will coordinate these partitions; these publishers may hold routes of them."""
+
+    def doubts(self, partitions: list[int], until: float) -> None:
+        """Nobody knows who holds routes of these partitions. They are not trusted after that time."""
+
+    def took_over(self, partitions: list[int]) -> None:
+        """This peer coordinates these partitions now."""
+
+    def stepped_down(self, partitions: list[int]) -> None:
+        """It does not coordinate them any more."""
+
+    def holders_of(self, partitions: Iterable[int], epochs: Iterable[Epoch]) -> Collection[Peer]:
+        """Publishers that may hold routes of these partitions from coordinators with these epochs, as far as this peer
+        knows."""
+
+    def inherited(self, holders: Iterable[Peer], actor: Id) -> None:
+        """A peer is about to succeed the coordinators of these holders."""
 
 
 class Takeover:
     """One per engine."""
 
-    __slots__ = ("_answer", "_cleared", "_state", "_took_over", "replicas", "replication")
+    __slots__ = (
+        "_awake", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed", "_handing",
+        "_idents", "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams", "_succession",
+    )  # fmt: skip
 
     def __init__(
         self,
         state: MessagingContext,
-        cleared: Tombstones,
-        answer: Callable[[Peer, Control], None],
-        took_over: Callable[[Replica], None],
-        retained_ended: Callable[[Replica, Record], None],
+        streams: ItemStreams,
+        neighbourhood: Neighbourhood,
+        store: PartitionStore,
+        copying: Copying,
+        records: Records,
+        succession: Succession,
     ) -> None:
-        """`answer` is called with each request that waited for a coordinator, `took_over` when this peer has become
-        the coordinator of a place, `retained_ended` as `Replication` explains."""
         self._state = state
-        self._cleared = cleared
-        self._answer = answer
-        self._took_over = took_over
-        self.replicas = ReplicaTable(state, self.review, self._look)
-        self.replication = Replication(state, self.replicas, cleared, self._deposed, retained_ended)
+        self._streams = streams
+        self._neighbourhood = neighbourhood
+        self._store = store
+        self._copying = copying
+        self._records = records
+        self._succession = succession
+        self._gatherings: dict[int, Gathering] = {}
+        self._of: dict[int, Gathering] = {}
+        """The gathering of each partition that is being taken over."""
+        self._idents = 0
+        self._awake = False
+        self._doubts = 0
+        """Looks in a row that found records here which another peer should have taken over; 0: there are none."""
+        self._nudged_at = 0.0
+        self._handed: dict[int, tuple[Peer, int]] = {}
+        """Partitions whose records are on their way to their coordinator, with their digest."""
+        self._handing: dict[int, dict[Peer, None]] = {}
+        """Peers that have handed partitions over to this peer, and have no answer yet."""
+        self._departures = 0
+        self._departed_at = -inf
+        """When a neighbour left for the last time."""
 
-    def review(self, replica: Replica) -> None:
-        """Find the right coordinator of a place, and act on the result."""
-        if self.replicas.first(replica):
-            if replica.coordinates:
-                self.replication.followed_by(replica, self.replicas.shadows(replica))
-            # A reminder must not restart the same takeover, which would forget the answers that have arrived.
-            elif replica.gathering is None or replica.gathering.owners != replica.owners:
-                self._gather(replica)
+    def wake(self) -> None:
+        """Somebody needs the partitions of this peer, or has copies for it: it takes its part from now on. A ring that
+        nobody uses has nothing to hand over."""
+        if not self._awake:
+            self._awake = True
+            self.review()
+
+    def __len__(self) -> int:
+        """The number of partitions that are being taken over."""
+        return len(self._of)
+
+    def gathers(self, partition: int) -> bool:
+        return partition in self._of
+
+    def review(self) -> None:
+        """The ring has changed: take over, step down, and let the right shadows follow."""
+        if self._departures != self._neighbourhood.departures:
+            self._departures = self._neighbourhood.departures
+            self._departed_at = self._state.clock.now
+        if not self._awake:
             return
-        if replica.role is not Role.HOLDER:
-            replica.end()
-        # After the first look `_quiet_s` plans the next ones, at growing intervals.
-        if not replica.doubts:
-            self.replicas.look_soon(replica, self._state.config.look_s)
-        self._hand_over(replica)
+        store = self._store
+        mine = set(self._neighbourhood.mine()) if self._state.overlay.active else set()
+        over = [partition for partition in _ones(store.acting) if partition not in mine]
+        if over:
+            self._step_down(over)
+        for partition in [partition for partition in self._of if partition not in mine]:
+            self._leave_gathering(partition)
+        self._gather([partition for partition in mine if not store.acting[partition]])
+        self._copying.review()
+        known = self._neighbourhood.knows
+        handing = {p: {peer: None for peer in peers if known(peer)} for p, peers in self._handing.items()}
+        self._handing = {partition: peers for partition, peers in handing.items() if peers}
+        self._answer_handovers()
+        self._doubts = 0
+        self._handed = {}
+        self._hand_over()
 
-    def _deposed(self, replica: Replica) -> None:
-        replica.end()
-        self.review(replica)
+    def _doubt(self) -> None:
+        """Records have come here that may belong elsewhere: look after a while."""
+        if not self._doubts:
+            self._doubts, self._nudged_at = 1, self._state.clock.now + self._state.config.look_s
 
-    def _look(self, replica: Replica) -> None:
-        """Drop expired leases and useless places, and remind silent peers."""
-        state = self._state
-        if replica.coordinates:
-            self._expire(replica)
-        replica.forget_gone(state.clock.now - state.config.tomb_s)
-        if not len(replica.book) and not replica.waiters and replica.role is not Role.GATHERING:
-            self.replicas.close(replica)
+    def copies_begun(self, begun: Iterable[Begun]) -> None:
+        """Another peer has copies made here: this peer takes its part."""
+        self.wake()
+        belongs = self._neighbourhood.belongs
+        if not all(belongs(partition) for run in begun for partition in range(run.first, run.last + 1)):
+            self._doubt()
+
+    def _step_down(self, partitions: list[int]) -> None:
+        # Holders and homes learn of it before the calls that wait are answered with "elsewhere".
+        self._succession.stepped_down(partitions)
+        self._copying.stop(partitions)
+
+    def deposed(self, partitions: list[int]) -> None:
+        """Another peer has a higher epoch of these partitions."""
+        self._step_down(partitions)
+        self._state.after(0.0, self.review)
+
+    def _leave_gathering(self, partition: int) -> None:
+        gathering = self._of.pop(partition)
+        gathering.partitions.discard(partition)
+        if not gathering.partitions:
+            self._gatherings.pop(gathering.ident, None)
+
+    def _gather(self, partitions: list[int]) -> None:
+        """Ask the owners of partitions for their records, unless the same owners are being asked."""
+        if not self._state.overlay.active:
             return
-        self.replicas.look_soon(replica, self._quiet_s(replica))
-        if replica.role is Role.HOLDER and not self._at_rest(replica):
-            self.review(replica)
-        else:
-            replica.slim()
+        by_owners: dict[tuple[Peer, ...], set[int]] = {}
+        for partition in partitions:
+            owners = self._neighbourhood.owners(partition)
+            gathering = self._of.get(partition)
+            if gathering is not None:
+                if gathering.owners == owners:
+                    continue
+                self._leave_gathering(partition)
+            by_owners.setdefault(owners, set()).add(partition)
+        for owners, together in by_owners.items():
+            self._idents += 1
+            gathering = Gathering(self._idents, owners, together, self._state.clock.now)
+            self._gatherings[gathering.ident] = gathering
+            for partition in together:
+                self._of[partition] = gathering
+            request = self._request(gathering)
+            for peer in gathering.awaited.values():
+                self._streams.send(peer, request)
+            self._state.after(self._state.config.slow_retry_s, partial(self._wait_for_shadows_alone, gathering))
+            self._go_on(gathering)
 
-    def _quiet_s(self, replica: Replica) -> float:
-        """Seconds until the next look. Changes of the ring and requests come without a look."""
-        config = self._state.config
-        if len(replica.book) and replica.role is Role.HOLDER and not self._at_rest(replica):
-            replica.doubts += 1
-            return min(config.idle_look_s, config.look_s * (1 << min(replica.doubts, MOST_DOUBLINGS) - 1))
-        replica.doubts = 0
-        if not len(replica.book) or not replica.settled:
-            return config.look_s
-        due_s = replica.due_at(config) - self._state.clock.now
-        # A planned look keeps a closed replica in memory, so it must not be far ahead.
-        return due_s if due_s == inf else min(config.idle_look_s, max(config.look_s, due_s))
+    def _request(self, gathering: Gathering) -> StateRequest:
+        partitions = sorted(gathering.partitions)
+        digests = tuple([(p, self._store.digest(p)) for p in partitions if self._store.records(p)])
+        return StateRequest(gathering.ident, runs_of(partitions), digests)
 
-    def _at_rest(self, replica: Replica) -> bool:
-        """Whether it has a coordinator, and this peer is the coordinator or one of its shadows."""
-        return replica.settled and self.replicas.belongs(replica)
-
-    def _expire(self, replica: Replica) -> None:
-        """Drop entries that were not renewed, and publishers that cannot trust a list any more."""
-        state, now, book = self._state, self._state.clock.now, replica.book
-        changed = False
-        for key in [key for key, until in replica.expires.items() if until <= now]:
-            record = book.get(key)
-            del replica.expires[key]
-            if record is not None:
-                state.counters.expired += record.kind is Kind.ENTRY
-                changed |= self.replication.take(replica, record.ended())
-        for peer_id, publisher in list(replica.publishers.items()):
-            if publisher.until <= now:
-                record = book.get((Kind.PUBLISHER, "", peer_id))
-                del replica.publishers[peer_id]
-                changed |= record is not None and self.replication.take(replica, record.ended())
-        retained = replica.last_retained
-        if replica.ends_at <= now and retained is not None:
-            changed |= self.replication.take(replica, retained.ended())
-        if changed:
-            self.replication.spread(replica)
-
-    def _gather(self, replica: Replica) -> None:
-        """Ask all owners for their records; ask again when the owners have changed."""
-        replica.role = Role.GATHERING
-        replica.gathering = gathering = Gathering(replica.owners, self._state.clock.now)
-        self._ask(replica, gathering)
-
-    def _ask(self, replica: Replica, gathering: Gathering) -> None:
-        """Wait for shadows while the ring lists them; for the other owners, which rarely know more, a bounded time."""
-        if replica.gathering is not gathering or self.replicas.get(replica.place) is not replica:
-            return
-        state, config = self._state, self._state.config
-        if gathering.began_at + config.slow_retry_s <= state.clock.now:
-            shadows = {peer.id for peer in self.replicas.shadows(replica)}
+    def _wait_for_shadows_alone(self, gathering: Gathering) -> None:
+        """Shadows are waited for while the ring lists them; other owners rarely know more, so a bounded time."""
+        if self._gatherings.get(gathering.ident) is gathering:
+            shadows = {peer.id for peer in gathering.owners[: self._state.config.shadows + 1]}
             gathering.awaited = {peer_id: peer for peer_id, peer in gathering.awaited.items() if peer_id in shadows}
-        for peer in gathering.awaited.values():
-            state.send(peer, StateRequest(replica.place))
-        if gathering.awaited:
-            gathering.wait_s = min(config.slow_retry_s, 2 * gathering.wait_s or state.ask_s)
-            state.after(gathering.wait_s, partial(self._ask, replica, gathering))
-        self._go_on(replica)
+            self._go_on(gathering)
 
-    def gathered(self, sender: Peer, message: StateRequest) -> None:
-        """Another peer must coordinate a place: send it all records of the place, and step down."""
-        replica = self.replicas.get(message.place)
-        if replica is None:
-            cleared = self._cleared.of(message.place)
-            self._state.send(sender, StateReply(message.place, 0, () if cleared is None else (cleared,), False))
-            return
-        if replica.coordinates and nearness(replica.key, self._state.me.id) < nearness(replica.key, sender.id):
-            return  # Its leaf set is not up to date; it will be.
-        if replica.role is not Role.HOLDER:
-            replica.end()
-        # From now on the old coordinator lacks the acknowledgements of this shadow, and can grant nothing that the next
+    def state_request(self, sender: Peer, message: StateRequest) -> None:
+        """Another peer must coordinate partitions: step down, obey no lower epoch, and send it what it lacks."""
+        refused: list[int] = []
+        given: list[int] = []
+        for partition in partitions_in(message.runs):
+            if self._store.acting[partition] or partition in self._of:
+                key = key_of_partition(partition)
+                if nearness(key, self._state.me.id) < nearness(key, sender.id):
+                    refused.append(partition)  # its leaf set is not up to date; it will be
+                    continue
+                if partition in self._of:
+                    self._leave_gathering(partition)
+            given.append(partition)
+        former = {self._store.epoch(partition) for partition in given}
+        holders = tuple(self._succession.holders_of(given, former))
+        self._succession.inherited(holders, sender.id)
+        over = [partition for partition in given if self._store.acting[partition]]
+        if over:
+            self._step_down(over)
+        # From now on the old coordinator lacks the confirmations of this shadow, and can grant nothing that the next
         # one misses.
-        replica.epoch = Epoch(replica.epoch.number + 1, sender.id)
-        replica.synced = 0
-        self.replicas.look_soon(replica, self._state.config.look_s)
-        self._state.send(sender, StateReply(message.place, replica.epoch.number, self._all_of(replica), False))
+        raised = {epoch: Epoch(epoch.number + 1, sender.id) for epoch in former}
+        for partition in given:
+            self._store.epochs[partition] = raised[self._store.epoch(partition)]
+        self._send_state(sender, message, given, holders, runs_of(refused))
 
-    def _all_of(self, replica: Replica) -> tuple[Record, ...]:
-        """All records and tombstones of a place."""
-        records = replica.told(replica.book, self._state.clock.now)
-        cleared = self._cleared.of(replica.place)
-        return records if cleared is None or cleared.key in replica.book else (*records, cleared)
+    def _send_state(
+        self, sender: Peer, message: StateRequest, given: list[int], holders: tuple[Peer, ...], refused: Runs
+    ) -> None:
+        known = dict(message.digests)
+        epochs = _ranges([(partition, self._store.epoch(partition).number) for partition in given])
+        writer = RowWriter()
+        for partition in given:
+            records: Iterable[SharedRecord] = self._store.records(partition).values()
+            if known.get(partition, 0) == self._store.digest(partition):
+                # Tombstones are forgotten at different times, and the digest leaves them out.
+                records = [record for record in records if record.gone]
+            for record in records:
+                writer.add(partition, self._records.told(record))
+                if writer.size >= PIECE_BYTES:
+                    piece = State(message.ident, (), writer.homes, tuple(writer.rows), (), more=True)
+                    self._streams.send(sender, piece)
+                    writer = RowWriter()
+        last = State(message.ident, epochs, writer.homes, tuple(writer.rows), holders, refused)
+        self._streams.send(sender, last)
 
-    def told(self, sender: Peer, message: StateReply) -> None:
-        """Records of another peer, which was asked for them or leaves the place."""
-        replica = self.replicas.get(message.place)
-        # The sender will forget the place: it may be the last peer with these records.
-        if replica is None and message.leaving:
-            replica = self.replicas.open(message.place)
-        if replica is None or not self.replicas.first(replica):
+    def state(self, sender: Peer, message: State) -> None:
+        """Records of another owner."""
+        gathering = self._gatherings.get(message.ident)
+        # Records are merged in any case: they may be the last copies.
+        for partition, record in read_rows(message.homes, message.rows):
+            self._copying.merge(partition, record)
+        if gathering is None or sender.id not in gathering.awaited:
+            self._doubt()
             return
-        for record in message.records:
-            if replica.book.get(record.key) != record:  # most know the same
-                self.replication.merge(replica, record)
-        # The next epoch must be above the epoch of every peer that was asked, or that peer would refuse it.
-        if message.number > replica.epoch.number:
-            replica.epoch = Epoch(message.number, replica.epoch.coordinator)
-        if replica.coordinates:
-            self.replication.spread(replica)
-            if message.leaving and sender.id not in replica.shadows:
-                # A peer listed as a shadow here must remain one until both see the same ring.
-                then = Waiter(replica.book.position, lambda: self._state.promise(sender, HandoffAck(message.place)))
-                self.replication.wait(replica, ("taken", sender.id), then)
+        for first, last, number in message.epochs:
+            for partition in range(first, last + 1):
+                if number > gathering.epochs.get(partition, 0):
+                    gathering.epochs[partition] = number
+        _join(gathering.holders, message.holders)
+        if message.more:
             return
-        gathering = replica.gathering
-        if gathering is not None:
-            if gathering.awaited.pop(sender.id, None) is not None:
-                self._state.answered(self._state.clock.now - gathering.began_at)
-            self._go_on(replica)
-        else:
-            self.review(replica)
+        for partition in partitions_in(message.refused):
+            if self._of.get(partition) is gathering:
+                self._leave_gathering(partition)
+        if message.refused:
+            # One of both has an old view of the ring: it is looked at again when that may have changed.
+            self._state.after(self._state.config.look_s, self.review)
+        del gathering.awaited[sender.id]
+        self._state.answered(self._state.clock.now - gathering.began_at)
+        self._go_on(gathering)
 
-    def _go_on(self, replica: Replica) -> None:
+    def _go_on(self, gathering: Gathering) -> None:
         """Begin an epoch when all awaited peers have answered or are gone."""
-        if replica.gathering is None or replica.gathering.awaited:
+        if gathering.awaited or self._gatherings.pop(gathering.ident, None) is None:
             return
-        state = self._state
-        state.counters.reigns += 1
-        stash, replica.stash = replica.stash, ()
-        epoch = Epoch(replica.epoch.number + 1, state.me.id)
-        replica.begin(epoch, state.clock.now, state.config)
-        self.replication.followed_by(replica, self.replicas.shadows(replica))
-        self.replicas.look_soon(replica, state.config.look_s)
-        self._took_over(replica)
-        for sender, message in stash:
-            self._answer(sender, message)
+        state, store = self._state, self._store
+        partitions = sorted(gathering.partitions)
+        # The holders that this peer knows as a shadow of the predecessor, by the epochs before its own.
+        known = self._succession.holders_of(partitions, {store.epoch(partition) for partition in partitions})
+        holders = gathering.holders
+        _join(holders, known)
+        blind = [p for p in partitions if not store.epoch(p).number and not gathering.epochs.get(p)]
+        by_number: dict[int, Epoch] = {}
+        for partition in partitions:
+            del self._of[partition]
+            number = max(gathering.epochs.get(partition, 0), store.epoch(partition).number) + 1
+            # One object for all partitions of one number: 4,096 of them would take 400 kB.
+            store.epochs[partition] = by_number.setdefault(number, Epoch(number, state.me.id))
+        self._of = slimmed(self._of)
+        state.counters.reigns += len(partitions)
+        self._succession.succeeds(partitions, holders.values())
+        if blind and state.clock.now < self._departed_at + state.config.void_s:
+            # All copies may have died just now. Otherwise nobody has ever used these partitions.
+            self._succession.doubts(blind, self._departed_at + state.config.void_s)
+        self._copying.begin(partitions)
+        self._answer_handovers()
+        self._succession.took_over(partitions)
 
-    def _hand_over(self, replica: Replica) -> None:
-        """Remind the right coordinator of a place; send it everything if this peer is no owner any more."""
-        if not replica.owners or not len(replica.book):
-            return
-        first = replica.owners[0]
-        if first.id == self._state.me.id:
-            return
-        if not self.replicas.belongs(replica):
-            self._state.send(first, StateReply(replica.place, replica.epoch.number, self._all_of(replica), True))
-        elif replica.epoch.coordinator != first.id or not replica.synced:
-            self._state.send(first, TakeOver(replica.place))
+    def lost(self, peer: Peer) -> None:
+        """The stream to a peer was lost: it may have forgotten the request."""
+        for partition in [partition for partition, (first, _) in self._handed.items() if first == peer]:
+            del self._handed[partition]
+        if any(gathering.awaited.get(peer.id) == peer for gathering in self._gatherings.values()):
+            # Not at once: a peer that has started again is lost with each message until the ring knows of its start.
+            self._state.after(self._state.config.retry_s, partial(self._ask_again, peer))
 
-    def nudged(self, sender: Peer, message: TakeOver) -> None:
-        replica = self.replicas.get(message.place)
-        if replica is None:
-            replica = self.replicas.open(message.place)
-        if not replica.coordinates:
-            self.review(replica)
-        elif sender.id in replica.shadows and not replica.shadows[sender.id].sent:
-            self.replication.spread(replica)
+    def _ask_again(self, peer: Peer) -> None:
+        for gathering in list(self._gatherings.values()):
+            if gathering.awaited.get(peer.id) == peer:
+                self._streams.send(peer, self._request(gathering))
 
-    def taken(self, sender: Peer, message: HandoffAck) -> None:
-        replica = self.replicas.get(message.place)
-        if replica is not None and replica.role is Role.HOLDER and not self.replicas.belongs(replica):
-            self._state.counters.handed_over += 1
-            self.replicas.close(replica)
+    def _hand_over(self) -> None:
+        """Send the records of partitions that this peer is no owner of any more to their coordinators, and remind the
+        coordinators of the others."""
+        strays: dict[Peer, list[int]] = {}
+        waiting: dict[Peer, list[int]] = {}
+        waits = False
+        store, neighbourhood = self._store, self._neighbourhood
+        for partition in store.partitions():
+            first = neighbourhood.owners(partition)[0]
+            if first.id == self._state.me.id:
+                continue
+            if not neighbourhood.belongs(partition):
+                waits = True
+                known = self._handed.get(partition)
+                # A stream repeats them to a silent peer by itself.
+                if known is None or known != (first, store.digest(partition)):
+                    strays.setdefault(first, []).append(partition)
+            elif store.epoch(partition).actor != first.id:
+                waiting.setdefault(first, []).append(partition)
+        for peer, partitions in strays.items():
+            self._send_strays(peer, partitions)
+        for peer, partitions in waiting.items():
+            self._streams.send(peer, TakeOver(runs_of(partitions)))
+        config = self._state.config
+        self._doubts = self._doubts + 1 if waits or waiting else 0
+        # Without doubts as well: a coordinator with an old view of the ring may send copies to a peer that is no owner
+        # any more, and no change of the ring follows.
+        wait_s = config.look_s * (1 << min(self._doubts, MOST_DOUBLINGS)) if self._doubts else config.idle_look_s
+        self._nudged_at = self._state.clock.now + min(config.idle_look_s, wait_s)
+
+    def tick(self) -> None:
+        """Once a second: remind again."""
+        if self._awake and self._nudged_at <= self._state.clock.now:
+            if self._doubts > HANDED_TWICE:
+                # A coordinator that has them and does not answer has started again, or has left and come back.
+                self._handed = {}
+            self._hand_over()
+
+    def _send_strays(self, peer: Peer, partitions: list[int]) -> None:
+        writer, together = RowWriter(), []
+        for partition in partitions:
+            for record in self._store.records(partition).values():
+                writer.add(partition, self._records.told(record))
+            together.append(partition)
+            if writer.size >= PIECE_BYTES:
+                self._send_handover(peer, writer, together)
+                writer, together = RowWriter(), []
+        if together:
+            self._send_handover(peer, writer, together)
+
+    def _send_handover(self, peer: Peer, writer: RowWriter, partitions: list[int]) -> None:
+        for partition in partitions:
+            self._handed[partition] = peer, self._store.digest(partition)
+        self._streams.send(peer, Handover(runs_of(partitions), writer.homes, tuple(writer.rows)))
+
+    def handed_over(self, sender: Peer, message: HandedOver) -> None:
+        """A coordinator and its shadows have the records of these partitions."""
+        for partition in partitions_in(message.runs):
+            handed = self._handed.get(partition)
+            # What has come since is handed over with the next reminder.
+            if handed == (sender, self._store.digest(partition)) and not self._neighbourhood.belongs(partition):
+                del self._handed[partition]
+                self._state.counters.handed_over += 1
+                self._store.drop(partition)
+
+    def handover(self, sender: Peer, message: Handover) -> None:
+        """Records of a peer that will forget them."""
+        self.wake()
+        for partition, record in read_rows(message.homes, message.rows):
+            self._copying.merge(partition, record)
+        self._doubt()
+        for partition in partitions_in(message.runs):
+            self._handing.setdefault(partition, {})[sender] = None
+        self._answer_handovers()
+
+    def _answer_handovers(self) -> None:
+        """Answer who has handed partitions over that this peer coordinates. Others will ask the right peer."""
+        for partition in list(self._handing):
+            if not self._store.acting[partition]:
+                # It may be a newcomer that is not active, or another peer is nearer for a moment.
+                continue
+            # A peer listed as a shadow here must remain one until both see the same ring.
+            answered = [peer for peer in self._handing[partition] if not self._copying.is_followed_by(partition, peer)]
+            for peer in answered:
+                del self._handing[partition][peer]
+            if not self._handing[partition]:
+                del self._handing[partition]
+            for peer in answered:
+                self._copying.wait(partition, partial(self._say_handed_over, peer, partition), _nothing)
+
+    def _say_handed_over(self, peer: Peer, partition: int) -> None:
+        if self._copying.is_followed_by(partition, peer):
+            # It has become a shadow again while the others were waited for.
+            self._handing.setdefault(partition, {})[peer] = None
+        else:
+            self._streams.send(peer, HandedOver(((partition, partition),)))
+
+    def take_over(self, sender: Peer, message: TakeOver) -> None:
+        """A shadow of these partitions misses its coordinator, which this peer should be."""
+        self.wake()
+        self._gather(
+            [
+                partition
+                for partition in partitions_in(message.runs)
+                if self._neighbourhood.first(partition) and not self._store.acting[partition]
+            ]
+        )
+
+
+def _join(holders: dict[Id, Peer], peers: Iterable[Peer]) -> None:
+    """Add holders. Some peers may know an earlier start of a holder only; the later one may have routes."""
+    for peer in peers:
+        known = holders.get(peer.id)
+        if known is None or known.boot < peer.boot:
+            holders[peer.id] = peer
+
+
+def _ones(flags: bytearray) -> list[int]:
+    found, at = [], flags.find(1)
+    while at >= 0:
+        found.append(at)
+        at = flags.find(1, at + 1)
+    return found
+
+
+def _ranges(numbered: list[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Ranges of neighbouring partitions with the same number; the partitions are in ascending order."""
+    ranges = []
+    steps = [(partition, number, partition - index) for index, (partition, number) in enumerate(numbered)]
+    for (number, _), group in groupby(steps, lambda step: (step[1], step[2])):
+        members = [partition for partition, _, _ in group]
+        ranges.append((members[0], members[-1], number))
+    return tuple(ranges)
+
+
+def _nothing() -> None:
+    """The peer with the records will send them again."""

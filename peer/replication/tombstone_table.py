@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from ringmq.peer.engines.coordinated.messages import Number
+from ringmq.peer.replication.record import Number
 
 EMPTY: Final = -1
 LEFT: Final = -2

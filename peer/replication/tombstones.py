@@ -1,8 +1,8 @@
 """Topics whose retained message was cleared or has expired, so that a peer that was away cannot bring it back.
 
-A replica keeps its tombstones for `tomb_s` and is closed then; this table remains. Coordinator and shadows of the topic
+A partition keeps its tombstones for `tomb_s`; this table remains. Coordinator and shadows of the topic
 at that time keep it for `cleared_s`, for the last `max_cleared` topics, and it overrules an older message. A message
-comes back only if a peer was away for longer, or if no peer with the tombstone is nearest to the topic's key any more.
+comes back only if a peer was away for longer, or if no peer with the tombstone owns the topic's partition any more.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from math import inf
 from typing import Final
 
-from ringmq.peer.engines.coordinated.messages import Kind, Number, Record
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 from ringmq.peer.replication.tombstone_table import TombstoneTable
 
 AT_ONCE: Final = 64
@@ -31,19 +31,20 @@ class Tombstones:
     def __len__(self) -> int:
         return len(self._tombs)
 
-    def of(self, topic: str) -> Record | None:
-        """The clearing of a topic."""
-        known = self._tombs.get(topic)
-        return None if known is None else _clearing(topic, known)
+    def number_of(self, topic: str) -> Number | None:
+        """The number of the clearing of a topic."""
+        return self._tombs.get(topic)
 
-    def overrule(self, record: Record) -> Record:
+    def overrule(self, record: SharedRecord) -> SharedRecord:
         """The newer of a record and the clearing of its topic."""
-        if record.kind is not Kind.RETAINED:
+        if record.kind is not RecordKind.RETAINED:
             return record
         known = self._tombs.get(record.name)
-        return record if known is None or known < record.number else _clearing(record.name, known)
+        if known is None or known < record.number or (known == record.number and record.gone):
+            return record
+        return SharedRecord(RecordKind.RETAINED, record.name, None, known, True)
 
-    def heard(self, record: Record) -> None:
+    def heard(self, record: SharedRecord) -> None:
         """Note a record that is now valid for its topic."""
         if not record.gone:
             # The message is newer than the tombstone, or `overrule` would have replaced it before.
@@ -78,7 +79,3 @@ class Tombstones:
             last = at
         if last is not None:
             self._state.forget(self._state.clock.now - last)
-
-
-def _clearing(topic: str, number: Number) -> Record:
-    return Record(Kind.RETAINED, topic, None, number, True)

@@ -107,7 +107,7 @@ class PeerConfig:
     limits: FrontConfig = dataclasses.field(default_factory=FrontConfig)
     """Limits of clients, for all listeners together. Only in the file, as the table `[limits]`."""
     shadows: int = 2
-    """Copies of each subscriber list on other peers, the same on all peers of a ring. Acknowledged subscriptions
+    """Copies of each partition of topics on other peers, the same on all peers of a ring. Acknowledged subscriptions
     survive as many simultaneous crashes. Each copy costs a message per change, and memory."""
     dispatch: str = DIRECT.name
     """How messages of this peer's clients reach their subscribers. direct: this peer sends to all other peers itself,

@@ -1,6 +1,6 @@
 """Samples of one peer: combines the figures of the node, the pub/sub engine and the front into one record.
 
-Only reads. Counts whose cost grows with the number of places are cached.
+Only reads. Counts whose cost grows with the number of partitions are cached.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ringmq.peer.settings.model import PeerConfig
 
 MAX_LINKS: Final = 256
 """Maximum links in a sample (those with the most bytes): some 40 kB, so that a sample fits into a batch."""
-PLACE_S: Final = 1e-5
-"""Seconds per place between two counts of all places: counting then takes 1 % of the time, whatever their number."""
+PARTITION_S: Final = 1e-5
+"""Seconds per partition with records between two counts: counting then takes 1 % of the time, whatever their number."""
 MAX_COUNT: Final = (1 << 63) - 1
 """Largest count in a record. Other peers can influence some counts, so they are capped."""
 _STATM: Final = Path("/proc/self/statm")
@@ -44,7 +44,7 @@ class Sampling:
         self._adapter = adapter
         self._clients = clients
         self._began_at = time.monotonic()
-        self._places: tuple[int, int] = (0, 0)
+        self._partitions: tuple[int, int] = (0, 0)
         self._count_at = self._began_at
 
     def sample(self, run: str, at: float) -> Sample:
@@ -56,7 +56,7 @@ class Sampling:
         engine: Engine = self._adapter.core
         counters = engine.counters
         load = engine.load(f"{LOG_TOPICS}/{me.id.hex()}")
-        coordinated, copied = self._count_places(engine)
+        coordinated, copied = self._count_partitions(engine)
         counted = front["counters"]
         return Sample(
             run=run,
@@ -121,13 +121,14 @@ class Sampling:
         status = self._clients.status()
         return {"listeners": status["listeners"], **status["front"]}
 
-    def _count_places(self, engine: Engine) -> tuple[int, int]:
-        """Places coordinated here, and copied. Counting visits all of them, so it happens rarely if they are many."""
+    def _count_partitions(self, engine: Engine) -> tuple[int, int]:
+        """Partitions with records, coordinated here and copied. Counting visits all of them, so it happens rarely if
+        they are many."""
         now = time.monotonic()
         if now >= self._count_at:
-            self._places = engine.partitions()
-            self._count_at = now + PLACE_S * sum(self._places)
-        return self._places
+            self._partitions = engine.partitions()
+            self._count_at = now + PARTITION_S * sum(self._partitions)
+        return self._partitions
 
 
 def links_of(links: list[dict[str, Any]]) -> list[LinkTraffic]:

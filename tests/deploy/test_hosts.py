@@ -19,9 +19,10 @@ from pathlib import Path
 import pytest
 
 from ringmq.overlay.core.ids import Id
-from ringmq.peer.engines.coordinated.subscriber import RENEWALS
+from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.engines.partitioned.subscribing.home_lease import RENEWALS
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.replication.space import key_of_partition
 from tests.conftest import Eventually, Usage
 from tests.deploy.clients import Publisher, Retainer, Sent, Subscriber, Traffic
 from tests.deploy.hosts import DELAY_S, JITTER_S, LOSS, Host, Network, lacking, lacks_ip
@@ -208,13 +209,13 @@ def listen(host: Host, said: Path) -> subprocess.Popen[bytes]:
 
 
 def name_for(ring: Network, coordinator: Host) -> str:
-    """Of topics whose list of subscribers this host has: it is nearest to their key."""
+    """A topic whose partition this host coordinates: it is nearest to its key."""
     ids = {host: Id.parse(host.status()["id"]) for host in ring.hosts}
     names = (f"lost-{number}" for number in itertools.count())
     return next(
         name
         for name in names
-        if min(ids, key=lambda host: distance(ids[host], key_of_place(f"{name}/#"))) is coordinator
+        if min(ids, key=lambda host: distance(ids[host], key_of_partition(partition_of(name)))) is coordinator
     )
 
 

@@ -151,7 +151,7 @@ async def test_two_sides_introduce_each_other(side) -> None:
         (hello_frame(ring="another"), " is not for us: other ring"),
         (hello_frame(target=Id(99)), " is not for us: not me"),
         (hello_frame(peer=Peer(Id(1), "elsewhere", 9, 1)), " is not for us: id taken"),
-        (frame(Kind.HELLO, b"\x02whatever"), " is not for us: other protocol version"),
+        (frame(Kind.HELLO, b"\x01whatever"), " is not for us: other protocol version"),
         (frame(Kind.STATUS_REPLY, b"{}"), " is not for us: other protocol version"),
         (frame(Kind.HELLO), " is no peer: an empty hello"),
         (frame(Kind.GOODBYE, encode_goodbye(Reason.RING)), " refuses: other ring"),
@@ -165,7 +165,7 @@ async def test_a_failed_introduction_gives_one_line(answering, answer: bytes, li
 
 
 async def test_a_hello_that_cannot_be_read(answering) -> None:
-    address = await answering(frame(Kind.HELLO, b"\x01garbage"))
+    address = await answering(frame(Kind.HELLO, b"\x02garbage"))
     assert (await fails(introduce(CONFIG, ME, True, address), address)).startswith(" is no peer: unreadable: ")
 
 

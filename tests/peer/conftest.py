@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
-from ringmq.peer.engines.coordinated.messages import Control
-from ringmq.peer.engines.coordinated.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.engine import PartitionedEngine
+from ringmq.peer.engines.partitioned.item_codec import decode_item
+from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.engine import NO_DISK
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication, decode, taken_apart
+from ringmq.peer.replication.space import key_of_partition
+from ringmq.peer.replication.stream_messages import Batch
 
 Lost = Callable[[Peer, Peer, Publication | Control], bool]
 
@@ -26,7 +30,7 @@ Lost = Callable[[Peer, Peer, Publication | Control], bool]
 class Member:
     """A peer: the overlay and the clients of its core."""
 
-    def __init__(self, net: Net, peer: Peer, before: Callable[[CoordinatedEngine], None]) -> None:
+    def __init__(self, net: Net, peer: Peer, before: Callable[[PartitionedEngine], None]) -> None:
         self.net = net
         self.me = peer
         self.active = True
@@ -43,7 +47,7 @@ class Member:
         self.kept: dict[str, bytes] = {}
         self.reasons: list[Reason] = []
         self.store = net.store(peer)
-        self.core = CoordinatedEngine(self, self, net.config, self.store or NO_DISK)
+        self.core = net.engine(self, self, net.config, self.store or NO_DISK)
         self.core.acknowledges_later = self.store is not None
         self.core.clock.now = net.now
         if self.store is not None:
@@ -72,7 +76,13 @@ class Member:
         return peer.id in self.net.doubted
 
     def owner(self, key: Id) -> Peer | None:
-        return self.net.owners(key, 1, self)[0] if self.net.sure else None
+        owners = self.net.owners(key, 1, self)
+        return owners[0] if owners and self.net.sure else None
+
+    @property
+    def leaves(self) -> tuple[Peer, ...]:
+        present = self.net.owners(self.me.id, len(self.net.members), self)
+        return tuple(peer for peer in present if peer.id != self.me.id)
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         self.watched[key] = count
@@ -119,8 +129,11 @@ class Net:
     With a folder each member has its disk there, on which it is for the wall clock what it is for all others.
     """
 
-    def __init__(self, config: PubSubConfig, folder: Path | None = None) -> None:
+    def __init__(
+        self, config: PubSubConfig, folder: Path | None = None, engine: Callable[..., Any] = PartitionedEngine
+    ) -> None:
         self.config = config
+        self.engine = engine
         self.folder = folder
         self.now = 0.0
         self.queue: deque[tuple[Peer, Peer, bytes]] = deque()
@@ -135,7 +148,7 @@ class Net:
         self.lost: Lost = lambda sender, receiver, message: False
         self.seen: list[tuple[Peer, Peer, Publication | Control]] = []
 
-    def add(self, point: int, boot: int = 1, before: Callable[[CoordinatedEngine], None] = lambda core: None) -> Member:
+    def add(self, point: int, boot: int = 1, before: Callable[[PartitionedEngine], None] = lambda core: None) -> Member:
         """`before` is called before anything happens to its core."""
         peer = Peer(Id(point), "here", 1, boot)
         member = Member(self, peer, before)
@@ -169,6 +182,8 @@ class Net:
                     member.later[key] = owners
                 else:
                     member.core.owners_changed(key, owners)
+            if not self.late:
+                member.core.leaves_changed()
             member.settle()
 
     def split(self, *sides: Collection[Member]) -> None:
@@ -182,14 +197,14 @@ class Net:
         nearest = sorted(present, key=lambda point: nearness(key, point))
         return tuple(self.members[point].me for point in nearest[:count])
 
-    def holders(self, place: str) -> list[Member]:
-        """The coordinator and the shadows as they should be."""
-        owners = self.owners(key_of_place(place), self.config.shadows + 1)
+    def owning(self, topic_filter: str) -> list[Member]:
+        """The coordinator and the shadows of a filter as they should be."""
+        owners = self.owners(key_of_partition(partition_of_filter(topic_filter)), self.config.shadows + 1)
         return [self.members[peer.id] for peer in owners]
 
-    def others(self, *places: str) -> list[Member]:
-        """Members without a part in these places."""
-        parts = [member for place in places for member in self.holders(place)]
+    def others(self, *filters: str) -> list[Member]:
+        """Members that own none of the partitions of these filters."""
+        parts = [member for topic_filter in filters for member in self.owning(topic_filter)]
         return [member for member in self.members.values() if member not in parts]
 
     def run(self, span_s: float = 0.0) -> None:
@@ -229,7 +244,13 @@ class Net:
         member.settle()
 
     def count(self, kind: type) -> int:
-        return sum(isinstance(message, kind) for _, _, message in self.seen)
+        """The messages of a kind that have arrived, also inside of streams."""
+        return sum(isinstance(part, kind) for _, _, message in self.seen for part in parts_of(message))
+
+
+def parts_of(message: Publication | Control) -> list[object]:
+    """A message, or the items in it."""
+    return [decode_item(item) for item in message.items] if isinstance(message, Batch) else [message]
 
 
 @pytest.fixture
@@ -246,8 +267,8 @@ def lasting(tmp_path: Path) -> Iterator[Net]:
     net.crash(*net.members.values())
 
 
-def eight(config: PubSubConfig, folder: Path | None = None) -> Net:
-    made = Net(config, folder)
+def eight(config: PubSubConfig, folder: Path | None = None, engine: Callable[..., Any] = PartitionedEngine) -> Net:
+    made = Net(config, folder, engine)
     for number in range(8):
         made.add((number << 125) + 5)
     made.run()

@@ -16,8 +16,9 @@ from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.codec import encode
 from ringmq.overlay.core.messages import Ping
 from ringmq.overlay.links.frames import Kind, frame
-from ringmq.peer.engines.coordinated.messages import Epoch, Held, List
+from ringmq.peer.engines.partitioned.messages import Where
 from ringmq.peer.iteration import FAILED, Iteration
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import MANY, decode, encode_control, taken_apart
 from tests.peer.messaging.shell.test_adapter import Client, PeerHere, lasting, until
 
@@ -155,7 +156,7 @@ async def _owing_ping_publication(folder: Path) -> list[bool]:
         c.node.send = lambda peer, payload: bool(sent.append(payload)) or True  # type: ignore[method-assign]
         c.ports.published(Message("t", b"second", qos=1), 0, lambda reason: None)
         (publication,) = sent
-        unused = List("unused", Epoch(1, a.node.ring.me.id), 0, 1, (), None, 0)
+        unused = Where(7, a.node.ring.me)
         links = b.node._links
         link_a, link_c = links.get(a.node.ring.me.id), links.get(c.node.ring.me.id)
         assert link_a is not None

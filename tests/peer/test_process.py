@@ -26,6 +26,7 @@ from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.identity.data_folder import DataFolder
 from ringmq.peer.process import OWN_FILES, PeerProcess, known_addresses, peer
 from ringmq.peer.settings.load import RECORD_LINE, SETTINGS
@@ -149,7 +150,7 @@ def test_status_has_the_clients(start: Start, ringmq: Start, eventually: Callabl
     assert (answer["front"]["kind"], answer["front"]["clients"]) == (front, 1)
     (subscribed,) = answer["pubsub"]["subscribing"]["filters"]
     assert (subscribed["filter"], subscribed["stage"]) == ("a/b", "in_force")
-    assert "a/b" in [place["place"] for place in answer["pubsub"]["places"]["shown"]]
+    assert partition_of("a/b") in [shown["partition"] for shown in answer["pubsub"]["partitions"]["shown"]]
     assert shown.popen.returncode == 0, shown.err
     assert f"clients     1 on mqtt {host}:{port}\n" in shown.out
     assert "subscribes  1 filters in force, 0 on their way\n" in shown.out

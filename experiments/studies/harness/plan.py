@@ -12,7 +12,8 @@ from typing import Final
 
 from ringmq.experiments.studies.harness.approaches import Approach
 from ringmq.overlay.core.ids import ID_BITS, Id, nearness
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.replication.space import key_of_partition
 
 PAYLOAD_BYTES: Final = 4096
 SHADOWS: Final = 3
@@ -78,7 +79,7 @@ class Plan:
 
 
 def topics(count: int) -> tuple[str, ...]:
-    """Topics of one level: only the coordinator of the topic and the coordinator of `#` know subscribers of them."""
+    """Topics of one level: only the coordinators of a topic's partition and of the empty prefix know subscribers."""
     return tuple([f"topic-{number}" for number in range(1, count + 1)])
 
 
@@ -96,7 +97,8 @@ def ids(seed: int, peers: int) -> list[Id]:
 
 
 def coordinators(peer_ids: Sequence[Id], names: Sequence[str]) -> tuple[int, ...]:
-    """Positions of the peers that own these topics; with Scribe they are the roots of the trees."""
-    keys = [key_of_place(name) for name in names]
+    """Positions of the peers that own the partitions of these topics. The keys of partitions are
+    so near to those of topics that these are the roots of the trees with Scribe too, but for one topic in hundreds."""
+    keys = [key_of_partition(partition_of(name)) for name in names]
     owners = {min(range(len(peer_ids)), key=lambda position: nearness(key, peer_ids[position])) for key in keys}
     return tuple(sorted(owners))

@@ -23,8 +23,8 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.peer.engines.scribe.config import SCRIBE
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.messaging.config import DIRECT
-from ringmq.peer.messaging.partitions import key_of_place
 
 GAP_S: Final = 30e-6
 """Time that a send takes its sender."""
@@ -112,8 +112,8 @@ class MulticastRun:
             self._by_plan(origin, name, wire)
 
     def _by_plan(self, origin: int, topic: str, wire: Wire) -> None:
-        """Direct and Guided: choose receivers like `peer.engines.coordinated.publisher`, and relay like
-        `peer.engines.coordinated.tree_relay`.
+        """Direct and Guided: choose receivers like `peer.engines.partitioned.publishing.publisher`, and relay like
+        `peer.messaging.tree_relay`.
         """
         spots, tally, fanout = self._spots, self.tally, self._choice.fanout
         others = len(spots) - (origin in self._subscribes)

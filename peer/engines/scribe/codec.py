@@ -15,8 +15,8 @@ import msgspec
 from ringmq.overlay.core.codec import Codec
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.scribe.messages import TreeMessage
+from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication, encode
 from ringmq.peer.messaging.publication import decode as decode_publication
 

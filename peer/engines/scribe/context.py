@@ -10,13 +10,13 @@ from typing import Final
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.scribe.codec import encode_tree
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.messages import TreeMessage
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import Counters, MessagingContext
 from ringmq.peer.messaging.engine import LocalClients, Overlay
+from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import encode_control
 
 MOST_AT_ONCE: Final = 500

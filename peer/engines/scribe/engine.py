@@ -49,23 +49,22 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.engines.scribe.codec import decode, is_tree
 from ringmq.peer.engines.scribe.config import LAN, TreeConfig
 from ringmq.peer.engines.scribe.context import TreeContext, TreeCounters
 from ringmq.peer.engines.scribe.messages import (
     Beat,
     Gone,
-    Here,
     Join,
     Leave,
     Reached,
     RootCopy,
     RootFetch,
     RootFetched,
+    RootQuery,
+    RootReply,
     Stay,
     TreeMessage,
-    Where,
 )
 from ringmq.peer.engines.scribe.multicast import Spread
 from ringmq.peer.engines.scribe.publisher import RENEWALS, ScribePublisher
@@ -75,10 +74,11 @@ from ringmq.peer.engines.scribe.subscriber import ScribeSubscriber
 from ringmq.peer.engines.scribe.trees import STAYS, Trees
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.engine import EngineLoad, LocalClients, Overlay
-from ringmq.peer.messaging.partitions import is_shared
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Publication, Trace
 from ringmq.peer.messaging.receive_window import ReceiveWindows
 from ringmq.peer.messaging.retained_cache import RetainedCache
+from ringmq.peer.messaging.shared_filters import is_shared
 from ringmq.peer.messaging.tracing import Tracing
 
 
@@ -231,6 +231,9 @@ class ScribeEngine:
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self._do(lambda: self.roots.owners_changed(key, owners))
 
+    def leaves_changed(self) -> None:
+        """Nothing to do: the ring watches the key of each root (`owners_changed`)."""
+
     def activity_changed(self, active: bool) -> None:
         """A peer that does not serve keys is no root."""
         # A peer that was paused is inactive for a while and then active again: its periods must not run twice.
@@ -326,8 +329,8 @@ class ScribeEngine:
             Stay: self.trees.stay,
             Leave: self.trees.leave,
             Gone: self._gone,
-            Where: self.roots.where,
-            Here: self.publisher.here,
+            RootQuery: self.roots.where,
+            RootReply: self.publisher.here,
             RootCopy: self.roots.copy,
             Reached: self.carrier.reached,
             RootFetch: self.roots.fetch,

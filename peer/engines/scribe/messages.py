@@ -10,8 +10,8 @@ refresh             `Stay`, with which a child renews its lease in the children 
 MULTICAST           an envelope, up to the root and down the tree
 ==================  =================================================================================================
 
-`Where` and `Here` find a root and renew a publisher's trust in it; `RootCopy` replicates a root; `Reached` reports that
-a subtree has a message with QoS 1 or 2.
+`RootQuery` and `RootReply` find a root and renew a publisher's trust in it; `RootCopy` replicates a root; `Reached`
+reports that a subtree has a message with QoS 1 or 2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from msgspec import Meta
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import MAX_HOPS, Count, Peer
-from ringmq.peer.engines.coordinated.messages import Name, Names, Record
+from ringmq.peer.messaging.messages import Names
+from ringmq.peer.replication.record import Name, SharedRecord
 
 MAX_CHILDREN: Final = 1 << 16
 MAX_ITEMS: Final = 1 << 16
@@ -69,22 +70,22 @@ class Gone(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
     places: Names
 
 
-class Where(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
+class RootQuery(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
     """A request of a publisher to a root. The answer repeats `asked_at`, which is on the publisher's clock."""
 
     places: Names
     asked_at: float
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RootState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     place: Name
     empty: bool
 
 
-class Here(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
+class RootReply(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
     """The sender is the root of these places, and nobody is in the trees marked as empty."""
 
-    items: Annotated[tuple[Found, ...], Meta(max_length=MAX_ITEMS)]
+    items: Annotated[tuple[RootState, ...], Meta(max_length=MAX_ITEMS)]
     asked_at: float
     clock: Count
     """The highest number of a retained message known there, so that the publisher's next is higher."""
@@ -95,7 +96,7 @@ class RootCopy(msgspec.Struct, frozen=True, array_like=True, tag=8, gc=False):
 
     place: Name
     children: Annotated[tuple[Peer, ...], Meta(max_length=MAX_CHILDREN)] | None
-    retained: Record | None
+    retained: SharedRecord | None
 
 
 class Arrived(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -119,7 +120,7 @@ class RootFetch(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
 
 class RootFetched(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
     topic: Name
-    record: Record | None
+    record: SharedRecord | None
 
 
-TreeMessage = Join | Beat | Stay | Leave | Gone | Where | Here | RootCopy | Reached | RootFetch | RootFetched
+TreeMessage = Join | Beat | Stay | Leave | Gone | RootQuery | RootReply | RootCopy | Reached | RootFetch | RootFetched

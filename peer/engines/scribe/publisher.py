@@ -17,10 +17,10 @@ from ringmq.mqtt_front.cluster import Done
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.engines.scribe.context import MOST_AT_ONCE, TreeContext
-from ringmq.peer.engines.scribe.messages import Here, Where
+from ringmq.peer.engines.scribe.messages import RootQuery, RootReply
 from ringmq.peer.engines.scribe.multicast import Spread
+from ringmq.peer.engines.scribe.places import is_wild, key_of_place, places_of
 from ringmq.peer.engines.scribe.send_window import Carrier
-from ringmq.peer.messaging.partitions import is_wild, key_of_place, places_of
 from ringmq.peer.messaging.pending import PendingPublication
 from ringmq.peer.messaging.publication import Publication
 
@@ -225,11 +225,11 @@ class ScribePublisher:
         """Ask the ring, and again until there is an answer."""
         state = self._state
         if root.asking and self._roots.get(root.place) is root:
-            state.tell_owner(key_of_place(root.place), Where((root.place,), state.clock.now))
+            state.tell_owner(key_of_place(root.place), RootQuery((root.place,), state.clock.now))
             longer_s = min(2 * wait_s, state.config.slow_retry_s)
             state.after(wait_s, lambda: self._ask(root, longer_s))
 
-    def here(self, sender: Peer, message: Here) -> None:
+    def here(self, sender: Peer, message: RootReply) -> None:
         self._state.observe(message.clock)
         for item in message.items:
             root = self._roots.get(item.place)
@@ -287,7 +287,7 @@ class ScribePublisher:
                 batches.setdefault(root.peer, []).append(root.place)
         for peer, places in batches.items():
             for start in range(0, len(places), MOST_AT_ONCE):
-                state.tell(peer, Where(tuple(places[start : start + MOST_AT_ONCE]), state.clock.now))
+                state.tell(peer, RootQuery(tuple(places[start : start + MOST_AT_ONCE]), state.clock.now))
 
     def _give_up(self, root: Root) -> None:
         before = self._state.clock.now - self._state.config.give_up_s

@@ -11,13 +11,22 @@ from collections.abc import Iterator
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Kind, Record
 from ringmq.peer.engines.scribe.context import TreeContext
-from ringmq.peer.engines.scribe.messages import Found, Gone, Here, Join, RootCopy, RootFetch, RootFetched, Where
+from ringmq.peer.engines.scribe.messages import (
+    Gone,
+    Join,
+    RootCopy,
+    RootFetch,
+    RootFetched,
+    RootQuery,
+    RootReply,
+    RootState,
+)
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.engines.scribe.trees import Trees
-from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import stamp_of
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 
 
 class Seat:
@@ -33,7 +42,7 @@ class Seat:
         self.owners: tuple[Peer, ...] = ()
         self.root = False
         # A removed message stays for a while as a tombstone, so that an old copy does not bring it back.
-        self.retained: Record | None = None
+        self.retained: SharedRecord | None = None
         self.retained_at = 0.0
         self.spare: tuple[Peer, ...] = ()
         """The children of the root, as it reported them."""
@@ -59,7 +68,7 @@ class Seat:
         """A publisher gets the answer that the tree is empty."""
         self.vacant_until = until
 
-    def keep(self, record: Record | None, now: float) -> bool:
+    def keep(self, record: SharedRecord | None, now: float) -> bool:
         """Take over a retained message if it is later than the known one: whether it is."""
         if record is None or (self.retained is not None and self.retained.number >= record.number):
             return False
@@ -194,7 +203,7 @@ class Roots:
         if not own:
             self._trees.take(message.place, message.child)
 
-    def where(self, sender: Peer, message: Where) -> None:
+    def where(self, sender: Peer, message: RootQuery) -> None:
         state, found, strange = self._state, [], []
         for place in message.places:
             seat = self._reigning(place)
@@ -205,9 +214,9 @@ class Roots:
             if empty:
                 # The publisher sends nothing to this tree for `trust_s`, so no child may be notified before that ends.
                 seat.report_vacant(state.clock.now + state.trees.void_s)
-            found.append(Found(place, empty))
+            found.append(RootState(place, empty))
         if found:
-            state.tell(sender, Here(tuple(found), message.asked_at, state.hybrid_clock))
+            state.tell(sender, RootReply(tuple(found), message.asked_at, state.hybrid_clock))
         if strange:
             state.tell(sender, Gone(tuple(strange)))
 
@@ -225,11 +234,11 @@ class Roots:
             return
         number = stamp_of(publication.stamp, origin.id)
         body = b"" if publication.clears else publication.body
-        record = Record(Kind.RETAINED, publication.topic, None, number, publication.clears, body=body)
+        record = SharedRecord(RecordKind.RETAINED, publication.topic, None, number, publication.clears, body=body)
         if self._keep(seat, record):
             self._tell_others(seat, RootCopy(place, None, record))
 
-    def _keep(self, seat: Seat, record: Record | None) -> bool:
+    def _keep(self, seat: Seat, record: SharedRecord | None) -> bool:
         """Whether a retained message is later than the known one."""
         if record is None or not seat.keep(record, self._state.clock.now):
             return False

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from enum import Enum, auto
 
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie
-from ringmq.peer.engines.coordinated.messages import Record
 from ringmq.peer.engines.scribe.context import TreeContext
 from ringmq.peer.engines.scribe.errors import SharedFilterError
 from ringmq.peer.engines.scribe.messages import RootFetch, RootFetched
+from ringmq.peer.engines.scribe.places import is_wild, key_of_place, place_of
 from ringmq.peer.engines.scribe.trees import Trees
-from ringmq.peer.messaging.partitions import is_shared, is_wild, key_of_place, place_of
 from ringmq.peer.messaging.retained_cache import RetainedCache
+from ringmq.peer.messaging.shared_filters import is_shared
+from ringmq.peer.replication.record import SharedRecord
 
 
 class JoinStage(Enum):
@@ -146,7 +147,7 @@ class ScribeSubscriber:
             self._retained_cache.fetched(record)
         self._over(own)
 
-    def _comes_by_itself(self, record: Record) -> bool:
+    def _comes_by_itself(self, record: SharedRecord) -> bool:
         """Whether another filter here was in force when it was published: then it has come, or is on its way to all."""
         published_us = record.number[0]
         filters = self._filters.match(record.name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.scribe.context import Orders
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.scribe.places import key_of_place
 
 MOST_DOUBLINGS = 6
 """Doublings of the time between two JOINs."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -31,8 +31,8 @@ from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.engine import Engine, LocalClients
 from ringmq.peer.messaging.fast_path import FAST_HEAD
-from ringmq.peer.messaging.partitions import inner_of
 from ringmq.peer.messaging.publication import Trace
+from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.messaging.shell.local_clients import AdapterClients, NoClients, clients_of
 from ringmq.peer.messaging.tracing import Witness
 
@@ -192,6 +192,10 @@ class EngineAdapter(ABC, Generic[E]):
         self.core.owners_changed(key, owners)
         self._leave()
 
+    def leaves_changed(self) -> None:
+        self.core.leaves_changed()
+        self._leave()
+
     def activity_changed(self, active: bool) -> None:
         self.core.activity_changed(active)
         self._leave()
@@ -201,6 +205,10 @@ class EngineAdapter(ABC, Generic[E]):
     @property
     def active(self) -> bool:
         return self._node.active
+
+    @property
+    def leaves(self) -> Sequence[Peer]:
+        return self._node.ring.leaves.peers
 
     def send(self, peer: Peer, payload: bytes) -> bool:
         try:

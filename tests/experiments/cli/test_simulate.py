@@ -20,6 +20,7 @@ SMALL = {
     "split": ["--nodes", "20", "--apart", "10"],
     "churn": ["--nodes", "20", "--hours", "0.01", "--lan-hours", "0.01", "--median", "60"],
     "pubsub": ["--nodes", "8", "--seconds", "5"],
+    "costs": ["--nodes", "3", "--topics", "1", "--count", "1"],
     "spread": ["--nodes", "40", "--topics", "1"],
 }
 
@@ -42,6 +43,7 @@ def figures_of(result: Result) -> dict[str, Any]:
         ("fail", ["30% of 40 die at once", "10% dead and unrepaired"]),
         ("split", ["20 peers, apart for 10 s"]),
         ("pubsub", ["1 runs of 8 peers"]),
+        ("costs", ["3 peers"]),
         ("spread", ["setting", "spread"]),
         ("churn", [f"{name} lost in bursts" for name in ("wan, 0.01 h, 0%", "wan, 0.01 h, 5%", "lan, 0.01 h, 0%")]),
     ],

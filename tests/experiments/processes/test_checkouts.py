@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.experiments.load import reachability
 from ringmq.experiments.load.raw_clients import BenchError, connected
-from ringmq.experiments.processes import checkouts
 from ringmq.experiments.processes.checkouts import Checkout, environment, other, ring_of, this
 
 CORE = min(os.sched_getaffinity(0))
@@ -71,7 +71,8 @@ def test_peers_inherit_nothing_that_lends_modules(monkeypatch: pytest.MonkeyPatc
 
 def test_peers_of_a_checkout_are_one_ring_on_a_core_and_end(tmp_path: Path) -> None:
     checkout = other(real(tmp_path / "checkout"))
-    with ring_of(checkout, 2, CORE, environment(tmp_path / "bytecode", seed=0)) as servers:
+    with ring_of(checkout, 2, CORE, environment(tmp_path / "bytecode", seed=0)) as ring:
+        servers = [peer.server for peer in ring.peers]
         assert len({server.pid for server in servers}) == 2
         for server in servers:
             assert os.sched_getaffinity(server.pid) == {CORE}
@@ -100,7 +101,7 @@ def test_peers_that_pass_no_messages_are_an_error(monkeypatch: pytest.MonkeyPatc
     def fail(addresses: object) -> None:
         raise BenchError("no message came through")
 
-    monkeypatch.setattr(checkouts.reachability, "check", fail)
+    monkeypatch.setattr(reachability, "check", fail)
     with (
         pytest.raises(BenchError, match=r"^this \(.*\): no message came through"),
         ring_of(this(), 1, CORE, environment(tmp_path, seed=0)),

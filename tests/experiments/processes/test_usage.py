@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from ringmq.experiments.processes.usage import Usage, busy_s, memory_bytes
+from ringmq.experiments.processes.usage import Usage, busy_s, memory_bytes, proportional_bytes
 
 
 def test_work_is_counted_as_processor_time() -> None:
@@ -37,4 +37,12 @@ def test_allocated_memory_is_resident() -> None:
     before = memory_bytes(os.getpid())
     ballast = bytearray(b"x") * (64 << 20)
     assert memory_bytes(os.getpid()) - before > 48 << 20
+    assert len(ballast) == 64 << 20
+
+
+def test_proportional_memory_of_a_process_is_at_most_its_resident_memory() -> None:
+    ballast = bytearray(b"x") * (64 << 20)
+    found = proportional_bytes(os.getpid())
+    assert 64 << 20 < found <= memory_bytes(os.getpid()) + (8 << 20)
+    assert proportional_bytes(os.getpid(), os.getpid()) > 1.5 * found
     assert len(ballast) == 64 << 20

@@ -29,7 +29,7 @@ def test_message_reaches_the_subscriber_of_another_peer() -> None:
     world.unsubscribe(subscriber, "a/+")
     world.run(200.0)
     world.pubsub_checks.quiet(lossless=True)
-    assert not any(len(node.core.replicas) for node in world.all_nodes())
+    assert not any(node.core.replicas.partitions() for node in world.all_nodes())
 
 
 def test_on_suback_is_called_for_each_suback() -> None:

@@ -8,12 +8,10 @@ import pytest
 
 from ringmq.experiments.scenarios.building import settled_ring
 from ringmq.experiments.simulator.checks import InvariantBrokenError
-from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.experiments.simulator.pubsub import PubSubWorld
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.timing import LAN
-from ringmq.peer.engines.coordinated.messages import Kind, Record
 from ringmq.peer.messaging.config import LAN as ROLES
-from ringmq.peer.messaging.partitions import place_of
 
 
 class Scene:
@@ -30,10 +28,6 @@ class Scene:
 
     def quiet(self) -> None:
         self.checks.quiet(lossless=True)
-
-    def holders(self) -> list[PubSubNode]:
-        place = place_of(self.subscription.filter)
-        return [node for node in self.world.peers() if node.core.replicas.get(place) is not None]
 
 
 @pytest.fixture
@@ -141,39 +135,6 @@ def test_entry_without_a_subscription_is_found(scene: Scene) -> None:
     del scene.subscriber.clients.filters["a"]
     with pytest.raises(InvariantBrokenError, match="wrong entries"):
         scene.checks.settled()
-
-
-def test_shadow_that_differs_is_found(scene: Scene) -> None:
-    shadow = next(node for node in scene.holders() if not node.core.replicas.open("a").coordinates)
-    record = Record(Kind.RETAINED, "a", None, (1, 1), False)
-    shadow.core.replicas.open("a").book.put(record)
-    with pytest.raises(InvariantBrokenError, match="shadow differs"):
-        scene.checks.settled()
-
-
-def test_place_without_a_coordinator_is_found(scene: Scene) -> None:
-    coordinator = next(node for node in scene.holders() if node.core.replicas.open("a").coordinates)
-    coordinator.core.replicas.open("a").end()
-    with pytest.raises(InvariantBrokenError, match="no coordinator"):
-        scene.checks.settled()
-
-
-def test_place_held_by_other_peers_is_found(scene: Scene) -> None:
-    other = next(node for node in scene.world.peers() if node not in scene.holders())
-    other.core.replicas.open("a")
-    with pytest.raises(InvariantBrokenError, match="held by others"):
-        scene.checks.settled()
-
-
-def test_suback_before_the_shadows_hold_the_entry_is_found(scene: Scene) -> None:
-    for node in scene.holders()[:2]:
-        replica = node.core.replicas.open("a")
-        replica.book.forget((Kind.ENTRY, "a", scene.subscriber.peer.id))
-    with pytest.raises(InvariantBrokenError, match="held by 1"):
-        scene.checks.acknowledged(scene.subscription)
-    for node in scene.holders()[:2]:
-        scene.checks.crashed(node)
-    scene.checks.acknowledged(scene.subscription)
 
 
 def test_losses_are_counted_if_they_are_allowed(scene: Scene) -> None:

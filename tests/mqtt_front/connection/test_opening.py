@@ -7,7 +7,8 @@ import pytest
 from ringmq.mqtt_front.codec.packets import Connect, Properties, Version, Will
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
-from ringmq.mqtt_front.connection.opening import check_connect, connack, keep_alive_s, session_expiry_s
+from ringmq.mqtt_front.connection.keep_alive import keep_alive_s
+from ringmq.mqtt_front.connection.opening import check_connect, connack, session_expiry_s
 from ringmq.mqtt_front.errors import PacketError
 
 CONFIG = FrontConfig()

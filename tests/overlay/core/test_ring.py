@@ -64,6 +64,9 @@ class Told:
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         self.calls.append(("owners_changed", key, owners))
 
+    def leaves_changed(self) -> None:
+        self.calls.append(("leaves_changed",))
+
     def activity_changed(self, active: bool) -> None:
         self.calls.append(("activity_changed", active))
 
@@ -240,7 +243,7 @@ def test_changes_of_watched_keys_are_reported() -> None:
     ring.watch(Id(901), 1)
     ring.unwatch(Id(901))
     heard(ring, C, Leaving(()))
-    assert told.calls == [("owners_changed", Id(1101), (D, ME))]
+    assert told.calls == [("owners_changed", Id(1101), (D, ME)), ("leaves_changed",)]
     with pytest.raises(OverlayError):
         ring.watch(Id(1), 17)
 
@@ -269,7 +272,27 @@ def test_held_messages_are_delivered_on_becoming_active() -> None:
     assert told.calls == []
     heard(ring, B, Grant((), ()))
     ring.receive(B, msgspec.convert([3, [], True], type_of_ack()), 0.0)
-    assert [call[0] for call in told.calls] == ["activity_changed", "deliver"]
+    assert [call[0] for call in told.calls] == ["leaves_changed", "activity_changed", "deliver"]
+
+
+def test_a_changed_leaf_set_is_reported_once_after_a_call() -> None:
+    told = Told()
+    ring = Ring(ME, LAN, told, 2)
+    ring.restore((A, B, C, D), (), 0.0)
+    assert told.calls == [("leaves_changed",), ("activity_changed", True)]
+    heard(ring, C, Leaving((B, D)))
+    assert told.calls[2:] == [("leaves_changed",)]
+    ring.tick(0.0)
+    heard(ring, D, Ping())
+    assert told.calls[3:] == []
+
+
+def test_a_changed_leaf_set_is_reported_before_a_message_that_was_rerouted() -> None:
+    ring, told = ring_of(A, B, C, D)
+    ring.route(C.id, b"x", 0.0)
+    told.calls.clear()
+    heard(ring, C, Leaving((B, D)))
+    assert [call[0] for call in told.calls] == ["leaves_changed", "deliver"]
 
 
 def type_of_ack() -> type:

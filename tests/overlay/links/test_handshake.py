@@ -91,11 +91,11 @@ def test_the_largest_hello_fits() -> None:
 
 
 def test_hellos_of_other_versions_and_none() -> None:
-    assert decode_hello(b"\x02anything") is None
+    assert decode_hello(b"\x01anything") is None
     with pytest.raises(ProtocolError):
         decode_hello(b"")
     with pytest.raises(ProtocolError):
-        decode_hello(b"\x01\xc0")
+        decode_hello(b"\x02\xc0")
 
 
 @pytest.mark.parametrize("reason", Reason)

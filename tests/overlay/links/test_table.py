@@ -205,7 +205,7 @@ async def test_strangers_are_bounded(side, until, stranger_to) -> None:
         b"\xff\xff\xff\xff",
         (4097).to_bytes(4, "big"),
         frame(Kind.HELLO),
-        frame(Kind.HELLO, b"\x01garbage"),
+        frame(Kind.HELLO, b"\x02garbage"),
         frame(Kind.PARCEL, b"x"),
         frame(Kind.CONTROL, encode(Heartbeat())),
         frame(Kind.STATUS_REPLY, b"{}"),
@@ -307,11 +307,14 @@ async def test_a_peer_with_other_ring_settings_is_refused(side, until) -> None:
     await until(lambda: ours.owner.messages)
 
 
-async def test_another_version(side, stranger_to) -> None:
+@pytest.mark.parametrize("version", [1, 3])
+async def test_a_peer_of_another_version_is_refused_with_the_reason(side, stranger_to, version: int) -> None:
     ours = await side(LOW)
+    hello = encode_hello(Hello("ring", Peer(HIGH, "127.0.0.1", 9, 1), True, LOW))
     async with stranger_to(ours) as stranger:
-        await stranger.say(frame(Kind.HELLO, b"\x02whatever comes then"))
+        await stranger.say(frame(Kind.HELLO, bytes([version]) + hello[1:]))
         assert await stranger.hears_goodbye() is Reason.VERSION
+    assert ours.incidents.counters["handshakes_refused"] == 1
 
 
 async def test_a_dial_into_another_ring_fails(side, until) -> None:

@@ -40,13 +40,12 @@ ANSWER: dict[str, Any] = {
     "counters": {"frames_refused": 2},
 }
 
-IN_SYNC, BEHIND = {"id": "5" * 32, "in_sync": True}, {"id": "6" * 32, "in_sync": False}
+IN_STEP, BEHIND = {**LEAF, "in_step": True}, {**LEAF, "in_step": False}
 
 
-def place(name: str, role: str = "coordinator") -> dict[str, Any]:
-    return {"place": name, "role": role, "reign": 3, "position": 17, "entries": 1234, "publishers": 2} | {
-        "shadows": [IN_SYNC, BEHIND]
-    }
+def partition(number: int, role: str = "coordinator") -> dict[str, Any]:
+    counts = {"reign": 3, "entries": 1234, "retained": 17, "holders": 2}
+    return {"partition": number, "role": role, **counts, "shadows": [IN_STEP, BEHIND]}
 
 
 def topic(name: str, fanout: int | None = None, peers: int | None = None) -> dict[str, Any]:
@@ -73,13 +72,15 @@ FRONT = {
     },
 }
 ROLES = {
-    "places": {"total": 4, "coordinated": 2, "gathering": 1, "copied": 1}
-    | {"shown": [place("a/b"), place("#"), place("c", "gathering"), place("d", "holder")]},
+    "partitions": {"total": 4, "coordinated": 2, "owned": 1365, "gathering": 1, "shadowed": 2731, "entries": 2468}
+    | {"retained": 34, "holders": 2, "shadows_total": 4, "out_of_step": 1}
+    | {"shown": [partition(7), partition(4095), partition(8, "gathering"), partition(9, "shadow")]},
     "publishing": {
         "topics_total": 2,
         "topics": [topic("a/b", 4, 12), topic("x")],
-        "lists_total": 7,
-        "lists_trusted": 6,
+        "held": 4096,
+        "trusted": 4095,
+        "routes": 1234,
     },
     "subscribing": {"total": 5, "stages": {"asking": 1, "fetching": 0, "in_force": 3, "leaving": 1}, "filters": []},
     "queues": {"waiting_bytes": 2000, "unacknowledged": 1, "peers_total": 1, "peers": []},
@@ -91,14 +92,16 @@ SHOWN_SERVING = """\
 also known  7 in the table, 0 suspected, 1 dead
 clients     3 on mqtt 127.0.0.1:1883, mqtt_ws 127.0.0.1:8083
 messages    1,234 in (7 B), 5 out (8.0 MB), 6 dropped
-places      2 coordinated, 1 copied, 1 being taken over
-publishes   2 topics, by 7 lists of which 6 are trusted
+partitions  1,365 owned, 2,731 shadowed, 1 being taken over
+keeps       2,468 entries, 34 retained messages
+followers   1 of 4 shadows out of step, routes at 2 peers
+publishes   2 topics by 1,234 routes, 4,096 partitions held of which 4,095 are trusted
 subscribes  3 filters in force, 2 on their way
 waiting     2.0 kB for peers, 1 messages unacknowledged, 75 B on links
 
-coordinates  version  subscribers  publishers  in sync
-a/b          3.17           1,234           2   1 of 2
-#            3.17           1,234           2   1 of 2
+coordinates  epoch  entries  retained  holders  in step
+7            3        1,234        17        2   1 of 2
+4095         3        1,234        17        2   1 of 2
 
 publishes  dispatch  peers  waiting  trusted for
 a/b        guided 4     12        5        2.0 s
@@ -142,19 +145,20 @@ def subscribed(*filters: str, total: int) -> dict[str, Any]:
 
 TOPIC = {
     "topic": "a/b",
-    "places": [
-        {"place": "a/b", "coordinator": PEER, "held": place("a/b") | subscribed("a/b", total=1)},
-        {"place": "a/#", "coordinator": LEAF, "held": place("a/#", "gathering") | subscribed("a/#", "a/+", total=14)},
-        {"place": "#", "coordinator": LEAF, "held": None},
+    "partitions": [
+        {"partition": 7, "filters": ["a/b"], "coordinator": PEER, "held": partition(7) | subscribed("a/b", total=1)},
+        {"partition": 8, "filters": ["a/#"], "coordinator": LEAF}
+        | {"held": partition(8, "gathering") | subscribed("a/#", "a/+", total=14)},
+        {"partition": 4095, "filters": ["#"], "coordinator": LEAF, "held": None},
     ],
 }
 SHOWN_TOPIC = """\
 topic       a/b
 
-place  coordinator         address    version  publishers  in sync
-a/b    77777777     127.0.0.1:4887       3.17           2   1 of 2
-a/#    44444444     127.0.0.1:4884  gathering           2   1 of 2
-#      44444444     127.0.0.1:4884          -           -        -
+filters of  coordinator         address  partition      epoch  holders  in step
+a/b         77777777     127.0.0.1:4887          7          3        2   1 of 2
+a/#         44444444     127.0.0.1:4884          8  gathering        2   1 of 2
+#           44444444     127.0.0.1:4884       4095          -        -        -
 
 filter  subscriber         address
 a/b     44444444    127.0.0.1:4884
@@ -168,7 +172,7 @@ def test_topic_text_lists_coordinators_and_subscribers() -> None:
 
 
 def test_topic_text_without_subscribers() -> None:
-    assert list(lines_of_topic(TOPIC | {"places": TOPIC["places"][2:]}))[-2:] == ["", "nobody subscribes"]
+    assert list(lines_of_topic(TOPIC | {"partitions": TOPIC["partitions"][2:]}))[-2:] == ["", "nobody subscribes"]
 
 
 @pytest.mark.parametrize(
@@ -194,13 +198,14 @@ def test_status_text_before_listeners_are_open() -> None:
     assert "clients     3 on no listener yet" in lines_of(SERVING | {"listeners": {}})
 
 
-def test_only_the_first_places_and_topics_are_shown() -> None:
-    places = ROLES["places"] | {"coordinated": 10_000, "shown": [place(f"p/{number}") for number in range(100)]}
+def test_only_the_first_partitions_and_topics_are_shown() -> None:
+    shown = [partition(1000 + number) for number in range(100)]
+    partitions = ROLES["partitions"] | {"coordinated": 2000, "shown": shown}
     topics = ROLES["publishing"] | {"topics_total": 11, "topics": [topic(f"t/{number}") for number in range(11)]}
-    lines = list(lines_of(SERVING | {"pubsub": ROLES | {"places": places, "publishing": topics}}))
-    assert [line.split()[0] for line in lines if line.startswith("p/")] == [f"p/{number}" for number in range(MAX_ROWS)]
+    lines = list(lines_of(SERVING | {"pubsub": ROLES | {"partitions": partitions, "publishing": topics}}))
+    assert [line.split()[0] for line in lines if line.startswith("10")] == [f"{1000 + row}" for row in range(MAX_ROWS)]
     assert [line.split()[0] for line in lines if line.startswith("t/")] == [f"t/{number}" for number in range(MAX_ROWS)]
-    assert [line for line in lines if line.endswith(" more")] == ["and 9,990 more", "and 1 more"]
+    assert [line for line in lines if line.endswith(" more")] == ["and 1,990 more", "and 1 more"]
     topics = topics | {"topics_total": 10, "topics": topics["topics"][:10]}
     lines = list(lines_of(SERVING | {"pubsub": ROLES | {"publishing": topics}}))
     assert not [line for line in lines if line.endswith(" more")]

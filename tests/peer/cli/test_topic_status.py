@@ -13,7 +13,7 @@ from ringmq.peer.cli.topic_status import MAX_HOPS, trace
 
 
 class Ring:
-    """Peers that answer by their port; each place of a topic leads from port to port."""
+    """Peers that answer by their port; each partition of a topic leads from port to port."""
 
     def __init__(self, *ways: dict[int, int]) -> None:
         self._ways = ways
@@ -22,24 +22,24 @@ class Ring:
     async def ask(self, address: Address, about: str) -> dict[str, Any]:
         port = address[1]
         self.asked.append(port)
-        places = [self._place(f"{about}/{number}", way.get(port), port) for number, way in enumerate(self._ways)]
-        return {"id": f"id-{port}", "address": f"here:{port}", "about": {"topic": about, "places": places}}
+        partitions = [self._partition(number, way.get(port), port) for number, way in enumerate(self._ways)]
+        return {"id": f"id-{port}", "address": f"here:{port}", "about": {"topic": about, "partitions": partitions}}
 
-    def _place(self, name: str, nearer: int | None, port: int) -> dict[str, Any]:
+    def _partition(self, number: int, nearer: int | None, port: int) -> dict[str, Any]:
         towards = None if nearer is None else {"id": f"id-{nearer}", "address": f"here:{nearer}"}
-        return {"place": name, "nearer": towards, "held": {"by": port}}
+        return {"partition": number, "filters": ["a"], "nearer": towards, "held": {"by": port}}
 
 
 def coordinated(number: int, port: int) -> dict[str, Any]:
     coordinator = {"id": f"id-{port}", "address": f"here:{port}"}
-    return {"place": f"a/{number}", "coordinator": coordinator, "held": {"by": port}}
+    return {"partition": number, "filters": ["a"], "coordinator": coordinator, "held": {"by": port}}
 
 
-async def test_each_place_is_followed_to_its_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_partition_is_followed_to_its_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring({1: 2, 2: 3}, {}, {1: 4, 4: 3})
     monkeypatch.setattr(topic_status, "ask_status", ring.ask)
     answer = await trace(("here", 1), "a")
-    assert answer == {"topic": "a", "places": [coordinated(0, 3), coordinated(1, 1), coordinated(2, 3)]}
+    assert answer == {"topic": "a", "partitions": [coordinated(0, 3), coordinated(1, 1), coordinated(2, 3)]}
     assert ring.asked == [1, 2, 3, 4], "nobody twice"
 
 
@@ -53,7 +53,7 @@ async def test_disagreeing_peers_raise_one_line(monkeypatch: pytest.MonkeyPatch)
 async def test_trace_follows_a_limited_number_of_hops(monkeypatch: pytest.MonkeyPatch, hops: int, found: bool) -> None:
     monkeypatch.setattr(topic_status, "ask_status", Ring({port: port + 1 for port in range(1, hops + 1)}).ask)
     if found:
-        assert (await trace(("here", 1), "a"))["places"] == [coordinated(0, hops + 1)]
+        assert (await trace(("here", 1), "a"))["partitions"] == [coordinated(0, hops + 1)]
     else:
         with pytest.raises(OverlayError):
             await trace(("here", 1), "a")

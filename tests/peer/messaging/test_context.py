@@ -6,16 +6,16 @@ import pytest
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Fetch, HandoffAck, Record
+from ringmq.peer.engines.partitioned.messages import Where
 from ringmq.peer.messaging.context import Counters, MessagingContext
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import decode, taken_apart
+from ringmq.peer.replication.record import SharedRecord
 
 
 def test_messages_of_a_peer_to_itself_are_not_sent(state: MessagingContext) -> None:
-    state.send(state.me, Fetch("a"))
-    assert list(state.local) == [(state.me, Fetch("a"))]
-    state.ask(state.me, Id(1), Fetch("b"))
-    assert len(state.local) == 2
+    state.send(state.me, Held(1, 1, ()))
+    assert list(state.local) == [(state.me, Held(1, 1, ()))]
 
 
 def test_stamps_of_retained_messages_never_go_back(state: MessagingContext) -> None:
@@ -48,42 +48,39 @@ class Slow:
 
     pending = True
 
-    def keep(self, place: str, record: Record) -> None: ...
-    def leave(self, place: str) -> None: ...
+    def keep(self, topic: str, record: SharedRecord) -> None: ...
+    def leave(self, topic: str) -> None: ...
     def forget(self, age_s: float) -> None: ...
 
 
-def test_promises_are_sent_after_the_commit(state: MessagingContext) -> None:
-    sent = state.overlay.net.queue  # type: ignore[attr-defined]
-    other = Peer(Id(9), "h", 1, 1)
-    state.promise(other, HandoffAck("a"))
-    state.flush()
-    assert len(sent) == 1, "nothing is written, so that nothing is waited for"
+def test_promises_are_kept_after_the_commit(state: MessagingContext) -> None:
+    kept: list[str] = []
+    state.when_safe(lambda: kept.append("a"))
+    assert kept == ["a"], "nothing is written, so nothing is waited for"
     assert not state.promised
     disk = state.disk = Slow()
-    state.promise(other, HandoffAck("b"))
-    state.promise(state.me, HandoffAck("c"))
+    state.when_safe(lambda: kept.append("b"))
+    state.when_safe(lambda: kept.append("c"))
     disk.pending = False
     assert state.promised
-    assert (len(sent), len(state.local)) == (1, 0)
+    assert kept == ["a"]
     state.keep_promises()
-    state.flush()
     assert not state.promised
-    assert (len(sent), len(state.local)) == (2, 1)
+    assert kept == ["a", "b", "c"]
 
 
 def test_messages_of_one_iteration_share_a_payload(state: MessagingContext) -> None:
     one, two = Peer(Id(9), "h", 1, 1), Peer(Id(10), "h", 1, 1)
     sent: list[tuple[Peer, bytes]] = []
     state.overlay.send = lambda peer, payload: sent.append((peer, payload)) or True  # type: ignore[method-assign]
-    for peer, topic in ((one, "a"), (two, "b"), (one, "c")):
-        state.send(peer, HandoffAck(topic))
+    for peer, number in ((one, 1), (two, 2), (one, 3)):
+        state.send(peer, Held(1, number, ()))
     assert state.posts
     assert sent == []
     state.flush()
     assert not state.posts
     told = [(peer, [decode(part) for part in taken_apart(payload)]) for peer, payload in sent]
-    assert told == [(one, [HandoffAck("a"), HandoffAck("c")]), (two, [HandoffAck("b")])]
+    assert told == [(one, [Held(1, 1, ()), Held(1, 3, ())]), (two, [Held(1, 2, ())])]
 
 
 def test_question_goes_directly_to_a_known_owner(state: MessagingContext) -> None:
@@ -95,10 +92,10 @@ def test_question_goes_directly_to_a_known_owner(state: MessagingContext) -> Non
     overlay.send = lambda peer, payload: sent.append(peer) or True  # type: ignore[method-assign]
     overlay.route = lambda key, payload: routed.append(key) or True  # type: ignore[method-assign]
     for key in range(3):
-        state.route(Id(key), Fetch("a"))
+        state.route(Id(key), Where(7, state.me))
     state.flush()
     assert sent == [asked[0]]
-    assert [message for _, message in state.local] == [Fetch("a")]
+    assert [message for _, message in state.local] == [Where(7, state.me)]
     assert routed == [2]
 
 

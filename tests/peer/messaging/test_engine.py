@@ -6,13 +6,13 @@ import inspect
 
 import pytest
 
-from ringmq.peer.engines.coordinated.engine import CoordinatedEngine
+from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.messaging.engine import NO_DISK, Engine
 from tests.peer.conftest import Net
 from tests.peer.engines.scribe.alone import Lone
 
-ENGINES = (CoordinatedEngine, ScribeEngine)
+ENGINES = (PartitionedEngine, ScribeEngine)
 MEMBERS = sorted(name for name in vars(Engine) if not name.startswith("_"))
 
 

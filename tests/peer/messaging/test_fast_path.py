@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from ringmq.mqtt_front.message import Message
-from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.fast_path import FAST_HEAD, decode_fast, encode_fast
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Publication, Trace, encode, encode_control
 
 count = st.integers(0, (1 << 63) - 1)

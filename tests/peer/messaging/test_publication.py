@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.coordinated.messages import Epoch, Held, Kind, Record, Retain, Sub, Wanted
-from ringmq.peer.engines.coordinated.messages import SubReq as Ask
+from ringmq.peer.engines.partitioned.messages import Here, Where
+from ringmq.peer.messaging.messages import Control, Held
 from ringmq.peer.messaging.publication import (
     Leaf,
     Publication,
@@ -24,6 +24,7 @@ from ringmq.peer.messaging.publication import (
     head_of,
     tail_of,
 )
+from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
 
 PEER = Peer(Id(1 << 127), "10.0.0.1", 4883, 7)
 count = st.integers(0, (1 << 63) - 1)
@@ -62,13 +63,14 @@ def test_decoded_publication_equals_the_encoded_one(
 @pytest.mark.parametrize(
     "message",
     [
-        Sub((Record(Kind.ENTRY, "a/+", PEER, (7, 1), False),), True),
-        Ask((Wanted("#", Epoch(3, PEER.id), 9), Wanted("a", None, 0)), 1.5),
-        Retain(Record(Kind.RETAINED, "a", None, (1, 2), True, body=b"\0")),
         Held(7, 3, (5, 6)),
+        Batch(Lane.BULK, 9, 1, 2, True, True, (b"\0", b"item"), (BatchAck(Lane.CONTROL, 9, 3, 4, (2,)),)),
+        BatchAck(Lane.CONTROL, 9, 3, 4, (), True),
+        Where(4095, PEER),
+        Here(((0, 7), (4095, 4095))),
     ],
 )
-def test_decoded_control_message_equals_the_encoded_one(message: Sub | Ask | Retain | Held) -> None:
+def test_decoded_control_message_equals_the_encoded_one(message: Control) -> None:
     assert decode(encode_control(message)) == message
 
 

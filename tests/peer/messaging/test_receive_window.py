@@ -12,9 +12,9 @@ from msgspec import structs
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.messages import Held, Unserved
 from ringmq.peer.messaging.publication import Publication, decode
 from ringmq.peer.messaging.receive_window import ReceiveWindows
 

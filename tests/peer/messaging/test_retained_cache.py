@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ringmq.overlay.core.ids import Id
-from ringmq.peer.engines.coordinated.messages import Kind, Record
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import RetainedCache, stamp_of
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 
 ORIGIN = Id(9)
 
@@ -15,8 +15,8 @@ def live(stamp: int, body: bytes = b"live") -> Publication:
     return Publication(1, stamp, 1, "a/b", body, True, stamp, clears=not body)
 
 
-def record(stamp: int, body: bytes = b"kept", topic: str = "a/b") -> Record:
-    return Record(Kind.RETAINED, topic, None, stamp_of(stamp, ORIGIN), not body, body=body)
+def record(stamp: int, body: bytes = b"kept", topic: str = "a/b") -> SharedRecord:
+    return SharedRecord(RecordKind.RETAINED, topic, None, stamp_of(stamp, ORIGIN), not body, body=body)
 
 
 def kept(state: MessagingContext) -> dict[str, bytes]:

@@ -8,9 +8,9 @@ from functools import partial
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Held, Unserved
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.messages import Held, Unserved
 from ringmq.peer.messaging.publication import Publication, decode, tail_of
 from ringmq.peer.messaging.send_window import Item, SendWindows, nobody_else
 

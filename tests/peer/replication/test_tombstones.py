@@ -8,19 +8,19 @@ from dataclasses import replace
 
 import pytest
 
-from ringmq.peer.engines.coordinated.messages import Kind, Number, Record
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 from ringmq.peer.replication.tombstones import Tombstones
 from tests.peer.conftest import Member, Net
 
 
-def message(number: Number, topic: str = "a") -> Record:
-    return Record(Kind.RETAINED, topic, None, number, False, body=b"x")
+def message(number: Number, topic: str = "a") -> SharedRecord:
+    return SharedRecord(RecordKind.RETAINED, topic, None, number, False, body=b"x")
 
 
-def clearing(number: Number, topic: str = "a") -> Record:
-    return Record(Kind.RETAINED, topic, None, number, True)
+def clearing(number: Number, topic: str = "a") -> SharedRecord:
+    return SharedRecord(RecordKind.RETAINED, topic, None, number, True)
 
 
 def test_what_came_before_a_clearing_is_overruled(state: MessagingContext) -> None:
@@ -30,10 +30,10 @@ def test_what_came_before_a_clearing_is_overruled(state: MessagingContext) -> No
     assert cleared.overrule(message((5, 4))) == message((5, 4))
     assert cleared.overrule(clearing((4, 9))) == clearing((5, 3)), "an older clearing does not take its place"
     assert cleared.overrule(message((1, 1), "b")) == message((1, 1), "b")
-    note = Record(Kind.NOTE, "a", None, (1, 0), False)
-    assert cleared.overrule(note) is note
+    entry = SharedRecord(RecordKind.ENTRY, "a", state.me, (1, 0), False)
+    assert cleared.overrule(entry) is entry
     cleared.heard(message((6, 0)))
-    assert cleared.of("a") is None
+    assert cleared.number_of("a") is None
     assert len(cleared) == 0
 
 
@@ -45,8 +45,8 @@ class Forgetting:
     def __init__(self) -> None:
         self.forgotten: list[float] = []
 
-    def keep(self, place: str, record: Record) -> None: ...
-    def leave(self, place: str) -> None: ...
+    def keep(self, topic: str, record: SharedRecord) -> None: ...
+    def leave(self, topic: str) -> None: ...
     def forget(self, age_s: float) -> None:
         self.forgotten.append(age_s)
 
@@ -58,28 +58,33 @@ def test_the_oldest_are_forgotten_first(state: MessagingContext) -> None:
     for number, topic in enumerate("abac"):
         state.clock.now = float(number)
         cleared.heard(clearing((number, 0), topic))
-    assert [topic for topic in "abc" if cleared.of(topic)] == ["a", "c"]
+    assert [topic for topic in "abc" if cleared.number_of(topic)] == ["a", "c"]
     assert disk.forgotten == [2.0], "b, which was cleared at 1"
     state.clock.now = 5.0
     cleared.heard(clearing((9, 0), "c"))
     state.clock.now = 12.5
     cleared.sweep()
-    assert [topic for topic in "abc" if cleared.of(topic)] == ["c"]
+    assert [topic for topic in "abc" if cleared.number_of(topic)] == ["c"]
     assert disk.forgotten == [2.0, 10.5], "a, which was cleared at 2"
     cleared.sweep()
     assert disk.forgotten == [2.0, 10.5]
 
 
+def records_of(net: Net) -> list[SharedRecord]:
+    """All retained messages and their tombstones in all partitions."""
+    return [record for member in net.members.values() for _, record in member.core.replicas]
+
+
 def _cleared_while_one_was_away(net: Net) -> tuple[Member, Member]:
     """A publisher of `a`, and a shadow of it that still has on its disk what was cleared long ago."""
-    publisher, shadow = net.others("a", "a/#", "#")[0], net.holders("a")[1]
+    publisher, shadow = net.others("a", "#")[0], net.owning("a")[1]
     publisher.publish("a", b"kept", retain=True)
     net.run(1.0)
     net.crash(shadow)
     net.run(5.0)
     publisher.publish("a", b"", retain=True)
     net.run(net.config.idle_s + 2 * net.config.tomb_s)
-    assert not any(member.core.replicas.get("a") for member in net.members.values()), "no holding for what is gone"
+    assert records_of(net) == [], "no record of a topic that is gone"
     return publisher, shadow
 
 
@@ -95,22 +100,22 @@ def test_who_was_away_does_not_bring_it_back(lasting: Net) -> None:
     _, shadow = _cleared_while_one_was_away(lasting)
     (back,) = lasting.restart(shadow)
     lasting.run(2.0)
-    assert back.core.cleared.of("a") is not None, "it has learnt that it is gone"
+    assert back.core.cleared.number_of("a") is not None, "it has learnt that it is gone"
     _none_is_kept(lasting)
     lasting.run(2 * lasting.config.tomb_s)
     (again,) = lasting.restart(back)
     lasting.run(2.0)
-    assert again.core.cleared.of("a") is not None, "and still knows"
+    assert again.core.cleared.number_of("a") is not None, "and still knows"
     _none_is_kept(lasting)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_whoever_is_left_of_those_who_knew_says_so(lasting: Net, place: int) -> None:
     """Of the three that had a part in it one comes back with the message, and one with the clearing."""
-    publisher = lasting.others("a", "a/#", "#")[0]
+    publisher = lasting.others("a", "#")[0]
     publisher.publish("a", b"kept", retain=True)
     lasting.run(1.0)
-    stale = lasting.holders("a")[place]
+    stale = lasting.owning("a")[place]
     lasting.crash(stale)
     lasting.run(5.0)
     publisher.publish("a", b"", retain=True)
@@ -126,17 +131,17 @@ def test_all_that_was_cleared_is_known_after_a_crash_of_all(lasting: Net) -> Non
     lasting.restart(*lasting.members.values(), shadow)
     lasting.run(5.0)
     _none_is_kept(lasting)
-    publisher = lasting.others("a", "a/#", "#")[0]
+    publisher = lasting.others("a", "#")[0]
     publisher.publish("a", b"new", retain=True)
     lasting.run(1.0)
-    late = lasting.others("a", "a/#")[1]
+    late = lasting.others("a")[1]
     late.subscribe("a")
     lasting.run(1.0)
     assert late.kept == {"a": b"new"}, "what is retained after that is kept"
 
 
 def test_the_memory_of_cleared_topics_falls_back(state: MessagingContext) -> None:
-    """A tenth of them, alone: their holdings take many times as much."""
+    """A tenth of them, alone."""
     cleared, count = Tombstones(state), state.config.max_cleared // 10
     gc.collect()
     tracemalloc.start()
@@ -153,13 +158,13 @@ def test_the_memory_of_cleared_topics_falls_back(state: MessagingContext) -> Non
     assert held_bytes / count < 80
 
 
-def test_no_holding_is_left_of_a_cleared_topic(net: Net) -> None:
+def test_no_record_is_left_of_a_cleared_topic(net: Net) -> None:
     publisher = next(iter(net.members.values()))
     for body in (b"x", b""):
         for number in range(200):
             publisher.publish(f"t/{number}", body, retain=True)
         net.run(2.0)
-    assert max(len(member.core.replicas) for member in net.members.values()) > 50
-    net.run(net.config.note_s + 3 * net.config.tomb_s)
-    assert max(len(member.core.replicas) for member in net.members.values()) == 0
+    assert len(records_of(net)) == 200 * (net.config.shadows + 1)
+    net.run(3 * net.config.tomb_s)
+    assert records_of(net) == []
     assert sum(len(member.core.cleared) for member in net.members.values()) == 200 * (net.config.shadows + 1)

@@ -22,7 +22,7 @@ from ringmq.mqtt_front.cluster import Done
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import Id, nearness
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.telemetry.recording import FLUSH_S, MAX_UNACKNOWLEDGED, Recording, RecordingError
 from tests.peer.rings import LATEST_S, Client, Eventually, Ring, Start
 

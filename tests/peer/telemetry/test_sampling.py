@@ -10,7 +10,7 @@ from ringmq.logger.records import LinkTraffic, decode, encode
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.node import Node
-from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
+from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
 from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.settings.model import PeerConfig
@@ -49,7 +49,7 @@ def test_memory_falls_back_to_the_peak(monkeypatch: pytest.MonkeyPatch, tmp_path
 async def test_sample_of_a_peer_without_clients(dispatch: str) -> None:
     config = PeerConfig(overlay=("127.0.0.1", 0), dispatch=dispatch)
     iteration = Iteration()
-    adapter = (ScribeAdapter if dispatch == "scribe" else CoordinatedAdapter)(config.roles, iteration)
+    adapter = (ScribeAdapter if dispatch == "scribe" else PartitionedAdapter)(config.roles, iteration)
     node = Node(OverlayConfig(id=Id(7), boot=3, listen=("127.0.0.1", 0), discovery=False), adapter, iteration)
     adapter.attach(node)
     await node.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringmq.experiments.studies.harness.plan import client_positions, coordinators, ids, topics
 from ringmq.overlay.core.ids import Id, nearness
-from ringmq.peer.messaging.partitions import key_of_place, wild_places_of
+from ringmq.peer.engines.scribe.places import key_of_place, wild_places_of
 from tests.experiments.studies.making import plan
 
 

@@ -10,7 +10,7 @@ from ringmq.experiments.studies.scale.grown import grown_ring
 from ringmq.experiments.studies.scale.multicast import LinkModel, known_ring, tree
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.scribe.places import key_of_place
 
 LINKS = LinkModel(Peer(Id(0), "127.0.0.1", 20_000, 1), (0.001, 0.010), 1, recorded=False)
 IDS = ids(1, 50)

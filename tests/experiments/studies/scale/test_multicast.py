@@ -23,7 +23,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.peer.engines.scribe.config import SCRIBE
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.scribe.places import key_of_place
 
 PEER = Peer(Id(5), "127.0.0.1", 20_000, 1 << 40)
 NETWORK = LinkModel(PEER, (0.001, 0.010), 3, recorded=False)

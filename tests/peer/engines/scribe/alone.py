@@ -8,13 +8,13 @@ from typing import TypeVar
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Control
 from ringmq.peer.engines.scribe.codec import decode, encode_tree, wrap
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.messages import TreeMessage
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication, encode
 
 Message = Publication | Control | TreeMessage
@@ -39,6 +39,7 @@ class Lone:
         self.takes = True
         """Whether `send` takes anything."""
         self.owners: tuple[Peer, ...] = (peer_at(1), self.me, peer_at(2))
+        self.leaves: tuple[Peer, ...] = (peer_at(1), peer_at(2))
         self.watched: set[Id] = set()
         self.sent: list[tuple[Peer, Message]] = []
         self.routed: list[tuple[Id, Message]] = []

@@ -17,10 +17,10 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LAN
 from ringmq.peer.engines.scribe.config import TreeConfig
 from ringmq.peer.engines.scribe.engine import ScribeEngine
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.engines.scribe.tree import Tree
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.fast_path import PUBLICATION
-from ringmq.peer.messaging.partitions import key_of_place
 from ringmq.peer.messaging.publication import Publication
 from tests.peer.engines.scribe.alone import Lone
 

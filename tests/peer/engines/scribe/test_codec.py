@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.engines.scribe.codec import Way, decode, encode_tree, is_tree, unwrap, wrap
-from ringmq.peer.engines.scribe.messages import Beat, Branch, Join, RootCopy, TreeMessage, Where
+from ringmq.peer.engines.scribe.messages import Beat, Branch, Join, RootCopy, RootQuery, TreeMessage
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Publication, encode_control
 from tests.peer.engines.scribe.alone import peer_at
 
@@ -23,7 +23,7 @@ A = peer_at(7)
         Beat((Branch("a", (A.id,)),)),
         RootCopy("a", None, None),
         RootCopy("a", (A,), None),
-        Where(("a",), 1.5),
+        RootQuery(("a",), 1.5),
     ],
 )
 def test_messages_come_back(message: TreeMessage) -> None:

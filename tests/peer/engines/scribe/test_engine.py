@@ -7,13 +7,13 @@ from statistics import mean
 
 import pytest
 
-from ringmq.peer.engines.coordinated.messages import Drop
+from ringmq.peer.engines.partitioned.messages import Where
 from ringmq.peer.messaging.publication import encode_control
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed
 
 
-@pytest.mark.parametrize("payload", [b"", b"Z", b"S\xff", b"C\xff", b"P", encode_control(Drop("a"))])
+@pytest.mark.parametrize("payload", [b"", b"Z", b"S\xff", b"C\xff", b"P", encode_control(Where(7, peer_at(1)))])
 def test_garbage_is_counted(lone: Lone, payload: bytes) -> None:
     lone.core.receive(peer_at(1), payload)
     assert lone.core.counters.unreadable == 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.coordinated.messages import Held, Kind, Record
 from ringmq.peer.engines.scribe.codec import encode_tree, unwrap
 from ringmq.peer.engines.scribe.messages import Arrived, Beat, Branch, Gone, Join, Leave, Reached, RootFetched
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Publication, encode, encode_control
 from ringmq.peer.messaging.retained_cache import stamp_of
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed
 
@@ -148,7 +149,7 @@ def test_a_forwarder_without_room_passes_nothing_on() -> None:
 def test_a_retained_message_is_not_given_out_again_after_it_was_fetched(lone: Lone) -> None:
     member(lone, "a/b", place="a/b")
 
-    record = Record(Kind.RETAINED, "a/b", None, stamp_of(1, PUBLISHER.id), False, body=b"x")
+    record = SharedRecord(RecordKind.RETAINED, "a/b", None, stamp_of(1, PUBLISHER.id), False, body=b"x")
     lone.hears(ROOT, RootFetched("a/b", record))
     lone.takes_in(ROOT, "a/b", message(1, retain=True), 1, origin=PUBLISHER)
     assert lone.given == []

@@ -8,9 +8,9 @@ from ringmq.experiments.simulator.network import Weather
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.scribe.codec import unwrap
-from ringmq.peer.engines.scribe.messages import Arrived, Found, Gone, Here, Reached, Where
+from ringmq.peer.engines.scribe.messages import Arrived, Gone, Reached, RootQuery, RootReply, RootState
+from ringmq.peer.engines.scribe.places import places_of
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.messaging.partitions import places_of
 from ringmq.peer.messaging.publication import Publication
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed
@@ -24,8 +24,8 @@ def publish(lone: Lone, body: bytes = b"x", qos: int = 1, *, retain: bool = Fals
 
 def here(lone: Lone, *full: str, root: Peer = ROOT) -> None:
     """A root answers for all places of the topic `a`."""
-    items = tuple(Found(place, place not in full) for place in places_of("a"))
-    lone.hears(root, Here(items, lone.core.clock.now, 0))
+    items = tuple(RootState(place, place not in full) for place in places_of("a"))
+    lone.hears(root, RootReply(items, lone.core.clock.now, 0))
 
 
 def sent_to(lone: Lone, peer: Peer) -> list[tuple[str, bytes]]:
@@ -35,7 +35,7 @@ def sent_to(lone: Lone, peer: Peer) -> list[tuple[str, bytes]]:
 def test_messages_wait_until_the_roots_are_known(lone: Lone) -> None:
     publish(lone, b"1")
     publish(lone, b"2", 0)
-    assert sorted(place for where in lone.asked(Where) for place in where.places) == sorted(places_of("a"))
+    assert sorted(place for where in lone.asked(RootQuery) for place in where.places) == sorted(places_of("a"))
     assert lone.core.publisher.waiting == 6
     here(lone, "a", "#")
     assert sent_to(lone, ROOT) == [("a", b"1"), ("a", b"2"), ("#", b"1"), ("#", b"2")]
@@ -48,7 +48,7 @@ def test_messages_wait_until_the_roots_are_known(lone: Lone) -> None:
 def test_it_asks_again_until_there_is_an_answer(lone: Lone) -> None:
     publish(lone)
     lone.wait(1.0)
-    asked = [where.places for where in lone.asked(Where)]
+    asked = [where.places for where in lone.asked(RootQuery)]
     assert asked.count(("a",)) == 3
 
 
@@ -83,11 +83,11 @@ def test_trust_ends_and_is_renewed_while_the_topic_is_in_use(lone: Lone) -> None
     here(lone)
     lone.sent.clear()
     lone.wait(0.4)
-    ((peer, where),) = lone.told(Where)
+    ((peer, where),) = lone.told(RootQuery)
     assert (peer, set(where.places)) == (ROOT, set(places_of("a"))), "one message for all"
-    lone.asked(Where)
+    lone.asked(RootQuery)
     lone.wait(2.0)
-    assert len(lone.asked(Where)) >= 3, "no answer: the ring is asked"
+    assert len(lone.asked(RootQuery)) >= 3, "no answer: the ring is asked"
     publish(lone, qos=0)
     assert lone.core.publisher.waiting == 3
     lone.wait(130.0)
@@ -98,7 +98,7 @@ def test_trust_ends_and_is_renewed_while_the_topic_is_in_use(lone: Lone) -> None
 def test_an_old_answer_is_not_believed(lone: Lone) -> None:
     publish(lone)
     lone.core.clock.now = 5.0
-    lone.hears(ROOT, Here(tuple(Found(place, True) for place in places_of("a")), 1.0, 0))
+    lone.hears(ROOT, RootReply(tuple(RootState(place, True) for place in places_of("a")), 1.0, 0))
     assert lone.reasons == []
 
 
@@ -109,11 +109,11 @@ def test_what_the_old_root_did_not_report_goes_to_the_new_one(lone: Lone, word: 
     here(lone, "a")
     first, _ = (one.seq for _, one in lone.told(Publication))
     lone.hears(ROOT, Reached(0, (Arrived(first, True),)))
-    lone.asked(Where)
+    lone.asked(RootQuery)
     if word == "refused":
         lone.hears(OTHER, Gone(("a",)))
         lone.hears(ROOT, Gone(("a",)))
-        assert [where.places for where in lone.asked(Where)] == [("a",)]
+        assert [where.places for where in lone.asked(RootQuery)] == [("a",)]
     here(lone, "a", root=OTHER)
     assert sent_to(lone, OTHER) == [("a", b"2")]
     assert lone.core.counters.resent == 1
@@ -123,9 +123,9 @@ def test_what_the_old_root_did_not_report_goes_to_the_new_one(lone: Lone, word: 
 def test_a_lost_root_is_looked_for(lone: Lone) -> None:
     publish(lone)
     here(lone, "a")
-    lone.asked(Where)
+    lone.asked(RootQuery)
     lone.core.link_lost(ROOT)
-    assert {place for where in lone.asked(Where) for place in where.places} == set(places_of("a"))
+    assert {place for where in lone.asked(RootQuery) for place in where.places} == set(places_of("a"))
 
 
 def test_beyond_the_room_it_is_refused() -> None:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from ringmq.overlay.core.ids import SPACE, Id
-from ringmq.peer.engines.coordinated.messages import Kind, Record
 from ringmq.peer.engines.scribe.messages import (
     Beat,
     Branch,
-    Found,
     Gone,
-    Here,
     Join,
     RootCopy,
     RootFetch,
     RootFetched,
-    Where,
+    RootQuery,
+    RootReply,
+    RootState,
 )
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import stamp_of
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed
 
@@ -31,8 +31,8 @@ def rooted(lone: Lone, place: str = "a") -> None:
     lone.hears(CHILD, Join(place, CHILD, False))
 
 
-def record(body: bytes, stamp: int, *, gone: bool = False) -> Record:
-    return Record(Kind.RETAINED, "a", None, stamp_of(stamp, PUBLISHER.id), gone, body=body)
+def record(body: bytes, stamp: int, *, gone: bool = False) -> SharedRecord:
+    return SharedRecord(RecordKind.RETAINED, "a", None, stamp_of(stamp, PUBLISHER.id), gone, body=body)
 
 
 def test_the_owner_is_the_root(lone: Lone) -> None:
@@ -46,17 +46,17 @@ def test_the_owner_is_the_root(lone: Lone) -> None:
 
 
 def test_publishers_hear_who_is_the_root_and_whether_anybody_is_there(lone: Lone) -> None:
-    lone.hears(PUBLISHER, Where(("a",), 7.5))
+    lone.hears(PUBLISHER, RootQuery(("a",), 7.5))
     assert lone.told(Gone) == [(PUBLISHER, Gone(("a",)))]
     rooted(lone)
     lone.told(Beat)
-    lone.hears(PUBLISHER, Where(("a", "b"), 7.5))
-    assert lone.told(Here) == [(PUBLISHER, Here((Found("a", False), Found("b", True)), 7.5, 0))]
+    lone.hears(PUBLISHER, RootQuery(("a", "b"), 7.5))
+    assert lone.told(RootReply) == [(PUBLISHER, RootReply((RootState("a", False), RootState("b", True)), 7.5, 0))]
 
 
 def test_nobody_enters_while_publishers_believe_that_nobody_is_there(lone: Lone) -> None:
     lone.reigns("a")
-    lone.hears(PUBLISHER, Where(("a",), 0.0))
+    lone.hears(PUBLISHER, RootQuery(("a",), 0.0))
     lone.wait(0.5)
     lone.hears(CHILD, Join("a", CHILD, False))
     lone.wait(0.5)
@@ -67,7 +67,7 @@ def test_nobody_enters_while_publishers_believe_that_nobody_is_there(lone: Lone)
 
 def test_what_is_of_no_use_is_forgotten(lone: Lone) -> None:
     lone.reigns("a")
-    lone.hears(PUBLISHER, Where(("a", "a/#"), 0.0))
+    lone.hears(PUBLISHER, RootQuery(("a", "a/#"), 0.0))
     assert len(lone.core.roots) == 2
     assert len(lone.watched) == 1, "both places have one key"
     lone.wait(2.0)
@@ -110,7 +110,7 @@ def test_a_root_that_is_followed_hands_over_and_stays_in_the_tree(lone: Lone) ->
     lone.follows("a")
     assert lone.told(RootCopy) == [(NEXT, RootCopy("a", (CHILD,), None))]
     assert lone.asked(Join) == [Join("a", lone.me, False)]
-    lone.hears(PUBLISHER, Where(("a",), 1.0))
+    lone.hears(PUBLISHER, RootQuery(("a",), 1.0))
     assert lone.told(Gone) == [(PUBLISHER, Gone(("a",)))]
 
 
@@ -141,7 +141,7 @@ def test_the_last_retained_message_is_kept_and_copied(lone: Lone) -> None:
 
 def test_what_was_cleared_does_not_come_back(lone: Lone) -> None:
     lone.reigns("a")
-    lone.hears(PUBLISHER, Where(("a",), 0.0))
+    lone.hears(PUBLISHER, RootQuery(("a",), 0.0))
     retain(lone, b"one", 1)
     retain(lone, b"", 2, clears=True)
     lone.told(RootCopy)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ringmq.peer.engines.coordinated.messages import Held
 from ringmq.peer.engines.scribe.messages import Arrived, Reached
 from ringmq.peer.engines.scribe.send_window import Carrier, Parcel
 from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Publication, encode_control
 from tests.peer.engines.scribe.alone import Lone, peer_at
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ringmq.peer.engines.coordinated.messages import Kind, Record
 from ringmq.peer.engines.scribe.engine import ScribeEngine
 from ringmq.peer.engines.scribe.errors import SharedFilterError
 from ringmq.peer.engines.scribe.messages import Beat, Branch, Join, RootFetch, RootFetched
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import stamp_of
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed
 
@@ -29,7 +29,7 @@ def test_a_filter_is_in_force_when_its_tree_is_there_and_what_is_retained(lone: 
     assert done == []
     lone.wait(0.4)
     assert lone.asked(RootFetch) == [RootFetch("a"), RootFetch("a")], "asked again until there is an answer"
-    record = Record(Kind.RETAINED, "a", None, stamp_of(5, ROOT.id), False, body=b"kept")
+    record = SharedRecord(RecordKind.RETAINED, "a", None, stamp_of(5, ROOT.id), False, body=b"kept")
     lone.hears(ROOT, RootFetched("a", record), RootFetched("b", None))
     assert done == [1, 2]
     assert lone.kept == {"a": b"kept"}
@@ -65,7 +65,7 @@ def test_what_is_on_its_way_to_another_filter_is_not_taken_before(
     done: list[int] = []
     lone.core.subscribe("a/b", lambda: done.append(1))
     attach(lone, "a/b")
-    record = Record(Kind.RETAINED, "a/b", None, stamp_of(published_us, ROOT.id), False, body=b"x")
+    record = SharedRecord(RecordKind.RETAINED, "a/b", None, stamp_of(published_us, ROOT.id), False, body=b"x")
     lone.hears(ROOT, RootFetched("a/b", record))
     assert done == [1]
     assert lone.kept == kept

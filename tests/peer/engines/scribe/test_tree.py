@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.engines.scribe.tree import Tree
-from ringmq.peer.messaging.partitions import key_of_place
 from tests.peer.engines.scribe.alone import peer_at
 
 

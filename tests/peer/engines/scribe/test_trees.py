@@ -10,7 +10,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.scribe.codec import encode_tree
 from ringmq.peer.engines.scribe.messages import Beat, Branch, Gone, Join, Leave, Stay
-from ringmq.peer.messaging.partitions import key_of_place
+from ringmq.peer.engines.scribe.places import key_of_place
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed, ScribeNode, ScribeWorld
 

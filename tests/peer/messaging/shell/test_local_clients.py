@@ -11,7 +11,7 @@ from ringmq.mqtt_front.iteration import StillClock
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import Listen
 from ringmq.mqtt_front.server.server import MqttServer
-from ringmq.peer.engines.coordinated.shell.adapter import CoordinatedAdapter
+from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import LOCAL
@@ -26,10 +26,10 @@ async def front(request: pytest.FixtureRequest) -> AsyncIterator[MqttServer | Am
     front: MqttServer | AmqttServer
     if request.param == "own":
         iteration = Iteration()
-        front = MqttServer(iteration, cluster=CoordinatedAdapter(LOCAL, iteration))
+        front = MqttServer(iteration, cluster=PartitionedAdapter(LOCAL, iteration))
     else:
         pytest.importorskip("amqtt", reason="the extra amqtt is not installed")
-        front = AmqttServer(cluster=CoordinatedAdapter(LOCAL, Iteration()))
+        front = AmqttServer(cluster=PartitionedAdapter(LOCAL, Iteration()))
         await front.listen(Listen(host="127.0.0.1", port=0))  # what was never started cannot be stopped
     yield front
     await front.stop()

@@ -17,10 +17,10 @@ from ringmq.overlay.node import Node
 from ringmq.peer.engines.scribe.codec import encode_tree
 from ringmq.peer.engines.scribe.config import LOCAL as TREES
 from ringmq.peer.engines.scribe.messages import Join
+from ringmq.peer.engines.scribe.places import key_of_place
 from ringmq.peer.engines.scribe.shell.adapter import ScribeAdapter
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
-from ringmq.peer.messaging.partitions import key_of_place
 from tests.peer.engines.scribe.alone import peer_at
 from tests.peer.messaging.shell.test_adapter import PATIENCE_S, Client, until
 

@@ -1,0 +1,462 @@
+"""The coordinator of partitions answers homes and publishers (Table 2.1: Sub, UnSub, SubReq).
+
+SUBACK is strict: an entry is in force when all shadows have it, and every holder of its partition has applied it or can
+trust no older routes any more. So every message published anywhere after a SUBACK is sent to that home too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from ringmq.mqtt_front.matching.topics import has_wildcard
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.finds import Finds
+from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
+from ringmq.peer.engines.partitioned.coordinating.home_leases import HomeLeases
+from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
+from ringmq.peer.engines.partitioned.messages import (
+    Begun,
+    Elsewhere,
+    Entry,
+    EntryFlag,
+    Find,
+    Hold,
+    Present,
+    Presented,
+    Register,
+    Registered,
+    Registry,
+    Release,
+    Renew,
+    Retain,
+    Retained,
+    Row,
+)
+from ringmq.peer.engines.partitioned.names import EXACT, partition_of, partition_of_filter, shape_of
+from ringmq.peer.messaging.body import aged, remaining_of
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.shared_filters import inner_of, is_shared
+from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams
+from ringmq.peer.replication.neighbourhood import Neighbourhood
+from ringmq.peer.replication.partition_store import PartitionStore
+from ringmq.peer.replication.record import Epoch, Number, RecordKind, SharedRecord
+from ringmq.peer.replication.rows import Expiries, RowWriter
+from ringmq.peer.replication.space import Runs, partitions_in, runs_of
+from ringmq.peer.replication.takeover import Takeover
+from ringmq.peer.replication.tombstones import Tombstones
+
+MAX_SHAPES: Final = 64
+"""Shapes of wildcard filters in one partition. A publisher looks up each of them for every new topic below the prefix,
+so more would let one client slow down all publishers."""
+MAX_ENTRIES: Final = 100_000
+"""Entries in one partition."""
+MAX_RETAINED: Final = 100_000
+"""Retained messages in one partition."""
+
+
+class Answers:
+    """What a home gets in the answer of this iteration."""
+
+    __slots__ = ("ended", "in_force", "refused", "retained")
+
+    def __init__(self) -> None:
+        self.in_force: list[Number] = []
+        self.ended: list[Number] = []
+        self.refused: list[Number] = []
+        self.retained = RowWriter()
+
+
+class Coordinator:
+    """One per engine."""
+
+    __slots__ = (
+        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_neighbourhood", "_shapes", "_stash",
+        "_state", "_streams", "copying", "holders", "retained_index", "store", "takeover",
+    )  # fmt: skip
+
+    def __init__(
+        self, state: MessagingContext, streams: ItemStreams, neighbourhood: Neighbourhood, cleared: Tombstones
+    ) -> None:
+        self._state = state
+        self._streams = streams
+        self._neighbourhood = neighbourhood
+        self._cleared = cleared
+        self._leases = HomeLeases()
+        self._shapes: dict[int, Counter[bytes]] = {}
+        """Shapes of live wildcard entries in coordinated partitions."""
+        self._expiries = Expiries(remaining_of, aged)
+        self._answers: dict[Peer, Answers] = {}
+        self._elsewhere: dict[Peer, set[int]] = {}
+        self._stash: dict[int, deque[tuple[Peer, Callable[[], None]]]] = {}
+        """Requests that wait until this peer coordinates their partition."""
+        self.store = PartitionStore(lambda: state.me, self._changed)
+        self.holders = HolderTable(state, streams, self.store)
+        self.copying = Copying(
+            state, streams, neighbourhood, self.store, self, self.holders, self._deposed, self._copies_begun
+        )
+        self.holders.attach(self.copying)
+        self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
+        self.retained_index = RetainedIndex()
+        self._finds = Finds(state, streams, self.store, self, self.retained_index)
+
+    # Requests
+
+    def _serving(self, partition: int, sender: Peer, again: Callable[[], None]) -> bool:
+        """Whether this peer coordinates a partition. Otherwise the request waits for that, or is refused."""
+        if self.store.acting[partition]:
+            return True
+        self.takeover.wake()
+        if self.store.acting[partition]:
+            return True
+        if self.takeover.gathers(partition):
+            stash = self._stash.setdefault(partition, deque())
+            if len(stash) < self._state.config.max_stashed:
+                stash.append((sender, again))
+                return False
+        self._refer(sender, partition)
+        return False
+
+    def _refer(self, sender: Peer, partition: int) -> None:
+        """Another peer coordinates this partition."""
+        self._elsewhere.setdefault(sender, set()).add(partition)
+        self._state.join_later()
+
+    def register(self, sender: Peer, message: Register) -> None:
+        self._heard(sender)
+        for entry in message.entries:
+            self._register(sender, entry)
+
+    def _register(self, sender: Peer, entry: Entry) -> None:
+        partition = partition_of_filter(entry.filter)
+        if self._serving(partition, sender, partial(self._register, sender, entry)):
+            self._admit(partition, sender, entry)
+
+    def _heard(self, home: Peer) -> None:
+        if self._leases.heard(home, self._state.clock.now + self._state.config.entry_s):
+            self._end_entries(home.id, before_boot=home.boot)
+
+    def _answer_to(self, home: Peer) -> Answers:
+        answers = self._answers.get(home)
+        if answers is None:
+            answers = self._answers[home] = Answers()
+            self._state.join_later()
+        return answers
+
+    def _admit(self, partition: int, home: Peer, entry: Entry) -> None:
+        """Store an entry or its end, and answer when that is in force."""
+        record = SharedRecord(
+            RecordKind.ENTRY, entry.filter, home, entry.number, entry.gone, False, entry.flags & ~EntryFlag.LAPSED
+        )
+        known = self.store.get(partition, record.key)
+        if known is not None and (known.number, known.gone) > (record.number, record.gone):
+            # The count names the entry of this request. The boot lets the home give a number above the known one.
+            self._answer_to(home).ended.append((known.number[0], entry.number[1]))
+            return
+        if known is None or known.rank() < record.rank():
+            if not entry.gone and self._is_full(partition, entry.filter):
+                self._answer_to(home).refused.append(entry.number)
+                return
+            self.copying.put(partition, record, soon=not entry.gone)
+        then = partial(self._grant, partition, record)
+        # An end does not wait for the holders: the home drops or refuses messages sent by older routes.
+        soon = not entry.gone
+        self.copying.wait(partition, then, partial(self._refer, home, partition), listed=soon, soon=soon)
+
+    def _is_full(self, partition: int, topic_filter: str) -> bool:
+        if len(self.store.records(partition)) >= MAX_ENTRIES + MAX_RETAINED:
+            return True
+        shape = shape_of(inner_of(topic_filter))
+        shapes = self._shapes.get(partition)
+        return shape != EXACT and shapes is not None and shape not in shapes and len(shapes) >= MAX_SHAPES
+
+    def _grant(self, partition: int, record: SharedRecord) -> None:
+        """Every shadow and holder has the entry: answer its home."""
+        known = self.store.get(partition, record.key)
+        assert record.home is not None, "entries have homes"
+        if known is not None and known.number > record.number:
+            return  # a later request is answered by itself
+        answers = self._answer_to(record.home)
+        # A tombstone may be forgotten by now, and an entry may have lapsed: its home must give it a new number.
+        if record.gone or known is None or known.gone:
+            answers.ended.append(record.number)
+            return
+        answers.in_force.append(record.number)
+        # MQTT 5.0, 3.3.1.3: only a non-shared subscription gets the retained messages.
+        if not has_wildcard(record.name) and not is_shared(record.name):
+            retained = self.store.get(partition, (RecordKind.RETAINED, record.name, 0))
+            if retained is not None:
+                answers.retained.add(partition, self.told(retained))
+                if answers.retained.size >= PIECE_BYTES:
+                    self._send_answers(record.home, self._answers.pop(record.home))
+
+    def present(self, sender: Peer, message: Present) -> None:
+        self._heard(sender)
+        acting = self.store.acting
+        elsewhere = [p for p in partitions_in(message.runs) if not acting[p] and not self.takeover.gathers(p)]
+        home = self._leases.get(sender.id)
+        digests: dict[int, tuple[int, int]] = {}
+        if home is not None:
+            # The end of its only filter in a partition may be lost with a coordinator: the home says nothing about
+            # that partition then.
+            digests = home.digests if message.all else self._leases.within(home, message.runs)
+        count, digest = 0, 0
+        for partition_count, partition_digest in digests.values():
+            count += partition_count
+            digest ^= partition_digest
+        same = not elsewhere and (count, digest) == (message.count, message.digest)
+        details = () if same else tuple([(p, *digests[p]) for p in sorted(digests)])
+        answered = runs_of(p for p in partitions_in(message.runs) if acting[p]) if not same else message.runs
+        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere)))
+        if elsewhere:
+            self.takeover.wake()
+
+    def registry(self, sender: Peer, message: Registry) -> None:
+        """Make true that a home has exactly these entries in one partition."""
+        partition = message.partition
+        if not self._serving(partition, sender, partial(self.registry, sender, message)):
+            return
+        names = {entry.filter for entry in message.entries}
+        for record in list(self.store.records(partition).values()):
+            if record.kind is not RecordKind.ENTRY or record.home is None or record.home.id != sender.id:
+                continue
+            if not record.gone and record.number <= message.up_to and record.name not in names:
+                self.copying.put(partition, record.ended())
+        for entry in message.entries:
+            if partition_of_filter(entry.filter) == partition:
+                self._admit(partition, sender, entry)
+
+    def hold(self, sender: Peer, message: Hold) -> None:
+        self.takeover.wake()
+        if not message.all:
+            for partition in partitions_in(message.runs):
+                again = partial(self.holders.hold, sender, (partition,), False)
+                self._serving(partition, sender, again)
+        self.holders.hold(sender, partitions_in(message.runs), message.all)
+
+    def release(self, sender: Peer, message: Release) -> None:
+        self.holders.release(sender, message.runs, message.all)
+
+    def renew(self, sender: Peer, message: Renew) -> None:
+        self.holders.renew(sender, message.asked_at)
+
+    def retain(self, sender: Peer, message: Retain) -> None:
+        """Store a message; answer when the shadows have it too."""
+        row = message.row
+        if row.kind is not RecordKind.RETAINED or row.partition != partition_of(row.name):
+            return
+        if not self._serving(row.partition, sender, partial(self.retain, sender, message)):
+            return
+        record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
+        if len(self.store.records(row.partition)) >= MAX_ENTRIES + MAX_RETAINED and not row.gone:
+            self._streams.send(sender, Retained(row.name, row.number, self._state.hybrid_clock, True))
+            return
+        self.copying.put(row.partition, record)
+        # A known message is answered too: its publisher repeats it until it has an answer.
+        then = partial(self._retained, sender, row)
+        self.copying.wait(row.partition, then, partial(self._refer, sender, row.partition))
+
+    def _retained(self, publisher: Peer, row: Row) -> None:
+        answer = Retained(row.name, row.number, self._state.hybrid_clock)
+        # Items to other peers wait for the commit of this iteration in any case, but not items to this peer.
+        self._state.when_safe(partial(self._streams.send, publisher, answer))
+
+    def find(self, sender: Peer, message: Find) -> None:
+        self.takeover.wake()
+        self._finds.find(sender, message)
+
+    # Records, as the copies see them
+
+    def overruled(self, record: SharedRecord) -> SharedRecord:
+        return self._cleared.overrule(record)
+
+    def told(self, record: SharedRecord) -> SharedRecord:
+        if record.kind is not RecordKind.RETAINED:
+            return record
+        return self._expiries.told(record, self._state.clock.now)
+
+    def _changed(self, partition: int, before: SharedRecord | None, after: SharedRecord | None) -> None:
+        record = after or before
+        assert record is not None, "a change has a record before or after it"
+        if record.kind is RecordKind.RETAINED:
+            self._retained_changed(partition, record.name, after)
+        elif self.store.acting[partition]:
+            if before is not None and not before.gone:
+                self._entry_left(partition, before)
+            if after is not None and not after.gone:
+                self._entry_came(partition, after)
+
+    def _entry_came(self, partition: int, record: SharedRecord) -> None:
+        self._leases.added(partition, record, self._state.clock.now + self._state.config.entry_s)
+        shape = shape_of(inner_of(record.name))
+        if shape != EXACT:
+            self._shapes.setdefault(partition, Counter())[shape] += 1
+
+    def _entry_left(self, partition: int, record: SharedRecord) -> None:
+        self._leases.removed(partition, record)
+        shape = shape_of(inner_of(record.name))
+        if shape != EXACT and partition in self._shapes:
+            shapes = self._shapes[partition]
+            shapes[shape] -= 1
+            if not shapes[shape]:
+                del shapes[shape]
+
+    def _retained_changed(self, partition: int, topic: str, after: SharedRecord | None) -> None:
+        if after is None:
+            self.retained_index.remove(topic)
+            self._expiries.forget(topic)
+            self._state.leave(topic)
+            return
+        # Publishers get this clock with their leases, so that their next message is later than this record.
+        self._state.observe(after.number[0])
+        self._cleared.heard(after)
+        self._expiries.changed(after, self._state.clock.now)
+        self._state.keep(topic, after)
+        if after.gone:
+            self.retained_index.remove(topic)
+        else:
+            self.retained_index.add(topic, partition)
+
+    # Takeovers
+
+    def leaves_changed(self) -> None:
+        if self._neighbourhood.update(self._state.overlay.leaves):
+            self.takeover.review()
+
+    def activity_changed(self, active: bool) -> None:
+        """A peer that becomes active again collects the state of its partitions first: it may have missed changes."""
+        self._neighbourhood.update(self._state.overlay.leaves)
+        self.takeover.review()
+
+    def stream_lost(self, peer: Peer) -> None:
+        self.copying.lost(peer)
+        self.takeover.lost(peer)
+        self.holders.lost(peer)
+        # Not at once: a peer that has started again is lost with each item.
+        self._state.after(self._state.config.retry_s, partial(self._lose_answers, peer))
+
+    def _lose_answers(self, peer: Peer) -> None:
+        """Answers to a home or a publisher are lost, which it does not know: it must ask for them again."""
+        home = self._leases.get(peer.id)
+        if (home is not None and home.peer == peer) or self.holders.knows(peer):
+            for partition, flag in enumerate(self.store.acting):
+                if flag:
+                    self._refer(peer, partition)
+
+    def _deposed(self, partitions: list[int]) -> None:
+        self.takeover.deposed(partitions)
+
+    def _copies_begun(self, begun: Iterable[Begun]) -> None:
+        self.takeover.copies_begun(begun)
+
+    def succeeds(self, partitions: Sequence[int], holders: Iterable[Peer]) -> None:
+        self.holders.expect(list(partitions), holders)
+
+    def doubts(self, partitions: Sequence[int], until: float) -> None:
+        self.holders.doubt(list(partitions), until)
+
+    def took_over(self, partitions: Sequence[int]) -> None:
+        for partition in partitions:
+            for record in self.store.records(partition).values():
+                if record.kind is RecordKind.ENTRY and not record.gone:
+                    self._entry_came(partition, record)
+        until = self._state.clock.now + self._state.config.entry_s
+        for home in self._leases:
+            # Records carry no remaining time: the leases start again with each coordinator.
+            home.until = max(home.until, until)
+        self.holders.took_over(list(partitions))
+        for partition in partitions:
+            for _, again in self._stash.pop(partition, ()):
+                again()
+
+    def stepped_down(self, partitions: Sequence[int]) -> None:
+        stopped = set(partitions)
+        self._leases.left(stopped)
+        for partition in stopped:
+            self._shapes.pop(partition, None)
+        self.holders.stepped_down(list(partitions))
+
+    def holders_of(self, partitions: Iterable[int], epochs: Iterable[Epoch]) -> Collection[Peer]:
+        return self.holders.known_of(partitions, epochs)
+
+    def inherited(self, holders: Iterable[Peer], actor: Id) -> None:
+        self.holders.inherit(holders, actor)
+
+    # Time
+
+    def flush(self) -> None:
+        """At the end of each iteration: join its changes and answers into items."""
+        while True:
+            self.copying.flush()
+            if not self._answers and not self._elsewhere:
+                return
+            answers, self._answers = self._answers, {}
+            for home, answer in answers.items():
+                self._send_answers(home, answer)
+            elsewhere, self._elsewhere = self._elsewhere, {}
+            for peer, partitions in elsewhere.items():
+                self._streams.send(peer, Elsewhere(runs_of(partitions)))
+
+    def _send_answers(self, home: Peer, answers: Answers) -> None:
+        rows = tuple(answers.retained.rows)
+        item = Registered(tuple(answers.in_force), tuple(answers.ended), tuple(answers.refused), rows)
+        self._streams.send(home, item)
+
+    def shadowed(self) -> int:
+        """The number of partitions that this peer follows the coordinators of."""
+        me, belongs, acting = self._state.me.id, self._neighbourhood.belongs, self.store.acting
+        epochs = self.store.epochs.items()
+        return sum(not acting[partition] and epoch.actor != me and belongs(partition) for partition, epoch in epochs)
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer: they wait for copies, for holders, or for a takeover."""
+        return self.copying.waiting + sum(len(requests) for requests in self._stash.values())
+
+    def owned_runs(self) -> Runs:
+        return self._neighbourhood.owned_runs() if self._state.overlay.active else ()
+
+    def tick(self) -> None:
+        """Once a second: drop what has expired, and remind silent coordinators."""
+        now, config = self._state.clock.now, self._state.config
+        for home in self._leases:
+            if home.until <= now:
+                self._state.counters.expired += sum(count for count, _ in home.digests.values())
+                self._end_entries(home.peer.id)
+                self._leases.forget(home)
+        self.holders.tick()
+        for topic in self._expiries.due(now):
+            self._expire(topic)
+        self.store.forget_gone(now - config.tomb_s)
+        self._drop_stale_stash()
+        self.takeover.tick()
+        self.holders.forget_coordinators(self._neighbourhood.ids)
+        self.copying.forget_coordinators(self._neighbourhood.ids)
+
+    def _end_entries(self, home_id: Id, before_boot: int | None = None) -> None:
+        """End the entries of a home that was silent too long; or those of its earlier boots."""
+        home = self._leases.get(home_id)
+        if home is None:
+            return
+        for partition in list(home.digests):
+            for record in list(self.store.records(partition).values()):
+                if record.kind is not RecordKind.ENTRY or record.home is None or record.home.id != home_id:
+                    continue
+                if not record.gone and (before_boot is None or record.home.boot < before_boot):
+                    self.copying.put(partition, record.ended(EntryFlag.LAPSED))
+
+    def _expire(self, topic: str) -> None:
+        partition = self.retained_index.partition_of(topic)
+        if partition is None or not self.store.acting[partition]:
+            return
+        record = self.store.get(partition, (RecordKind.RETAINED, topic, 0))
+        if record is not None and not record.gone:
+            self.copying.put(partition, record.ended())
+
+    def _drop_stale_stash(self) -> None:
+        for partition in [p for p in self._stash if not self.takeover.gathers(p)]:
+            for sender, _ in self._stash.pop(partition):
+                self._refer(sender, partition)

@@ -1,0 +1,106 @@
+"""The homes at a coordinator: how long each may be silent, and a digest of its entries in each partition.
+
+A home has one lease for all its entries here. It renews it with the digest of what it believes to have, so a renewal
+takes the same few bytes however many entries there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.names import fingerprint_of
+from ringmq.peer.messaging.shared_filters import inner_of
+from ringmq.peer.replication.record import SharedRecord, digest_of
+from ringmq.peer.replication.space import Runs
+
+NOTHING: Final = (0, 0)
+
+
+class Home:
+    """A peer with entries in partitions that are coordinated here."""
+
+    __slots__ = ("digests", "peer", "until")
+
+    def __init__(self, peer: Peer, until: float) -> None:
+        self.peer = peer
+        self.until = until
+        self.digests: dict[int, tuple[int, int]] = {}
+        """The number of its live entries in each partition, and their digest."""
+
+
+class HomeLeases:
+    """One per engine."""
+
+    __slots__ = ("_homes",)
+
+    def __init__(self) -> None:
+        self._homes: dict[Id, Home] = {}
+
+    def __iter__(self) -> Iterator[Home]:
+        return iter(list(self._homes.values()))
+
+    def get(self, peer_id: Id) -> Home | None:
+        return self._homes.get(peer_id)
+
+    def heard(self, peer: Peer, until: float) -> bool:
+        """The home lives. Returns whether it has restarted: entries of its earlier boot are obsolete then."""
+        home = self._homes.get(peer.id)
+        if home is None:
+            self._homes[peer.id] = Home(peer, until)
+            return False
+        home.until = max(home.until, until)
+        restarted = home.peer.boot < peer.boot
+        if restarted:
+            home.peer = peer
+        return restarted
+
+    def added(self, partition: int, record: SharedRecord, until: float) -> None:
+        """A live entry is in a partition that is coordinated here."""
+        assert record.home is not None, "entries have homes"
+        home = self._homes.get(record.home.id)
+        if home is None:
+            home = self._homes[record.home.id] = Home(record.home, until)
+        count, digest = home.digests.get(partition, NOTHING)
+        home.digests[partition] = count + 1, digest ^ _digest(record)
+
+    def removed(self, partition: int, record: SharedRecord) -> None:
+        """An entry is not there any more, or is not live."""
+        assert record.home is not None, "entries have homes"
+        home = self._homes.get(record.home.id)
+        if home is None or partition not in home.digests:
+            return
+        count, digest = home.digests[partition]
+        if count > 1:
+            home.digests[partition] = count - 1, digest ^ _digest(record)
+        else:
+            del home.digests[partition]
+
+    def left(self, partitions: set[int]) -> None:
+        """These partitions are coordinated elsewhere now."""
+        for home in self:
+            for partition in partitions.intersection(home.digests):
+                del home.digests[partition]
+            if not home.digests:
+                del self._homes[home.peer.id]
+
+    def forget(self, home: Home) -> None:
+        self._homes.pop(home.peer.id, None)
+
+    def within(self, home: Home, runs: Runs) -> dict[int, tuple[int, int]]:
+        """The digests of a home in these partitions."""
+        found = {}
+        for first, last in runs:
+            if last - first >= len(home.digests):
+                found.update({p: digest for p, digest in home.digests.items() if first <= p <= last})
+            else:
+                for partition in range(first, last + 1):
+                    if partition in home.digests:
+                        found[partition] = home.digests[partition]
+        return found
+
+
+def _digest(record: SharedRecord) -> int:
+    return digest_of(fingerprint_of(inner_of(record.name)), record.number)

@@ -1,0 +1,262 @@
+"""The directory: the coordinator of each partition, as far as this peer knows.
+
+The leaf set decides where it leaves no doubt. Other partitions are asked for: a `Where` goes to the key of the
+partition, and the owner answers with all partitions of its own. Knows neither filters nor routes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from ringmq.mqtt_front.iteration import Clock
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.messages import Here, Where
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.engine import Overlay
+from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, partition_of_key, partitions_in
+
+FIRST_ASKED: Final = 4
+MOST_ASKED: Final = 64
+"""Bounds of the number of questions without an answer. An answer covers a whole range and makes others needless, so
+it begins low, and grows with each answer that brings something new, as the window of TCP's slow start."""
+QUARTER: Final = PARTITIONS // 4
+
+PartitionRanges = list[tuple[int, int]]
+
+
+class DirectoryContext(Protocol):
+    """The part of a MessagingContext that the directory uses."""
+
+    overlay: Overlay
+    clock: Clock
+    config: PubSubConfig
+
+    @property
+    def me(self) -> Peer: ...
+    @property
+    def ask_s(self) -> float: ...
+    def route(self, key: Id, message: Where) -> None: ...
+    def send(self, peer: Peer, message: Here) -> None: ...
+    def after(self, delay_s: float, then: Callable[[], None]) -> None: ...
+
+
+class Directory:
+    """One per engine."""
+
+    __slots__ = (
+        "_asked", "_everyone", "_firsts", "_heard", "_known", "_most", "_owned_runs", "_repeats", "_speakers", "_state",
+        "_stretches", "_wait_s", "_wanted",
+    )  # fmt: skip
+
+    def __init__(self, state: DirectoryContext, owned_runs: Callable[[], Runs], known: Callable[[], None]) -> None:
+        """`owned_runs` gives the partitions that this peer is nearest to. `known` is called when a partition has
+        another coordinator here than before, or its first."""
+        self._state = state
+        self._owned_runs = owned_runs
+        self._known = known
+        self._heard: list[Peer | None] = [None] * PARTITIONS
+        """Coordinators by their own word, for partitions that the leaf set leaves in doubt: in a large ring most, in a
+        small one those in its widest gap."""
+        self._speakers: set[Peer] = set()
+        """The peers in `_heard`, and perhaps others."""
+        self._everyone: tuple[dict[Peer, PartitionRanges], PartitionRanges] | None = None
+        """The last answer of `everyone` while nothing has changed: to make it takes ten times as long."""
+        self._stretches: list[tuple[int, int, Peer | None]] = [(0, PARTITIONS - 1, None)]
+        """Partitions with one owner by the leaf set, in order; None: it leaves a doubt. A stretch with an owner is in
+        one quarter of the space."""
+        self._firsts = [0]
+        self._wanted: dict[int, None] = {}
+        """Partitions that somebody here needs, and that wait until others are answered."""
+        self._asked: dict[int, None] = {}
+        self._most = FIRST_ASKED
+        self._wait_s = 0.0
+        self._repeats = 0
+        """Timers started so far: the last one counts."""
+
+    def coordinator(self, partition: int) -> Peer | None:
+        """The coordinator of a partition. None: `known` is called as soon as there is an answer."""
+        overlay = self._state.overlay
+        owner = overlay.owner(key_of_partition(partition))
+        if owner is None:
+            owner = self._heard[partition]
+            if owner is None or overlay.doubts(owner):
+                self._want(partition)
+                return None
+        return owner
+
+    def review(self) -> None:
+        """Bring `peek` up to date: two look-ups for each owner, instead of one for each partition."""
+        overlay = self._state.overlay
+        doubted = [peer for peer in self._speakers if overlay.doubts(peer)]
+        for suspect in doubted:
+            # Its successor must be asked for. If the suspect lives, it answers itself.
+            self.wrong(suspect, range(PARTITIONS))
+            self._speakers.discard(suspect)
+        owner = overlay.owner
+        for first, last, peer in self._stretches:
+            # A peer of a ring owns half of it at most, or all. So if it owns both ends of a part of a quarter, it owns
+            # everything between, and these look-ups miss no change.
+            if owner(key_of_partition(first)) != peer or owner(key_of_partition(last)) != peer:
+                self._divide()
+                return
+        # Both ends of a stretch in doubt may stay in the widest gap of the ring while a suspect between them answers.
+        for peer in (overlay.me, *overlay.leaves):
+            partition = partition_of_key(peer.id)
+            if self._stretch(partition)[2] is None and owner(key_of_partition(partition)) is not None:
+                self._divide()
+                return
+
+    def _stretch(self, partition: int) -> tuple[int, int, Peer | None]:
+        return self._stretches[bisect_right(self._firsts, partition) - 1]
+
+    def peek(self, partition: int) -> Peer | None:
+        """The coordinator of a partition at the last `review`, without asking for it."""
+        return self._stretch(partition)[2] or self._heard[partition]
+
+    def everyone(self) -> tuple[dict[Peer, PartitionRanges], PartitionRanges]:
+        """The partitions of each coordinator, and the unknown partitions, which are asked for from now on. For reading
+        only."""
+        self.review()
+        if self._everyone is None:
+            self._everyone = self._collect()
+        unknown = self._everyone[1]
+        if unknown:
+            self._explore(unknown)
+        return self._everyone
+
+    def _collect(self) -> tuple[dict[Peer, PartitionRanges], PartitionRanges]:
+        ranges: dict[Peer, PartitionRanges] = {}
+        unknown: PartitionRanges = []
+        heard = self._heard
+        for first, last, owner in self._stretches:
+            if owner is not None:
+                _extend(ranges.setdefault(owner, []), first, last)
+                continue
+            for partition in range(first, last + 1):
+                peer = heard[partition]
+                _extend(unknown if peer is None else ranges.setdefault(peer, []), partition, partition)
+        return ranges, unknown
+
+    def verify(self, partition: int) -> None:
+        """The coordinator is silent: ask who it is now, unless the leaf set knows."""
+        # Nobody notifies this peer of deaths beyond its leaf set.
+        if self._state.overlay.owner(key_of_partition(partition)) is None:
+            self._want(partition)
+
+    def wrong(self, peer: Peer, partitions: Iterable[int]) -> None:
+        """This peer does not coordinate these partitions, by its own word, or is lost."""
+        heard = self._heard
+        self._everyone = None
+        for partition in partitions:
+            if heard[partition] == peer:
+                heard[partition] = None
+
+    def where(self, sender: Peer, message: Where) -> None:
+        runs = self._owned_runs()
+        if runs:
+            self._state.send(message.origin, Here(runs))
+
+    def here(self, sender: Peer, message: Here) -> None:
+        heard = self._heard
+        theirs = set(partitions_in(message.runs))
+        self._everyone = None
+        changed = False
+        for partition, peer in enumerate(heard):
+            # The answer names all partitions of the sender, so the others are not its own any more.
+            if partition not in theirs and peer is not None and peer.id == sender.id:
+                heard[partition] = None
+        for partition in theirs:
+            changed |= heard[partition] != sender
+            heard[partition] = sender
+            self._asked.pop(partition, None)
+            self._wanted.pop(partition, None)
+        self._speakers = {peer for peer in heard if peer is not None}
+        if changed:
+            self._most = min(self._most + 1, MOST_ASKED)
+        self._ask_further()
+        if changed:
+            self._known()
+
+    def _divide(self) -> None:
+        """Find the stretches by bisection: a stretch with one owner at both ends of a quarter's part is one."""
+        owner = self._state.overlay.owner
+        stretches: list[tuple[int, int, Peer | None]] = []
+        for start in range(0, PARTITIONS, QUARTER):
+            ends = start, start + QUARTER - 1
+            parts = [(*ends, owner(key_of_partition(ends[0])), owner(key_of_partition(ends[1])))]
+            begun = len(stretches)
+            while parts:
+                first, last, left, right = parts.pop()
+                # Doubts need not be contiguous: a suspect's partitions lie between others.
+                if first == last or (left is not None and left == right):
+                    if len(stretches) > begun and stretches[-1][2] == left:
+                        first = stretches.pop()[0]
+                    stretches.append((first, last, left))
+                    continue
+                middle = (first + last) // 2
+                parts.append((middle + 1, last, owner(key_of_partition(middle + 1)), right))
+                parts.append((first, middle, left, owner(key_of_partition(middle))))
+        self._stretches = stretches
+        self._everyone = None
+        self._firsts = [first for first, _, _ in stretches]
+
+    def _explore(self, unknown: PartitionRanges) -> None:
+        """Ask for partitions spread over the unknown ranges: one after the other would take a round trip for each
+        coordinator of a large ring."""
+        step = max(1, sum(last - first + 1 for first, last in unknown) // MOST_ASKED)
+        for first, last in unknown:
+            for partition in range(first, last + 1, step):
+                self._want(partition)
+
+    def _want(self, partition: int) -> None:
+        if partition in self._asked or partition in self._wanted:
+            return
+        self._wanted[partition] = None
+        if self._ask_further():
+            # A fresh question must not wait as long as the old ones do by now.
+            self._wait_s = self._state.ask_s
+            self._repeat_later()
+
+    def _ask_further(self) -> bool:
+        """Ask for wanted partitions, within the bound. Returns whether it did."""
+        asked = False
+        while self._wanted and len(self._asked) < self._most:
+            partition = next(iter(self._wanted))
+            del self._wanted[partition]
+            self._asked[partition] = None
+            self._state.route(key_of_partition(partition), Where(partition, self._state.me))
+            asked = True
+        return asked
+
+    def _repeat_later(self) -> None:
+        self._repeats += 1
+        repeat = self._repeats
+        self._state.after(self._wait_s, lambda: self._repeat(repeat))
+
+    def _repeat(self, repeat: int) -> None:
+        """A route may have led to a peer that has just died, so each question is repeated until it is answered."""
+        if repeat != self._repeats:
+            return
+        overlay = self._state.overlay
+        # Behind the others: the owners of all these may be dead for a while, and must not hold up the rest.
+        self._wanted.update(self._asked)
+        self._asked.clear()
+        settled = [partition for partition in self._wanted if overlay.owner(key_of_partition(partition)) is not None]
+        for partition in settled:
+            del self._wanted[partition]
+        if self._ask_further():
+            self._wait_s = min(2 * self._wait_s, self._state.config.slow_retry_s)
+            self._repeat_later()
+        if settled:
+            self._known()
+
+
+def _extend(ranges: PartitionRanges, first: int, last: int) -> None:
+    """Append a range behind the others, or lengthen the last."""
+    if ranges and ranges[-1][1] == first - 1:
+        ranges[-1] = ranges[-1][0], last
+    else:
+        ranges.append((first, last))

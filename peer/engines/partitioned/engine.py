@@ -1,0 +1,267 @@
+"""The partitioned engine of one peer: assembles its roles, and passes messages and items of streams to them.
+
+Coordinators keep the subscriptions of whole partitions; publishers hold routes of these partitions, and send to all
+peers that match, directly or through a tree. `peer/messaging/engine.py` explains the calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import itemgetter
+from typing import Any, Final
+
+from ringmq.mqtt_front.iteration import Clock
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
+from ringmq.peer.engines.partitioned.directory import Directory
+from ringmq.peer.engines.partitioned.item_codec import decode_item, encode_item
+from ringmq.peer.engines.partitioned.messages import (
+    Append,
+    Deposed,
+    Elsewhere,
+    Extra,
+    Find,
+    Found,
+    HandedOver,
+    Handover,
+    Here,
+    Hold,
+    Holders,
+    Present,
+    Presented,
+    Register,
+    Registered,
+    Registry,
+    Release,
+    Renew,
+    Renewed,
+    Retain,
+    Retained,
+    Routes,
+    State,
+    StateRequest,
+    TakeOver,
+    Where,
+)
+from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
+from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
+from ringmq.peer.engines.partitioned.status import describe, describe_topic
+from ringmq.peer.engines.partitioned.subscribing.home_lease import RENEWALS as ENTRY_RENEWALS
+from ringmq.peer.engines.partitioned.subscribing.subscriber import Subscriber
+from ringmq.peer.messaging.base_engine import BaseEngine
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
+from ringmq.peer.messaging.messages import Control, Held
+from ringmq.peer.messaging.retained_cache import RetainedCache
+from ringmq.peer.messaging.tree_relay import TreeRelay
+from ringmq.peer.replication.neighbourhood import Neighbourhood
+from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
+from ringmq.peer.replication.space import partitions_in
+from ringmq.peer.replication.stream_messages import Batch, BatchAck
+from ringmq.peer.replication.streams import Streams
+from ringmq.peer.replication.tombstones import Tombstones
+
+SWEEP_S: Final = 10.0
+TICK_S: Final = 1.0
+"""How often the coordinator looks for leases and messages that have expired, and for partitions to hand over."""
+
+FIRST_STAMP: Final = 0
+"""The stamp of a retained message from before this peer had a ring: lower than all others."""
+
+
+class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
+    """One per peer."""
+
+    def __init__(
+        self,
+        overlay: Overlay,
+        clients: LocalClients,
+        config: PubSubConfig,
+        disk: Disk = NO_DISK,
+        clock: Clock | None = None,
+        owing: Callable[[], None] | None = None,
+        clock_us: Callable[[], int] | None = None,
+    ) -> None:
+        """`owing` is called when messages or acknowledgements become due; its owner then calls `acknowledge` when all
+        journals have committed. Without `owing` the engine acknowledges at the end of each call.
+        """
+        state = MessagingContext(overlay, clients, config, disk, clock, owing, clock_us)
+        self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost)
+        self.cleared = Tombstones(state)
+        neighbourhood = Neighbourhood(lambda: state.me, config.shadows)
+        self.coordinator = Coordinator(state, self.streams, neighbourhood, self.cleared)
+        self.replicas = self.coordinator.store
+        self.directory = Directory(state, self.coordinator.owned_runs, self._coordinators_changed)
+        retained_cache = RetainedCache(state)
+        tree_relay = TreeRelay(state)
+        subscriber = Subscriber(state, self.streams, self.directory, retained_cache, self._keep_unsettled)
+        publisher = Publisher(state, self.streams, self.directory, tree_relay, subscriber.has, self._keep_settled)
+        super().__init__(state, subscriber, publisher, retained_cache, tree_relay, owing is not None)
+        self._handlers: dict[type, Callable[..., None]] = {
+            Batch: self.streams.received,
+            BatchAck: self.streams.acknowledged,
+            Where: self.directory.where,
+            Here: self.directory.here,
+            Held: self.send_windows.held,
+        }
+        self._item_handlers = self._handlers_of_roles()
+        self._started = False
+
+    def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
+        """No key is watched: the leaf set decides about all partitions at once."""
+
+    def leaves_changed(self) -> None:
+        self._do_apart(self._follow_leaves)
+
+    def _follow_leaves(self) -> None:
+        self.coordinator.leaves_changed()
+        self._coordinators_changed()
+
+    def activity_changed(self, active: bool) -> None:
+        """A peer that becomes active again collects the records of its partitions first: it may have missed changes."""
+        self._do_apart(lambda: self._follow_activity(active))
+
+    def _follow_activity(self, active: bool) -> None:
+        if active and not self._started:
+            # The periodic calls of `_start` go on while this peer is inactive: a second start would double them.
+            self._started = True
+            self._start()
+        self.coordinator.activity_changed(active)
+        # The ring names owners of keys to active peers only.
+        self._coordinators_changed()
+
+    def _coordinators_changed(self) -> None:
+        self.subscriber.coordinators_changed()
+        self.publisher.coordinators_changed()
+
+    def _start(self) -> None:
+        config, every = self._state.config, self._state.every
+        every(config.lease_s / ROUTE_RENEWALS, self.publisher.renew)
+        every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
+        every(TICK_S, self.coordinator.tick)
+        every(SWEEP_S, self.publisher.sweep)
+        every(SWEEP_S, self.cleared.sweep)
+        if self.replicas.partitions():
+            self.coordinator.takeover.wake()
+
+    @property
+    def owes(self) -> bool:
+        return super().owes or self.streams.owes or self._state.unjoined
+
+    def acknowledge(self) -> None:
+        """Send what waits for the commit: batches of this iteration with all acknowledgements that can ride on them."""
+        # Asked here, as most iterations bring publications alone: they need not enter the roles for nothing.
+        if self._state.unjoined:
+            self.join()
+        self.streams.acknowledge()
+        self.streams.flush()
+        super().acknowledge()
+
+    def _handle_local(self) -> None:
+        super()._handle_local()
+        if self._state.unjoined and not self.acknowledges_later:
+            self._flush_roles()
+
+    def join(self) -> None:
+        """Let the roles do now what they would do at the end of this iteration, without sending anything."""
+        self._do(self._flush_roles)
+
+    def _flush_roles(self) -> None:
+        """Let the roles join what this iteration has brought into items: a SUBSCRIBE of a hundred filters makes one."""
+        state, deferred = self._state, self._deferred
+        # An item of one role may be for another role of this peer, and change something in turn.
+        while state.unjoined or state.local or deferred:
+            super()._handle_local()
+            state.unjoined = False
+            self.subscriber.flush()
+            self.coordinator.flush()
+
+    def restore(self, kept: Iterable[SharedRecord], cleared: Iterable[tuple[str, Number, float]]) -> None:
+        """Retained messages and tombstones with their ages, from the disk. Call it before anything else."""
+        state = self._state
+        # The table of tombstones forgets in the order of insertion, but the rows of the disk are in the order of
+        # topics.
+        for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
+            self.cleared.restore(topic, number, state.clock.now - age_s)
+        # The records are on the disk already.
+        disk, state.disk = state.disk, NO_DISK
+        for record in kept:
+            self.replicas.take(partition_of(record.name), record, state.clock.now)
+        state.disk = disk
+
+    def take_over(self, topic: str, body: bytes, chance: int) -> None:
+        """A message was retained here without a ring: whatever the ring knows of the topic is newer.
+
+        `chance` distinguishes it from a message of another peer for the same topic. Before anything happens, but after
+        `restore`.
+        """
+        partition = partition_of(topic)
+        record = SharedRecord(RecordKind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body)
+        if self.replicas.get(partition, record.key) is None and self.cleared.number_of(topic) is None:
+            self.replicas.take(partition, record, self._state.clock.now)
+
+    def acts(self, partition: int) -> bool:
+        """Whether this peer coordinates a partition."""
+        return bool(self.replicas.acting[partition])
+
+    def status(self, now: float, counted: Mapping[str, int]) -> dict[str, Any]:
+        return describe(self, now, counted)
+
+    def topic_status(self, topic: str, towards: Callable[[Id], Peer | None]) -> dict[str, Any] | None:
+        return describe_topic(self, topic, towards)
+
+    def partitions(self) -> tuple[int, int]:
+        """Those with records: a ring at rest has 4,096 others."""
+        acting = [self.acts(partition) for partition in self.replicas.partitions()]
+        coordinated = sum(acting)
+        return coordinated, len(acting) - coordinated
+
+    def _handle(self, sender: Peer, message: Control) -> None:
+        self._handlers[type(message)](sender, message)
+
+    def _handle_item(self, sender: Peer, item: object) -> None:
+        self._item_handlers[type(item)](sender, item)
+
+    def _stream_lost(self, peer: Peer) -> None:
+        """Items to a peer may be lost: it has forgotten this peer, has started again, or was behind by too much."""
+        self.coordinator.stream_lost(peer)
+        self.subscriber.stream_lost(peer)
+        self.publisher.stream_lost(peer)
+
+    def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
+        self.directory.wrong(sender, partitions_in(message.runs))
+        self.subscriber.elsewhere(sender, message)
+        self.publisher.elsewhere(sender, message)
+
+    def _handlers_of_roles(self) -> dict[type, Callable[..., None]]:
+        coordinator, subscriber, publisher = self.coordinator, self.subscriber, self.publisher
+        copying, takeover = coordinator.copying, coordinator.takeover
+        return {
+            Register: coordinator.register,
+            Registered: subscriber.registered,
+            Present: coordinator.present,
+            Presented: subscriber.presented,
+            Registry: coordinator.registry,
+            Elsewhere: self._elsewhere,
+            Hold: coordinator.hold,
+            Release: coordinator.release,
+            Routes: publisher.routes,
+            Renew: coordinator.renew,
+            Renewed: publisher.renewed,
+            Retain: coordinator.retain,
+            Retained: publisher.retained,
+            Find: coordinator.find,
+            Found: subscriber.found,
+            Append: copying.append,
+            Deposed: copying.deposed,
+            Extra: copying.extra,
+            StateRequest: takeover.state_request,
+            State: takeover.state,
+            HandedOver: takeover.handed_over,
+            Handover: takeover.handover,
+            TakeOver: takeover.take_over,
+            Holders: coordinator.holders.holders,
+        }

@@ -1,0 +1,75 @@
+"""The shell of the partitioned engine: creates it, and owns the disk of the records that this peer keeps for others."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+from ringmq.mqtt_front.message import Message
+from ringmq.peer.engines.partitioned.engine import PartitionedEngine
+from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.iteration import Iteration
+from ringmq.peer.messaging.body import encode_body
+from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.engine import NO_DISK, LocalClients
+from ringmq.peer.messaging.shell.adapter import EngineAdapter, clock_us
+
+CHANCE_BITS: Final = 63
+"""Random bits in the number of a retained message from before this peer had a ring: they distinguish publishers."""
+
+
+class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
+    """See `EngineAdapter`."""
+
+    def __init__(
+        self,
+        config: PubSubConfig,
+        iteration: Iteration,
+        on_activity: Callable[[bool], None] | None = None,
+        store: RetainedStore | None = None,
+        on_fault: Callable[[], None] | None = None,
+    ) -> None:
+        """The records that this peer keeps for others outlive it in a store, if there is one; `stop` closes it. When it
+        fails, `fault` is set and `on_fault` called. Raises StoreError."""
+        self._config = config
+        self._store = store
+        self._has_disk = store is not None
+        self._on_fault = on_fault
+        super().__init__(iteration, on_activity)
+        if store is not None:
+            self.core.restore(*store.load())
+
+    def _new_engine(self, clients: LocalClients) -> PartitionedEngine:
+        disk = NO_DISK if self._store is None else self._store
+        return PartitionedEngine(self, clients, self._config, disk, self._iteration, self._owing, clock_us)
+
+    def stop(self) -> None:
+        if self._stopped:
+            return
+        # A message that was just published may wait for another role of this peer.
+        self.core.join()
+        self._commit()
+        super().stop()
+        if self._store is not None:
+            self._store.close()
+
+    def take_over(self, messages: list[Message]) -> bool:
+        """If there is no store, the front keeps the messages: a restart would lose them here."""
+        if self._store is None:
+            return False
+        for message in messages:
+            body = encode_body(message, self._iteration.now)
+            self.core.take_over(message.topic, body, secrets.randbits(CHANCE_BITS))
+        # The front deletes its own copies if this returns True, so the messages must be on the disk by then.
+        self._commit()
+        return self.fault is None
+
+    def _commit(self) -> None:
+        if self._store is not None and self.fault is None and not self._stopped:
+            try:
+                self._store.commit()
+            except Exception as error:  # noqa: BLE001 - whatever failed, the changes are not on the disk
+                self.fault = str(error)
+                if self._on_fault is not None:
+                    self._on_fault()

@@ -1,0 +1,147 @@
+"""The leases of the entries of this home: one for each coordinator, renewed by a digest of constant size.
+
+Where a coordinator has other entries than the home, the home sends it all of that partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Protocol
+
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.directory import Directory
+from ringmq.peer.engines.partitioned.messages import Item, Present, Presented, Register, Registry
+from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.record import Number
+from ringmq.peer.replication.space import partitions_in, runs_of
+from ringmq.peer.replication.stream_messages import Lane
+
+RENEWALS: Final = 5
+"""Renewals within a lease, so that three late ones in a row do no harm."""
+MOST_ENTRIES: Final = 256
+ITEM_CHARACTERS: Final = 1 << 16
+"""Bounds of one item with entries, so that it delays no other for long: names have up to 65,535 bytes."""
+REGISTRY_CHARACTERS: Final = 2 << 20
+"""A Registry cannot be divided, since it is true of a whole partition; a frame has 16 MiB."""
+
+
+class ItemSender(Protocol):
+    """The streams to other peers, as a role sees them."""
+
+    def send(
+        self, peer: Peer, item: Item, done: Callable[[], None] | None = None, lane: Lane = Lane.CONTROL
+    ) -> None: ...
+
+
+def pieces(filters: Iterable[LocalFilter]) -> Iterator[list[LocalFilter]]:
+    """Filters divided by the bounds of one item."""
+    piece: list[LocalFilter] = []
+    characters = 0
+    for own in filters:
+        if piece and (len(piece) >= MOST_ENTRIES or characters + len(own.filter) > ITEM_CHARACTERS):
+            yield piece
+            piece, characters = [], 0
+        piece.append(own)
+        characters += len(own.filter)
+    if piece:
+        yield piece
+
+
+class HomeLease:
+    """One per engine."""
+
+    __slots__ = ("_announced", "_directory", "_highest", "_partitions", "_state", "_streams", "_unheard")
+
+    def __init__(
+        self,
+        state: MessagingContext,
+        streams: ItemSender,
+        directory: Directory,
+        partitions: Mapping[int, HomePartition],
+        highest: Callable[[], Number],
+    ) -> None:
+        """`highest` gives the highest number of an entry so far."""
+        self._state = state
+        self._streams = streams
+        self._directory = directory
+        self._partitions = partitions
+        self._highest = highest
+        self._announced: dict[int, HomePartition] = {}
+        """Partitions with a new coordinator, which may lack entries."""
+        self._unheard: set[Peer] = set()
+        """Coordinators that have not answered the last renewal."""
+
+    def announce(self, partition: HomePartition) -> None:
+        """Present the home to the new coordinator at the end of this iteration."""
+        self._announced[partition.index] = partition
+
+    def flush(self) -> None:
+        """Call it after the registrations of this iteration were sent: the digest has their entries."""
+        if self._announced:
+            announced, self._announced = self._announced, {}
+            self._present(announced.values())
+
+    def renew(self) -> None:
+        """All leases; to be called RENEWALS times in a lease, after the registrations of this iteration."""
+        self._announced.clear()
+        asked = self._present(self._partitions.values(), everything=True)
+        for peer, partitions in asked.items():
+            if peer in self._unheard:
+                # It may be dead, and its range be divided between its two neighbours.
+                self._directory.verify(partitions[0].index)
+                self._directory.verify(partitions[-1].index)
+        self._unheard = set(asked)
+
+    def _present(
+        self, partitions: Iterable[HomePartition], *, everything: bool = False
+    ) -> dict[Peer, list[HomePartition]]:
+        by_peer: dict[Peer, list[HomePartition]] = {}
+        for partition in partitions:
+            if partition.coordinator is not None and partition.count:
+                by_peer.setdefault(partition.coordinator, []).append(partition)
+        for peer, theirs in by_peer.items():
+            theirs.sort(key=lambda partition: partition.index)
+            count = digest = 0
+            for partition in theirs:
+                count += partition.count
+                digest ^= partition.digest
+            runs = runs_of([partition.index for partition in theirs])
+            self._streams.send(peer, Present(runs, count, digest, everything))
+        return by_peer
+
+    def presented(self, sender: Peer, message: Presented) -> None:
+        self.heard(sender)
+        if message.same:
+            return
+        theirs = {index: (count, digest) for index, count, digest in message.digests}
+        for index in theirs:
+            if index not in self._partitions:
+                self._streams.send(sender, Registry(index, self._highest(), ()))
+        for index in {*theirs, *partitions_in(message.runs)}:
+            partition = self._partitions.get(index)
+            if partition is None or partition.coordinator != sender:
+                continue
+            # Filters that came since the question differ too. To send them again does no harm, and streams are in
+            # order, so this list is never behind a registration.
+            if (partition.count, partition.digest) != theirs.get(index, (0, 0)):
+                self._correct(sender, partition)
+
+    def heard(self, peer: Peer) -> None:
+        self._unheard.discard(peer)
+
+    def _correct(self, peer: Peer, partition: HomePartition) -> None:
+        """Send all entries of a partition to its coordinator."""
+        now = self._state.clock.now
+        wanted = list(partition.wanted())
+        for own in wanted:
+            if own.question is not None:
+                own.question.asks(now)
+        if sum(len(own.filter) for own in wanted) <= REGISTRY_CHARACTERS:
+            entries = tuple([own.entry() for own in wanted])
+            self._streams.send(peer, Registry(partition.index, self._highest(), entries))
+        else:
+            # Without a Registry the coordinator keeps entries that this home has not: they bring unwanted messages,
+            # which are dropped. Missing entries would lose messages.
+            for piece in pieces(wanted):
+                self._streams.send(peer, Register(tuple([own.entry() for own in piece])))

@@ -1,0 +1,463 @@
+"""The subscriber: keeps the filters of the clients here in force at their coordinators, and fetches retained messages.
+
+A filter goes through the stages of `filter_stage.py`. Each change has a higher number, which only this peer gives, and
+whose count identifies the filter in answers. Streams repeat what is lost; here a filter is registered again only if
+its partition has another coordinator, or the stream to the coordinator broke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from ringmq.mqtt_front.matching.filter_trie import FilterTrie
+from ringmq.mqtt_front.matching.topics import has_wildcard
+from ringmq.overlay.core.compact import slimmed
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.directory import Directory
+from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Register, Registered, Row
+from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
+from ringmq.peer.engines.partitioned.subscribing.finder import Finder
+from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
+from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.retained_cache import RetainedCache
+from ringmq.peer.messaging.shared_filters import is_shared
+from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
+from ringmq.peer.replication.space import partitions_in
+
+LATER_S: Final = 0.05
+"""The longest wait of an end for a registration that it can go along with."""
+
+Ended = tuple[LocalFilter, int]
+"""A filter that leaves, and the count of its end, which a coordinator has applied."""
+
+
+class Subscriber:
+    """One per engine. Call `flush` at the end of each iteration, before the streams."""
+
+    __slots__ = (
+        "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
+        "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_retained_cache",
+        "_shared", "_silences", "_soon", "_state", "_streams",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        state: MessagingContext,
+        streams: ItemSender,
+        directory: Directory,
+        retained_cache: RetainedCache,
+        in_force_soon: Callable[[str], None],
+    ) -> None:
+        """`in_force_soon` is called before the clients are notified that a filter is in force, with the last chance to
+        add to the retained messages."""
+        self._state = state
+        self._streams = streams
+        self._directory = directory
+        self._retained_cache = retained_cache
+        self._in_force_soon = in_force_soon
+        self._partitions: dict[int, HomePartition] = {}
+        self._by_count: dict[int, LocalFilter] = {}
+        """All filters, also those that leave."""
+        self._plain: FilterTrie[LocalFilter] = FilterTrie()
+        self._shared: dict[str, LocalFilter] = {}
+        self._boot = 0
+        self._count = 0
+        self._armed = False
+        self._soon = False
+        """Whether a registration must not wait."""
+        self._queued: dict[int, HomePartition] = {}
+        """Partitions with filters that are registered at the end of this iteration."""
+        self._pending: dict[int, HomePartition] = {}
+        """Partitions to check: their coordinator owes an answer, or is unknown."""
+        self._just_ended: list[Ended] = []
+        self._ended: list[Ended] = []
+        """Ends from before the last check."""
+        self._silences: dict[Peer, int] = {}
+        """Checks since a coordinator that owes an answer was heard."""
+        self._changed = False
+        self._checking = False
+        self._lease = HomeLease(state, streams, directory, self._partitions, self._highest)
+        self._finder = Finder(state, streams, directory, self._keep, self._found)
+
+    def __len__(self) -> int:
+        return len(self._by_count)
+
+    def __iter__(self) -> Iterator[LocalFilter]:
+        return iter(self._by_count.values())
+
+    def wants(self, topic: str) -> bool:
+        """Whether a filter here, in force or about to be, matches a topic; shared ones do not count."""
+        return any(True for _ in self._plain.match(topic))
+
+    def has(self, topic_filter: str) -> bool:
+        """Whether clients here have this very filter, in force or about to be."""
+        return self._find(topic_filter) is not None
+
+    def in_force(self, topic_filter: str) -> bool:
+        own = self._find(topic_filter)
+        return own is not None and own.stage is FilterStage.IN_FORCE
+
+    def _find(self, topic_filter: str) -> LocalFilter | None:
+        # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
+        return self._plain.get(topic_filter) or self._shared.get(topic_filter)
+
+    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
+        """`done` is called when the filter is in force and its retained messages are here. It is also called when
+        clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
+        for a failure."""
+        own = self._find(topic_filter)
+        if own is None:
+            own = self._begin(topic_filter)
+        elif own.stage is FilterStage.IN_FORCE:
+            done()
+            return
+        own.asking().dones.append(done)
+
+    def _begin(self, topic_filter: str) -> LocalFilter:
+        index = partition_of_filter(topic_filter)
+        partition = self._partitions.get(index)
+        if partition is None:
+            partition = self._partitions[index] = HomePartition(index)
+        leaving = partition.filters.get(topic_filter)
+        if leaving is not None:
+            # The new entry has a higher number, so it does not matter whether the coordinator has heard of the end.
+            leaving.on(FilterEvent.REPLACED)
+            self._forget(leaving)
+        own = LocalFilter(topic_filter, partition, self._next())
+        self._partitions[index] = partition
+        self._by_count[own.count] = own
+        if is_shared(topic_filter):
+            self._shared[topic_filter] = own
+        else:
+            self._plain.put(topic_filter, own)
+        self._queue(own)
+        return own
+
+    def remove(self, topic_filter: str) -> None:
+        own = self._find(topic_filter)
+        if own is None:
+            return
+        dones = self._take_out(own)
+        self._queue(own, soon=False)
+        # Each SUBSCRIBE gets its SUBACK, even if its filter is removed before the grant [MQTT-3.8.4-1].
+        for done in dones:
+            done()
+
+    def _take_out(self, own: LocalFilter) -> list[Callable[[], None]]:
+        """No client gets anything for this filter any more. Returns the calls that waited for it."""
+        del self._by_count[own.count]
+        dones = own.leave(self._next())
+        self._by_count[own.count] = own
+        if is_shared(own.filter):
+            del self._shared[own.filter]
+        else:
+            self._plain.remove(own.filter)
+            self._retained_cache.forget(own.filter, self.wants)
+        return dones
+
+    def _next(self, known_boot: int = 0) -> Number:
+        """A number above all earlier ones."""
+        self._boot = max(self._boot, self._state.me.boot)
+        if known_boot > self._boot:
+            # The coordinator knows a number with a higher boot than the present one, whatever its count: every number
+            # of that boot may be too low.
+            self._boot = known_boot + 1
+        self._count += 1
+        return self._boot, self._count
+
+    def _highest(self) -> Number:
+        return self._boot, self._count
+
+    def _queue(self, own: LocalFilter, *, soon: bool = True) -> None:
+        """Register it at the end of this iteration; its end, for which nobody waits, with the next registration."""
+        partition = own.partition
+        partition.queued[own] = None
+        self._queued[partition.index] = partition
+        self._watch(partition)
+        if soon:
+            self._register_soon()
+        elif not self._armed:
+            self._armed = True
+            self._state.after(LATER_S, self._register_late)
+
+    def _register_soon(self) -> None:
+        self._soon = True
+        self._state.join_later()
+
+    def _register_late(self) -> None:
+        self._armed = False
+        if self._queued:
+            self._register_soon()
+
+    def _forget(self, own: LocalFilter) -> None:
+        """A filter is gone, and its coordinator knows, or will know by a higher number."""
+        partition = own.partition
+        del self._by_count[own.count]
+        del partition.filters[own.filter]
+        partition.queued.pop(own, None)
+        if not partition.filters:
+            del self._partitions[partition.index]
+            self._queued.pop(partition.index, None)
+            self._pending.pop(partition.index, None)
+
+    def flush(self) -> None:
+        """The end of an iteration: send the registrations of this iteration, and whatever else has become due."""
+        if self._changed:
+            self._review()
+        if self._soon:
+            self._register()
+        self._lease.flush()
+        self._finder.flush()
+
+    def _register(self) -> None:
+        now = self._state.clock.now
+        by_peer: dict[Peer, list[LocalFilter]] = {}
+        while self._queued:
+            _, partition = self._queued.popitem()
+            peer = self._directory.coordinator(partition.index)
+            if peer is not None and peer != partition.coordinator:
+                if partition.refuses(peer, now):
+                    continue
+                self._assign(partition, peer)
+                del self._queued[partition.index]
+            # A coordinator in doubt is asked all the same: most suspects live, and a successor is asked when known.
+            peer = partition.coordinator
+            if peer is not None:
+                by_peer.setdefault(peer, []).extend(partition.queued)
+                partition.queued.clear()
+        # `_assign` asks for another look, which was this one.
+        self._soon = False
+        for peer, filters in by_peer.items():
+            for piece in pieces(filters):
+                self._send(peer, piece, now)
+
+    def _send(self, peer: Peer, filters: list[LocalFilter], now: float) -> None:
+        ends: list[Ended] = []
+        for own in filters:
+            if own.question is not None:
+                own.question.asks(now)
+            elif own.stage is FilterStage.LEAVING:
+                ends.append((own, own.count))
+        item = Register(tuple([own.entry() for own in filters]))
+        self._streams.send(peer, item, partial(self._applied, peer, ends) if ends else None)
+
+    def _applied(self, peer: Peer, ends: list[Ended]) -> None:
+        """A coordinator has the ends of these filters."""
+        self._heard(peer)
+        self._just_ended += ends
+
+    def _assign(self, partition: HomePartition, peer: Peer) -> None:
+        """A partition has its first coordinator, or another one, or the stream to the same one begins again."""
+        if partition.coordinator is not None or partition.left is not None:
+            for own in partition.filters.values():
+                if own.unanswered:
+                    partition.queued[own] = None
+            self._lease.announce(partition)
+        partition.coordinator, partition.left = peer, None
+        self._queued[partition.index] = partition
+        self._soon = True
+
+    def registered(self, sender: Peer, message: Registered) -> None:
+        self._heard(sender)
+        for row in message.retained:
+            self._keep(row)
+        asked_at: set[float] = set()
+        for number in message.in_force:
+            own = self._by_count.get(number[1])
+            # The answer is for a request from before the filter lapsed, or was removed.
+            if own is None or own.number != number:
+                continue
+            if own.stage is FilterStage.LEAVING:
+                self._end(own)
+            elif own.stage is FilterStage.ASKING:
+                # An answer to a repeated question may belong to any of its copies, so its time says nothing (Karn's
+                # rule).
+                if own.question is not None and own.question.asked == 1:
+                    asked_at.add(own.question.asked_at)
+                self._grant(own)
+        for number in message.ended:
+            own = self._by_count.get(number[1])
+            if own is not None and own.stage is FilterStage.LEAVING:
+                self._end(own)
+            elif own is not None and number[0] >= own.boot:
+                self._lapse(own, number[0])
+        for number in message.refused:
+            own = self._by_count.get(number[1])
+            if own is not None and own.number == number:
+                self._refuse(own)
+        # All filters of a crowd were asked for by one item: their answers are one measurement.
+        for began in sorted(asked_at):
+            self._state.answered(self._state.clock.now - began)
+
+    def _grant(self, own: LocalFilter) -> None:
+        """The filter is in force everywhere. The clients are notified when its retained messages are here."""
+        own.on(FilterEvent.GRANTED)
+        own.partition.wait_s = 0.0
+        if has_wildcard(own.filter) and not is_shared(own.filter):
+            self._finder.want(own)
+            self._state.join_later()
+        else:
+            # The answer has brought what is retained for a filter without wildcards. Shared filters get none
+            # (5.0 §4.8.2).
+            self._fetched(own)
+
+    def _found(self, own: LocalFilter, count: int) -> None:
+        if own.count == count and own.stage is FilterStage.FETCHING:
+            self._fetched(own)
+
+    def _fetched(self, own: LocalFilter) -> None:
+        if not is_shared(own.filter):
+            self._in_force_soon(own.filter)
+        own.on(FilterEvent.FETCHED)
+        for done in own.take_dones():
+            done()
+
+    def _lapse(self, own: LocalFilter, known_boot: int) -> None:
+        """It was not renewed in time, or an earlier boot of this peer gave higher numbers."""
+        self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
+        del self._by_count[own.count]
+        own.lapse(self._next(known_boot))
+        self._by_count[own.count] = own
+        self._queue(own)
+
+    def _refuse(self, own: LocalFilter) -> None:
+        """Quota exceeded: its partition is full."""
+        dones: list[Callable[[], None]] = []
+        if own.stage is not FilterStage.LEAVING:
+            self._state.counters.refused_filters += 1
+            dones = self._take_out(own)
+        self._end(own)
+        for done in dones:
+            done()
+
+    def _end(self, own: LocalFilter) -> None:
+        own.on(FilterEvent.ENDED)
+        self._forget(own)
+
+    def _covered(self, topic: str) -> bool:
+        """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
+        return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
+
+    def _keep(self, row: Row) -> None:
+        # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
+        if row.kind is RecordKind.RETAINED and self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
+            record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
+            self._retained_cache.fetched(record)
+
+    def found(self, sender: Peer, message: Found) -> None:
+        self._finder.found(sender, message)
+        if message.elsewhere:
+            self._leave(sender, partitions_in(message.elsewhere))
+
+    def presented(self, sender: Peer, message: Presented) -> None:
+        self._heard(sender)
+        self._leave(sender, partitions_in(message.elsewhere))
+        self._lease.presented(sender, message)
+
+    def elsewhere(self, sender: Peer, message: Elsewhere) -> None:
+        self._heard(sender)
+        self._leave(sender, partitions_in(message.runs))
+
+    def stream_lost(self, peer: Peer) -> None:
+        """Whatever was sent there may be lost, and so may its answers."""
+        theirs = [index for index, partition in self._partitions.items() if partition.coordinator == peer]
+        self._silences.pop(peer, None)
+        self._finder.lost(peer)
+        self._leave(peer, theirs)
+
+    def _leave(self, peer: Peer, partitions: Iterable[int]) -> None:
+        """This peer is not in charge of these partitions, or the stream to it broke."""
+        state = self._state
+        wrong = list(partitions)
+        self._directory.wrong(peer, wrong)
+        for index in wrong:
+            partition = self._partitions.get(index)
+            if partition is not None and partition.coordinator == peer:
+                partition.lose(state.clock.now, state.ask_s, state.config.slow_retry_s)
+                self._watch(partition)
+
+    def coordinators_changed(self) -> None:
+        """Some partition may have another coordinator. Several of these calls in one iteration cost one look."""
+        if not self._changed:
+            self._changed = True
+            self._state.join_later()
+
+    def _review(self) -> None:
+        self._changed = False
+        now = self._state.clock.now
+        self._directory.review()
+        for partition in self._partitions.values():
+            peer = self._directory.peek(partition.index)
+            if peer is None:
+                self._directory.coordinator(partition.index)
+            elif peer != partition.coordinator and not partition.refuses(peer, now):
+                self._assign(partition, peer)
+                self._watch(partition)
+        self._finder.review()
+
+    def renew(self) -> None:
+        """All leases; to be called RENEWALS times in a lease."""
+        # The digest has the filters of this iteration, so they must be on their way before it.
+        self._review()
+        self._register()
+        self._lease.renew()
+
+    def _heard(self, peer: Peer) -> None:
+        self._silences.pop(peer, None)
+        self._lease.heard(peer)
+
+    def _watch(self, partition: HomePartition) -> None:
+        """Check the partition until its coordinator is known and has answered everything."""
+        self._pending[partition.index] = partition
+        if not self._checking:
+            self._checking = True
+            self._state.after(self._state.ask_s, self._check)
+
+    def _check(self) -> None:
+        """One look at everything unanswered, whatever the number of filters."""
+        self._checking = False
+        self._finish()
+        now = self._state.clock.now
+        silent: dict[Peer, list[int]] = {}
+        self._directory.review()
+        for partition in list(self._pending.values()):
+            peer = self._directory.peek(partition.index)
+            if peer is None:
+                # This asks for it, and `coordinators_changed` follows.
+                self._directory.coordinator(partition.index)
+            elif peer != partition.coordinator and not partition.refuses(peer, now):
+                self._assign(partition, peer)
+                self._state.join_later()
+            if partition.coordinator is not None:
+                if partition.unanswered:
+                    silent.setdefault(partition.coordinator, []).append(partition.index)
+                else:
+                    del self._pending[partition.index]
+        for peer, partitions in silent.items():
+            self._doubt(peer, partitions)
+        if self._pending:
+            self._checking = True
+            self._state.after(self._state.ask_s, self._check)
+
+    def _doubt(self, peer: Peer, partitions: list[int]) -> None:
+        """A coordinator owes an answer: ask after 2, 4, 8 … checks whether there is a successor."""
+        checks = self._silences[peer] = self._silences.get(peer, 0) + 1
+        # Ends stay for up to two checks after their confirmation, so the first check proves nothing.
+        if checks > 1 and checks & (checks - 1) == 0:
+            # If it is dead, its range is divided between its two neighbours.
+            self._directory.verify(min(partitions))
+            self._directory.verify(max(partitions))
+
+    def _finish(self) -> None:
+        """Forget filters whose end was applied before the last check."""
+        # A coordinator that is not in charge confirms the end too, and then says so: `_leave` comes a little later.
+        for own, count in self._ended:
+            if own.count == count and own.stage is FilterStage.LEAVING and own.partition.coordinator is not None:
+                self._end(own)
+        if self._ended:
+            self._by_count = slimmed(self._by_count)
+        self._ended, self._just_ended = self._just_ended, []

@@ -1,0 +1,138 @@
+"""Followers of a coordinator, and the calls that wait until some of them have applied all changes up to a moment.
+
+A follower is a shadow or a holder. What is sent to it is ordered, so one count per follower says how far it is. Knows
+neither messages nor records.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable
+from math import inf
+from typing import Final, NamedTuple
+
+from ringmq.overlay.core.messages import Peer
+
+Then = Callable[[], None]
+
+EVERY: Final = -1
+"""Stands for all partitions in a call that waits for every shadow."""
+
+
+class Call(NamedTuple):
+    """A call that waits for followers of a partition."""
+
+    partition: int
+    then: Then
+    listed: bool
+    """Whether the holders of the partition are waited for too."""
+    otherwise: Then
+    """Made instead, if this peer does not coordinate the partition any more."""
+
+
+class Follower:
+    """A peer that changes are sent to."""
+
+    __slots__ = ("_early", "_waiting", "applied", "noted", "peer", "ready", "sent")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.sent = 0
+        """Number of the last message, sent or still to come."""
+        self.applied = 0
+        """It has applied all messages up to this number."""
+        self.noted = 0
+        """Number of the last message to a shadow about the listeners of its coordinator."""
+        self.ready = True
+        """Whether changes are sent to it. Otherwise a beginning will follow, and changes wait for that."""
+        self._early: set[int] = set()
+        """Messages that it has applied before an earlier one."""
+        self._waiting: deque[tuple[int, Waiter]] = deque()
+
+    @property
+    def behind(self) -> bool:
+        return self.applied < self.sent
+
+    def sends(self) -> int:
+        """One more message is sent, or will be: its number."""
+        self.sent += 1
+        return self.sent
+
+    def has_applied(self, number: int) -> list[Waiter]:
+        """Returns the waiters that wait for nothing any more."""
+        # Confirmations of two messages may come in any order, as a follower can hold one of them back. A waiter may
+        # need any of the earlier messages, so only those without a gap count.
+        early = self._early
+        if number > self.applied:
+            early.add(number)
+        while self.applied + 1 in early:
+            self.applied += 1
+            early.discard(self.applied)
+        waiting, complete = self._waiting, []
+        while waiting and waiting[0][0] <= self.applied:
+            at, waiter = waiting.popleft()
+            if waiter.arrived(self, at):
+                complete.append(waiter)
+        return complete
+
+    def forget(self, number: int) -> list[Waiter]:
+        """Nothing up to this message is expected any more: later ones replace it. Returns as `has_applied`."""
+        self.applied = max(self.applied, number)
+        self._early = {early for early in self._early if early > self.applied}
+        return self.has_applied(self.applied)
+
+    def await_by(self, waiter: Waiter) -> None:
+        """Let a waiter wait for everything sent so far."""
+        if self.behind:
+            waiter.missing[self] = self.sent
+            self._waiting.append((self.sent, waiter))
+
+    def gone(self) -> list[Waiter]:
+        """Nothing is expected of it any more. Returns the waiters that wait for nothing else."""
+        waiting, self._waiting = self._waiting, deque()
+        self.applied = self.sent
+        self._early.clear()
+        return [waiter for at, waiter in waiting if waiter.arrived(self, at)]
+
+
+class Waiter:
+    """Calls to make when all followers of these partitions have applied what they were sent."""
+
+    __slots__ = ("calls", "deadline", "missing", "partitions")
+
+    def __init__(self, deadline: float = inf) -> None:
+        self.partitions: set[int] = set()
+        self.calls: list[Call] = []
+        self.missing: dict[Follower, int] = {}
+        """Followers, each with the number of the message that it must apply."""
+        self.deadline = deadline
+        """Holders are not waited for any longer: they trust no older routes any more."""
+
+    def arrived(self, follower: Follower, number: int) -> bool:
+        """A follower has applied this message: whether the waiter is complete by that."""
+        # It may wait for a later message of the same follower by now, and then this one says nothing.
+        wanted = self.missing.get(follower)
+        if wanted is None or number < wanted:
+            return False
+        del self.missing[follower]
+        return not self.missing
+
+    def released(self, followers: Iterable[Follower]) -> bool:
+        """These need not be waited for: whether the waiter is complete by that."""
+        if not self.missing:
+            return False
+        for follower in followers:
+            self.missing.pop(follower, None)
+        return not self.missing
+
+    def call(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call.then()
+
+    def without(self, stopped: Collection[int]) -> list[Call]:
+        """Remove and return the calls about these partitions."""
+        removed = [call for call in self.calls if call.partition in stopped]
+        self.calls = [call for call in self.calls if call.partition not in stopped]
+        self.partitions.difference_update(stopped)
+        return removed

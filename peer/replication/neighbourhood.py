@@ -1,0 +1,141 @@
+"""The owners of partitions, computed from the peers near this one: the nearest coordinates, the next are its shadows.
+
+True for partitions that this peer or one of its neighbours owns; farther away the leaf set does not know the nearest.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable
+from itertools import combinations
+from typing import Final
+
+from ringmq.overlay.core.ids import SPACE, Id, clockwise, nearness
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.replication.space import NUMBERS, PARTITIONS, Runs, key_of_partition, partition_of_key, runs_of
+
+SPARE: Final = 2
+"""Owners asked beside the shadows in a takeover: former shadows, which newcomers have just replaced."""
+
+
+class Neighbourhood:
+    """One per engine."""
+
+    __slots__ = ("_ids", "_known", "_me", "_middles", "_owners", "_shadows", "departures", "version")
+
+    def __init__(self, me: Callable[[], Peer], shadows: int) -> None:
+        """`me` is called at the first use: a peer that listens on any port has no address before its start."""
+        self._me = me
+        self._shadows = shadows
+        self._known: dict[Id, Peer] = {}
+        self._ids: list[Id] = []
+        self._middles: list[int] = []
+        """Twice the points that are equally far from two peers, sorted: the order of the peers changes there alone."""
+        self._owners: dict[int, tuple[Peer, ...]] = {}
+        """The owners between two such points, by the index of the second."""
+        self.version = 0
+        """Grows with each change."""
+        self.departures = 0
+        """Grows with each peer that is not there any more, or has started again."""
+
+    def _begin(self) -> None:
+        me = self._me()
+        self._known = {me.id: me}
+        self._ids = [me.id]
+
+    def update(self, peers: Iterable[Peer]) -> bool:
+        """These are the members of the leaf set now. Returns whether anything changed: a restart changes a boot."""
+        if not self._ids:
+            self._begin()
+        known = {peer.id: peer for peer in peers}
+        me = self._me()
+        known[me.id] = me
+        if known == self._known:
+            return False
+        self.departures += sum(known.get(peer_id) != peer for peer_id, peer in self._known.items())
+        self._known = known
+        self._ids = sorted(known)
+        # Thousands of partitions lie between two of these points, and owners are computed once for all of them.
+        middles = set()
+        for first, second in combinations(self._ids, 2):
+            middle = first + second
+            middles.add(middle)
+            middles.add((middle + SPACE) % (2 * SPACE))
+        self._middles = sorted(middles)
+        self._owners = {}
+        self.version += 1
+        return True
+
+    def __contains__(self, peer_id: Id) -> bool:
+        return peer_id in self._known
+
+    def knows(self, peer: Peer) -> bool:
+        """Whether this very start of a peer is there."""
+        return self._known.get(peer.id) == peer
+
+    @property
+    def ids(self) -> Collection[Id]:
+        return self._known.keys()
+
+    def owners(self, partition: int) -> tuple[Peer, ...]:
+        """The nearest peers to the key of a partition, the nearest first: the coordinator, shadows and spare owners."""
+        if not self._ids:
+            self._begin()
+        key = key_of_partition(partition)
+        middles = self._middles
+        index = bisect_left(middles, 2 * key)
+        if index < len(middles) and middles[index] == 2 * key:
+            # The tie rule decides for this key alone.
+            return self._nearest(key)
+        owners = self._owners.get(index)
+        if owners is None:
+            owners = self._owners[index] = self._nearest(key)
+        return owners
+
+    def _nearest(self, key: int) -> tuple[Peer, ...]:
+        ids, known = self._ids, self._known
+        count = min(len(ids), self._shadows + 1 + SPARE)
+        at = bisect_left(ids, key)
+        # The nearest `count` are among as many on each side.
+        near = {ids[index % len(ids)] for index in range(at - count, at + count)}
+        return tuple([known[peer_id] for peer_id in sorted(near, key=lambda peer_id: nearness(key, peer_id))[:count]])
+
+    def first(self, partition: int) -> bool:
+        """Whether this peer is the nearest."""
+        return self.owners(partition)[0].id == self._me().id
+
+    def shadows(self, partition: int) -> tuple[Peer, ...]:
+        """The peers that must have copies while this peer coordinates the partition."""
+        return self.owners(partition)[1 : self._shadows + 1]
+
+    def belongs(self, partition: int) -> bool:
+        """Whether this peer must have a copy at all."""
+        me = self._me().id
+        return any(peer.id == me for peer in self.owners(partition)[: self._shadows + 1])
+
+    def mine(self) -> list[int]:
+        """The partitions that this peer is the nearest to: a contiguous range of the circle, unsorted."""
+        if not self._ids:
+            self._begin()
+        ids, me = self._ids, self._me().id
+        if len(ids) == 1:
+            return list(NUMBERS)
+        middle = partition_of_key(me)
+        at = ids.index(me)
+        found = [middle] if self.first(middle) else []
+        # A peer may own the partitions on one side of its id only, so both sides are looked at in any case. Between it
+        # and the next peer, the partitions that it owns come first.
+        for step, neighbour in ((1, ids[(at + 1) % len(ids)]), (-1, ids[at - 1])):
+            way = clockwise(me, neighbour) if step == 1 else clockwise(neighbour, me)
+            low, high = 0, min(partition_of_key(way) + 1, PARTITIONS - 1)
+            while low < high:
+                between = (low + high + 1) // 2
+                if self.first((middle + step * between) % PARTITIONS):
+                    low = between
+                else:
+                    high = between - 1
+            found += [NUMBERS[(middle + step * distance) % PARTITIONS] for distance in range(1, low + 1)]
+        return found
+
+    def owned_runs(self) -> Runs:
+        return runs_of(self.mine())

@@ -1,0 +1,67 @@
+"""The cost of an event is its own, and the run without it is the measure."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ringmq.experiments.scenarios import costs as scenario
+from ringmq.experiments.scenarios.costs import EVENTS, UPKEEP, EventCost, costs, in_a_copy, table
+from ringmq.experiments.simulator.checks import InvariantBrokenError
+from ringmq.experiments.simulator.counted import MessageCount
+
+
+def test_each_event_has_its_cost() -> None:
+    rows = {row.event: row for row in costs(3, 1, topics=2, count=2)}
+    assert list(rows) == [*[event.name for event in EVENTS], UPKEEP]
+    new_topic, later, *others = [rows[event.name] for event in EVENTS]
+    assert (new_topic.messages, later.messages) == (0, 0), "a publisher in a small ring holds all routes"
+    assert all(row.bytes > row.messages > 0 for row in others)
+    # SUBSCRIBE, two publications with their acknowledgements, UNSUBSCRIBE.
+    request = rows["request with a fresh reply topic"].messages
+    assert request >= rows["subscribe to a topic"].messages + 4 + rows["unsubscribe"].messages
+
+
+def test_a_longer_time_costs_nothing_without_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MessageCount that would be there without the event is not part of its cost."""
+    monkeypatch.setattr(scenario, "EVENTS", EVENTS[4:5])
+    short = costs(3, 1, topics=2, count=2)[0]
+    monkeypatch.setattr(scenario, "SETTLE_S", scenario.SETTLE_S + 0.5)
+    assert costs(3, 1, topics=2, count=2)[0] == short
+
+
+def test_a_copy_leaves_the_caller_as_it_is() -> None:
+    runs = []
+
+    def run() -> MessageCount:
+        runs.append(os.getpid())
+        return MessageCount(1, 2)
+
+    assert in_a_copy(run) == MessageCount(1, 2)
+    assert runs == []
+
+
+def test_a_failure_in_a_copy_is_raised() -> None:
+    def fail() -> MessageCount:
+        raise InvariantBrokenError("broken there")
+
+    def end() -> MessageCount:
+        os._exit(3)
+
+    with pytest.raises(InvariantBrokenError, match="broken there"):
+        in_a_copy(fail)
+    with pytest.raises(InvariantBrokenError, match="without an answer"):
+        in_a_copy(end)
+
+
+def test_table_has_a_line_for_each_event() -> None:
+    lines = list(
+        table([EventCost(event="a", messages=1.25, bytes=100.0), EventCost(event="long", messages=2, bytes=3)])
+    )
+    assert [line.split() for line in lines] == [
+        ["event", "messages", "bytes"],
+        ["a", "1.25", "100"],
+        ["long", "2.00", "3"],
+    ]
+    assert len({len(line) for line in lines}) == 1

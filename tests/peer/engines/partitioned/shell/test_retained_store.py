@@ -1,0 +1,203 @@
+"""The disk of the roles: what was committed is there again, and no more; and what a damaged file leads to."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ringmq.mqtt_front.message import Message
+from ringmq.peer.engines.partitioned.shell.retained_store import VERSION, RetainedStore, StoreError
+from ringmq.peer.messaging.body import encode_body, remaining_of
+from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
+
+
+class Wall:
+    """A clock on the wall, to be set by hand."""
+
+    now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "retained.sqlite"
+
+
+@pytest.fixture
+def wall() -> Wall:
+    return Wall()
+
+
+@pytest.fixture
+def store(path: Path, wall: Wall) -> Iterator[RetainedStore]:
+    store = RetainedStore(path, wall)
+    yield store
+    store.close()
+
+
+def message(topic: str, number: Number = (5, 6), expiry_s: int | None = None, payload: bytes = b"\0x") -> SharedRecord:
+    body = encode_body(Message(topic, payload, expires_at=expiry_s), 0.0)
+    return SharedRecord(RecordKind.RETAINED, topic, None, number, False, True, body=body)
+
+
+def clearing(topic: str, number: Number = (7, 8)) -> SharedRecord:
+    return SharedRecord(RecordKind.RETAINED, topic, None, number, True)
+
+
+def again(store: RetainedStore, path: Path, wall: Wall) -> RetainedStore:
+    """As after `kill -9`."""
+    store.close()
+    return RetainedStore(path, wall)
+
+
+def test_what_was_committed_is_there_again(store: RetainedStore, path: Path, wall: Wall) -> None:
+    highest = (1 << 63) - 1
+    for record in (message("ä/b", (highest, highest)), message("x"), message("x", (6, 0), payload=b"second")):
+        store.keep(record.name, record)
+    store.keep("c", message("c"))
+    store.keep("c", clearing("c"))
+    assert store.pending
+    store.commit()
+    assert not store.pending
+    store.keep("late", message("late"))
+    wall.now += 100
+    found = again(store, path, wall).load()
+    records = {record.name: record for record in found.records}
+    assert sorted(records) == ["x", "ä/b"]
+    record = records["x"]
+    assert (record.number, record.gone, record.home) == ((6, 0), False, None)
+    assert record.body == message("x", payload=b"second").body
+    assert not record.confirmed, "it is not on its way to anybody any more"
+    assert records["ä/b"].number == (highest, highest)
+    assert found.cleared == [("c", (7, 8), 100.0)]
+
+
+def test_the_last_word_counts(store: RetainedStore, path: Path, wall: Wall) -> None:
+    """Whether it is committed together with what was before or not."""
+    for commit in (lambda: None, store.commit):
+        store.keep("a", clearing("a"))
+        commit()
+        store.keep("a", message("a", (9, 0)))
+        store.keep("b", message("b"))
+        commit()
+        store.leave("b")
+        store.keep("c", clearing("c"))
+        commit()
+        wall.now += 10.0
+        store.forget(10.0)
+        store.keep("d", message("d"))
+        store.leave("d")
+        commit()
+        store.keep("d", message("d"))
+        store.keep("e", clearing("e"))
+        store.leave("e")
+        store.commit()
+        store = again(store, path, wall)
+        found = store.load()
+        assert sorted(record.name for record in found.records) == ["a", "d"]
+        assert [topic for topic, _, _ in found.cleared] == ["e"], (
+            "a peer that stops keeping a topic forgets no clearing"
+        )
+    store.close()
+
+
+def test_time_goes_on_while_the_peer_is_away(store: RetainedStore, path: Path, wall: Wall) -> None:
+    store.keep("soon", message("soon", expiry_s=10))
+    store.keep("late", message("late", expiry_s=100))
+    store.keep("never", message("never"))
+    store.commit()
+    wall.now += 30
+    store = again(store, path, wall)
+    found = store.load()
+    assert {record.name: remaining_of(record.body) for record in found.records} == {
+        "late": 70,
+        "never": None,
+    }
+    assert found.cleared == [("soon", (6, 6), 0.0)], "so that nobody brings back what was before it"
+    store.commit()
+    assert again(store, path, wall).load().cleared == [("soon", (6, 6), 0.0)]
+
+
+def test_the_file_is_nobody_elses_business(store: RetainedStore, path: Path) -> None:
+    store.keep("a", message("a"))
+    store.commit()
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+
+
+def test_a_file_of_another_kind_is_refused(path: Path) -> None:
+    path.write_bytes(b"not a database " * 100)
+    with pytest.raises(StoreError, match=r"cannot use .*retained\.sqlite"):
+        RetainedStore(path)
+    assert path.read_bytes().startswith(b"not a database")
+
+
+def test_a_file_of_a_later_version_is_refused(store: RetainedStore, path: Path) -> None:
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA user_version = {VERSION + 1}")
+    database.close()
+    with pytest.raises(StoreError, match=f"is of version {VERSION + 1}"):
+        RetainedStore(path)
+
+
+VERSION_1 = """
+CREATE TABLE retained (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, expires_at REAL, body BLOB)
+    WITHOUT ROWID;
+CREATE TABLE notes (place TEXT, topic TEXT, number INTEGER, PRIMARY KEY (place, topic)) WITHOUT ROWID;
+CREATE TABLE cleared (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, at REAL) WITHOUT ROWID;
+INSERT INTO retained VALUES ('a/b', 5, 6, NULL, x'0078');
+INSERT INTO notes VALUES ('a/#', 'a/b', 1);
+INSERT INTO cleared VALUES ('c', 7, 8, 999900.0);
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_of_version_1_is_taken_over_without_its_notes(path: Path, wall: Wall) -> None:
+    with sqlite3.connect(path) as database:
+        database.executescript(VERSION_1)
+    database.close()
+    for _ in range(2):
+        store = RetainedStore(path, wall)
+        found = store.load()
+        assert [(record.name, record.number, record.body) for record in found.records] == [("a/b", (5, 6), b"\0x")]
+        assert found.cleared == [("c", (7, 8), 100.0)]
+        store.close()
+    with sqlite3.connect(path) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    database.close()
+    assert tables == {"retained", "cleared"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "retained VALUES ('t', 'x', 0, NULL, x'00')",
+        "retained VALUES ('t', -1, 0, NULL, x'00')",
+        "retained VALUES ('t', 1, 0, NULL, 'no bytes')",
+        "cleared VALUES (x'ff', 1, 1, 0.0)",
+    ],
+)
+def test_a_damaged_row_is_one_clear_line(store: RetainedStore, path: Path, row: str) -> None:
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.execute(f"INSERT INTO {row}")
+    database.close()
+    damaged = RetainedStore(path)
+    with pytest.raises(StoreError, match=r"retained\.sqlite is damaged") as raised:
+        damaged.load()
+    assert "\n" not in str(raised.value)
+    damaged.close()
+
+
+def test_a_disk_that_takes_no_more_is_one_clear_line(store: RetainedStore) -> None:
+    store._database.execute("PRAGMA max_page_count = 1")
+    store.keep("a", message("a", payload=bytes(100_000)))
+    with pytest.raises(StoreError, match=r"cannot write to .*retained\.sqlite: database or disk is full"):
+        store.commit()
+    assert store.pending, "nothing is promised by mistake"
