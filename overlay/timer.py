@@ -20,13 +20,12 @@ HELD_UP_S: Final = 0.1
 class Timer:
     """One per core. Create inside a running event loop."""
 
-    __slots__ = ("_call", "_loop", "_read_first", "_timer", "at")
+    __slots__ = ("_call", "_loop", "_timer", "at")
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self._read_first = False
+        self._timer: asyncio.Handle | None = None
         self.at = inf
         """Time of the next call. Only an earlier deadline needs to be set."""
 
@@ -51,12 +50,16 @@ class Timer:
             self._timer = None
 
     def _ring(self) -> None:
-        now = self._loop.time()
-        if now - self.at > HELD_UP_S and not self._read_first:
-            # One more round of the event loop reads the sockets in between.
-            self._read_first = True
-            self._timer = self._loop.call_at(now + SOONEST_S, self._ring)
-            return
-        self._read_first = False
+        if self._loop.time() - self.at > HELD_UP_S:
+            # uvloop runs a first `call_soon` before it reads the sockets, and a second, made by the first, afterwards.
+            # A timer cannot do it: uvloop runs one that has become due meanwhile like a `call_soon`.
+            self._timer = self._loop.call_soon(self._read_first)
+        else:
+            self._run()
+
+    def _read_first(self) -> None:
+        self._timer = self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
         self.at, self._timer = inf, None
         self._call()

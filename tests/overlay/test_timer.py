@@ -70,7 +70,34 @@ def test_unread_messages_come_before_an_overdue_call(name: str) -> None:
         runner.run(_hold_up(3))
 
 
-async def _hold_up(times: int) -> None:
+@pytest.mark.parametrize("name", ["asyncio", "uvloop"])
+def test_unread_messages_come_first_when_the_overdue_call_is_interrupted(name: str) -> None:
+    """The process loses its core each time that the overdue timer has read the clock."""
+    loops = pytest.importorskip(name)
+    with asyncio.Runner(loop_factory=loops.new_event_loop) as runner:
+        runner.run(_hold_up(3, interrupted=True))
+
+
+class InterruptedLoop:
+    """An event loop whose clock goes on for 3 ms after each time that it is read."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.call_at, self.call_soon = loop.call_at, loop.call_soon
+
+    def time(self) -> float:
+        now = self._loop.time()
+        _keep_busy(3 * SOONEST_S)
+        return now
+
+
+def _keep_busy(for_s: float) -> None:
+    until = time.monotonic() + for_s
+    while time.monotonic() < until:
+        pass
+
+
+async def _hold_up(times: int, *, interrupted: bool = False) -> None:
     rings, loop = Rings(), asyncio.get_running_loop()
     ours, theirs = socket.socketpair()
 
@@ -78,11 +105,12 @@ async def _hold_up(times: int) -> None:
         def data_received(self, data: bytes) -> None:
             rings.told.append(data.decode())
             if data == b"long":
+                rings.timer._loop = loop
                 rings.timer.set(loop.time() + SOONEST_S)
+                if interrupted:
+                    rings.timer._loop = InterruptedLoop(loop)  # type: ignore[assignment]
                 theirs.send(b"unread")
-                began = time.monotonic()
-                while time.monotonic() < began + 2 * HELD_UP_S:
-                    pass
+                _keep_busy(2 * HELD_UP_S)
 
     transport, _ = await loop.create_connection(Reader, sock=ours)
     with theirs:
