@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -289,7 +289,8 @@ class Copying:
         for waiter in list(self._open):
             if waiter.partitions.isdisjoint(changed):
                 continue
-            shadows = {follower for partition in waiter.partitions for follower in self.followed.get(partition, ())}
+            followed = [self.followed.get(partition, ()) for partition in waiter.partitions]
+            shadows = dict.fromkeys(chain.from_iterable(followed))
             former = [follower for follower in waiter.missing if self._is_shadow(follower) and follower not in shadows]
             for follower in shadows:
                 follower.await_by(waiter)
