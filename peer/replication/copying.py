@@ -40,6 +40,7 @@ class ItemStreams(Protocol):
         self, peer: Peer, item: object, done: Callable[[], None] | None = None, lane: Lane = Lane.CONTROL
     ) -> None: ...
     def hold_back(self) -> Callable[[], None]: ...
+    def held_back_at(self, peer: Peer) -> float: ...
 
 
 class Listeners(Protocol):
@@ -413,14 +414,25 @@ class Copying:
                 self._state.after(self._state.config.void_s, partial(self._void, waiter))
 
     def _void(self, waiter: Waiter) -> None:
-        """A listener that has not answered trusts nothing older any more."""
+        """A listener that is silent trusts nothing older any more. One that holds its confirmation back is not silent:
+        something is on its way that was sent by what it trusted before."""
         if waiter not in self._open:
             return
-        silent = [follower for follower in waiter.missing if not self._is_shadow(follower)]
+        now, void_s = self._state.clock.now, self._state.config.void_s
+        silent, silent_at = [], inf
+        for follower in waiter.missing:
+            if not self._is_shadow(follower):
+                until = self._streams.held_back_at(follower.peer) + void_s
+                if until <= now:
+                    silent.append(follower)
+                else:
+                    silent_at = min(silent_at, until)
         if silent:
             self._state.counters.silent_publishers += len(waiter.calls)
         if waiter.released(silent):
             self._complete([waiter])
+        elif silent_at < inf:
+            self._state.after(silent_at - now, partial(self._void, waiter))
 
     def lost(self, peer: Peer) -> None:
         """The stream to a peer was lost: if it is a shadow, it needs everything again."""
