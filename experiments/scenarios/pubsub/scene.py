@@ -36,6 +36,8 @@ SPLIT_S: Final = 12.0
 HEALED_S: Final = 40.0
 """Time after the healing of a split in which messages need not reach every subscriber: the rings find each other, and
 the peers find their coordinators."""
+CHECKED_S: Final = 10.0
+"""Time after that in which messages must reach every subscriber again."""
 LONGEST_PAUSE_S: Final = 8.0
 CALM_S: Final = 6.0
 """Time between two failures that could hit the same place: longer than a ring needs for its repair."""
@@ -146,6 +148,8 @@ class PubSubScene:
         actions, weights = list(rates), list(rates.values())
         split_at = world.now + span_s / 3 if trouble.split else end + 1
         heal_at = split_at + SPLIT_S
+        if trouble.split and self._many:
+            end = max(end, heal_at + HEALED_S + CHECKED_S)
         while world.now < end:
             until = world.now + world.random.expovariate(sum(weights))
             while self._races and self._races[0][0] < until:
