@@ -44,7 +44,7 @@ from ringmq.peer.engines.partitioned.messages import (
     TakeOver,
     Where,
 )
-from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
 from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
 from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
 from ringmq.peer.engines.partitioned.status import describe, describe_topic
@@ -180,7 +180,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             self.coordinator.flush()
 
     def restore(self, kept: Iterable[SharedRecord], cleared: Iterable[tuple[str, Number, float]]) -> None:
-        """Retained messages and tombstones with their ages, from the disk. Call it before anything else."""
+        """Retained messages, lasting entries, and tombstones with their ages, from the disk. Call it before anything
+        else."""
         state = self._state
         # The table of tombstones forgets in the order of insertion, but the rows of the disk are in the order of
         # topics.
@@ -189,7 +190,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         # The records are on the disk already.
         disk, state.disk = state.disk, NO_DISK
         for record in kept:
-            self.replicas.take(partition_of(record.name), record, state.clock.now)
+            partition = (partition_of_filter if record.kind is RecordKind.ENTRY else partition_of)(record.name)
+            self.replicas.take(partition, record, state.clock.now)
         state.disk = disk
 
     def take_over(self, topic: str, body: bytes, chance: int) -> None:

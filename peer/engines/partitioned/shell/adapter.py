@@ -8,7 +8,7 @@ from typing import Final
 
 from ringmq.mqtt_front.message import Message
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import PubSubConfig
@@ -27,7 +27,7 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         config: PubSubConfig,
         iteration: Iteration,
         on_activity: Callable[[bool], None] | None = None,
-        store: RetainedStore | None = None,
+        store: RecordStore | None = None,
         on_fault: Callable[[], None] | None = None,
     ) -> None:
         """The records that this peer keeps for others outlive it in a store, if there is one; `stop` closes it. When it
