@@ -110,12 +110,12 @@ class Member:
 
     # What tests ask
 
-    def subscribe(self, *filters: str) -> list[str]:
+    def subscribe(self, *filters: str, lasting: bool = False) -> list[str]:
         """Fills the list that it returns with those that are in force."""
         done: list[str] = []
         for name in filters:
             self.core.clock.now = self.net.now
-            self.core.subscribe(name, lambda name=name: done.append(name))  # type: ignore[misc]
+            self.core.subscribe(name, lambda name=name: done.append(name), lasting)  # type: ignore[misc]
         return done
 
     def publish(self, topic: str, body: bytes = b"x", qos: int = 1, *, retain: bool = False) -> None:
