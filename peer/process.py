@@ -122,7 +122,10 @@ class PeerProcess:
             adapter = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
             store = None if self.config.data is None else RecordStore(self.config.data / RETAINED)
-            adapter = PartitionedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
+            former = self.folder.remembered if self.folder else ()
+            adapter = PartitionedAdapter(
+                self.config.roles, iteration, self._activity_changed, store, self._stop.set, former
+            )
         self._adapter = adapter
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)

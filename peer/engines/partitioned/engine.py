@@ -6,7 +6,7 @@ peers that match, directly or through a tree. `peer/messaging/engine.py` explain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Where,
 )
 from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
+from ringmq.peer.engines.partitioned.publishing.assembly import Address, Assembly
 from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
 from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
 from ringmq.peer.engines.partitioned.status import describe, describe_topic
@@ -109,6 +110,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         }
         self._item_handlers = self._handlers_of_roles()
         self._started = False
+        self._assembly = Assembly(state, (), publisher.open)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         """No key is watched: the leaf set decides about all partitions at once."""
@@ -146,6 +148,13 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         every(SWEEP_S, self.cleared.sweep)
         if self.replicas.partitions():
             self.coordinator.takeover.wake()
+        if self._assembly.begin():
+            self.publisher.close()
+
+    def await_ring(self, former: Collection[Address]) -> None:
+        """Publications wait until the peers at these addresses are back, for a bounded time. Call it before anything
+        happens."""
+        self._assembly = Assembly(self._state, former, lambda: self._do(self.publisher.open))
 
     @property
     def owes(self) -> bool:

@@ -16,8 +16,8 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.sessions.journal import Journal, NoJournal
 from ringmq.mqtt_front.sessions.lasting_filters import LastingFilters
 
-CLIENTS = ("one", "two", "three")
-FILTERS = ("a", "a/+", "$share/g/a")
+CLIENTS = ("one", "two")
+FILTERS = ("a", "$share/g/a")
 
 
 class NotingCluster(Standalone):
@@ -91,7 +91,7 @@ STEPS = st.one_of(
 
 
 @settings(max_examples=300)
-@given(st.lists(STEPS, max_size=40), st.booleans())
+@given(st.lists(STEPS, min_size=20, max_size=40), st.booleans())
 def test_cluster_follows_any_history_of_sessions(steps: list[tuple[str, str]], disk: bool) -> None:
     front = Front(OnDisk() if disk else None)
     for name, *arguments in steps:

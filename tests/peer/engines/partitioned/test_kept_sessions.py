@@ -32,7 +32,6 @@ from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.node import ask_status
 
 HOST = "127.0.0.1"
-PEERS = 3
 PUBLISHER, SUBSCRIBER = 0, 1
 """The peers that these clients connect to."""
 WITHIN_S = 40.0
@@ -40,8 +39,9 @@ SERVING_ALONE_S = 2.0
 """How long clients publish before the subscriber's peer starts again. Acknowledgements take a fraction of it."""
 PAUSE_S = 0.01
 """Between two messages of a publisher."""
-FILTERS = ("hall/+/door", "yard")
-TOPICS = ("hall/1/door", "hall/2/door", "yard")
+FILTERS = ("hall/+/door", "yard", *[f"room/{number}" for number in range(40)])
+TOPICS = ("hall/1/door", "hall/2/door", *FILTERS[1:])
+"""So many that any three neighbours of six are the owners of some."""
 
 Start = Callable[..., Any]
 
@@ -112,12 +112,13 @@ class Client:
 class Ring:
     """Peers with data folders that are killed and started again."""
 
-    def __init__(self, start: Start, folder: Path, eventually: Callable[..., None]) -> None:
+    def __init__(self, start: Start, folder: Path, eventually: Callable[..., None], count: int) -> None:
+        self.count = count
         self._start = start
         self._eventually = eventually
         self._folder = folder
-        ports = choose_ports(0, 2 * PEERS)
-        self.overlay, self.mqtt = ports[:PEERS], ports[PEERS:]
+        ports = choose_ports(0, 2 * count)
+        self.overlay, self.mqtt = ports[:count], ports[count:]
         self._processes: dict[int, Any] = {}
 
     def start(self, *numbers: int) -> None:
@@ -130,7 +131,9 @@ class Ring:
         self._eventually(lambda: all(map(self._is_active, numbers)), WITHIN_S, "all are active")
 
     def settle(self) -> None:
-        self._eventually(lambda: all(map(self._knows_all, range(PEERS))), WITHIN_S, "everybody knows all the others")
+        self._eventually(
+            lambda: all(map(self._knows_all, range(self.count))), WITHIN_S, "everybody knows all the others"
+        )
 
     def kill(self, *numbers: int) -> None:
         for number in numbers:
@@ -149,15 +152,20 @@ class Ring:
     def _knows_all(self, number: int) -> bool:
         status = self.status(number)
         sides = status.get("leaves", {}).values()
-        return bool(status.get("active")) and len({leaf["id"] for side in sides for leaf in side}) == PEERS - 1
+        return bool(status.get("active")) and len({leaf["id"] for side in sides for leaf in side}) == self.count - 1
 
 
 @pytest.fixture
-def ring(start: Start, tmp_path: Path, eventually: Callable[..., None]) -> Ring:
-    ring = Ring(start, tmp_path, eventually)
-    ring.start(*range(PEERS))
-    ring.settle()
-    return ring
+def rings(start: Start, tmp_path: Path, eventually: Callable[..., None]) -> Callable[[int], Ring]:
+    """Begin a ring of so many peers."""
+
+    def begin(count: int) -> Ring:
+        ring = Ring(start, tmp_path, eventually, count)
+        ring.start(*range(count))
+        ring.settle()
+        return ring
+
+    return begin
 
 
 def keep_session(ring: Ring) -> None:
@@ -181,18 +189,24 @@ def check_nothing_is_missing(ring: Ring, publisher: Client) -> None:
     assert publisher.acknowledged - kept.got == set()
 
 
-def test_after_a_power_cut_of_all_peers_publishers_wait_for_kept_sessions(ring: Ring) -> None:
+@pytest.mark.parametrize("count", [3, 6])
+def test_after_a_power_cut_of_all_peers_publishers_wait_for_kept_sessions(
+    rings: Callable[[int], Ring], count: int
+) -> None:
+    """The publisher's peer is back first. Of three it has all entries on its disk, of six it lacks some."""
+    ring = rings(count)
     keep_session(ring)
-    ring.kill(*range(PEERS))
-    ring.start(PUBLISHER, 2)
+    ring.kill(*range(count))
+    ring.start(PUBLISHER)
     publisher = Client(ring.mqtt[PUBLISHER], "publisher", clean=True)
     publisher.publish_for(SERVING_ALONE_S, "before")
-    ring.start(SUBSCRIBER)
+    ring.start(*[number for number in range(count) if number != PUBLISHER])
     publisher.publish_for(2.0, "after")
     check_nothing_is_missing(ring, publisher)
 
 
-def test_restart_of_the_peer_of_a_kept_session_misses_nothing(ring: Ring) -> None:
+def test_restart_of_the_peer_of_a_kept_session_misses_nothing(rings: Callable[[int], Ring]) -> None:
+    ring = rings(3)
     keep_session(ring)
     publisher = Client(ring.mqtt[PUBLISHER], "publisher", clean=True)
     publisher.publish_for(0.5, "before")

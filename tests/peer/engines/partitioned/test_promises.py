@@ -422,3 +422,20 @@ def test_after_a_crash_of_all_nobody_waits_longer_than_a_lease_for_who_stays_awa
     again[0].publish("a", b"later")
     lasting.run(2.0)
     assert len(again[0].reasons) == 1
+
+
+def test_publications_wait_for_a_ring_that_is_not_together_yet(net: Net) -> None:
+    subscriber = net.others("a", "b")[0]
+    subscriber.subscribe("a", "b")
+    net.run(1.0)
+    former = [("elsewhere", port) for port in range(3)]
+    publisher = net.add(77, 1, lambda core: core.await_ring(former))
+    for body in (b"1", b"2"):
+        publisher.publish("a", body, qos=1)
+        publisher.publish("b", body, qos=0)
+    assert not publisher.core.publish_fast("b", b"x")
+    net.run(LAN.entry_s - 1.0)
+    assert subscriber.got == []
+    net.run(2.0)
+    assert subscriber.got == [("a", b"1"), ("a", b"2"), ("b", b"1"), ("b", b"2")]
+    assert len(publisher.reasons) == 4
