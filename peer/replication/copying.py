@@ -414,25 +414,19 @@ class Copying:
                 self._state.after(self._state.config.void_s, partial(self._void, waiter))
 
     def _void(self, waiter: Waiter) -> None:
-        """A listener that is silent trusts nothing older any more. One that holds its confirmation back is not silent:
-        something is on its way that was sent by what it trusted before."""
+        """A silent listener trusts nothing older any more. One that holds its confirmation back is not silent."""
         if waiter not in self._open:
             return
         now, void_s = self._state.clock.now, self._state.config.void_s
-        silent, silent_at = [], inf
-        for follower in waiter.missing:
-            if not self._is_shadow(follower):
-                until = self._streams.held_back_at(follower.peer) + void_s
-                if until <= now:
-                    silent.append(follower)
-                else:
-                    silent_at = min(silent_at, until)
+        listeners = [follower for follower in waiter.missing if not self._is_shadow(follower)]
+        until = {follower: self._streams.held_back_at(follower.peer) + void_s for follower in listeners}
+        silent = [follower for follower in listeners if until[follower] <= now]
         if silent:
             self._state.counters.silent_publishers += len(waiter.calls)
         if waiter.released(silent):
             self._complete([waiter])
-        elif silent_at < inf:
-            self._state.after(silent_at - now, partial(self._void, waiter))
+        elif len(silent) < len(listeners):
+            self._state.after(min(at for at in until.values() if at > now) - now, partial(self._void, waiter))
 
     def lost(self, peer: Peer) -> None:
         """The stream to a peer was lost: if it is a shadow, it needs everything again."""

@@ -21,7 +21,7 @@ from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
-from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.shared_filters import is_shared
@@ -99,25 +99,29 @@ class Subscriber:
 
     def in_force(self, topic_filter: str) -> bool:
         own = self._find(topic_filter)
-        return own is not None and own.stage is FilterStage.IN_FORCE
+        return own is not None and own.stage in IN_FORCE
 
     def _find(self, topic_filter: str) -> LocalFilter | None:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """`done` is called when the filter is in force and its retained messages are here. It is also called when
+    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+        """Clients want a filter, or it is lasting from now on, or is so no more.
+
+        `done` is called when the filter is in force and its retained messages are here. It is also called when
         clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
         for a failure."""
         own = self._find(topic_filter)
         if own is None:
-            own = self._begin(topic_filter)
+            own = self._begin(topic_filter, lasting)
+        elif own.lasting is not lasting:
+            self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
             done()
             return
         own.asking().dones.append(done)
 
-    def _begin(self, topic_filter: str) -> LocalFilter:
+    def _begin(self, topic_filter: str, lasting: bool) -> LocalFilter:
         index = partition_of_filter(topic_filter)
         partition = self._partitions.get(index)
         if partition is None:
@@ -127,7 +131,7 @@ class Subscriber:
             # The new entry has a higher number, so it does not matter whether the coordinator has heard of the end.
             leaving.on(FilterEvent.REPLACED)
             self._forget(leaving)
-        own = LocalFilter(topic_filter, partition, self._next())
+        own = LocalFilter(topic_filter, partition, self._next(), lasting)
         self._partitions[index] = partition
         self._by_count[own.count] = own
         if is_shared(topic_filter):
@@ -136,6 +140,16 @@ class Subscriber:
             self._plain.put(topic_filter, own)
         self._queue(own)
         return own
+
+    def _change(self, own: LocalFilter, lasting: bool) -> None:
+        if own.unsent:
+            own.lasting = lasting
+            return
+        del self._by_count[own.count]
+        own.change(self._next(), lasting)
+        self._by_count[own.count] = own
+        # For the last kept session that has gone nobody waits.
+        self._queue(own, soon=lasting)
 
     def remove(self, topic_filter: str) -> None:
         own = self._find(topic_filter)
@@ -279,6 +293,10 @@ class Subscriber:
                 if own.question is not None and own.question.asked == 1:
                     asked_at.add(own.question.asked_at)
                 self._grant(own)
+            elif own.stage is FilterStage.CHANGING:
+                own.on(FilterEvent.GRANTED)
+                for done in own.take_dones():
+                    done()
         for number in message.ended:
             own = self._by_count.get(number[1])
             if own is not None and own.stage is FilterStage.LEAVING:
@@ -340,7 +358,7 @@ class Subscriber:
 
     def _covered(self, topic: str) -> bool:
         """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
-        return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
+        return any(own.stage in IN_FORCE for own in self._plain.match(topic))
 
     def _keep(self, row: Row) -> None:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
