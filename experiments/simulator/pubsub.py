@@ -53,7 +53,7 @@ class BurstEngine(PartitionedEngine):
 class PubSubNode(Node):
     """A peer with roles. It is the overlay of its roles and the application of its ring."""
 
-    __slots__ = ("clients", "core")
+    __slots__ = ("active_since", "clients", "core")
     ring: PubSubRing
 
     def __init__(self, world: PubSubWorld, number: int, peer: Peer, half: int) -> None:
@@ -62,6 +62,7 @@ class PubSubNode(Node):
         self.core = world.core_for(self, self.clients)
         self.ring = PubSubRing(peer, world.timing, self, half)
         self.ring.node = self
+        self.active_since = world.now
 
     # Overlay of the roles
 
@@ -120,6 +121,7 @@ class PubSubNode(Node):
         self.core.leaves_changed()
 
     def activity_changed(self, active: bool) -> None:
+        self.active_since = self.world.now
         self.core.activity_changed(active)
 
 

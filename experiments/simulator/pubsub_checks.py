@@ -123,7 +123,10 @@ class PubSubChecks:
             self._held_by_all(subscription)
 
     def _held_by_all(self, subscription: Subscription) -> None:
-        """Check that coordinator and shadows hold the subscription, except peers that died since its request."""
+        """Check that coordinator and shadows hold the subscription, except peers that died since its request.
+
+        A ring with fewer peers than copies has fewer shadows: only peers that served all the time can be among them.
+        """
         assert subscription.acked_at is not None
         self.checked["SUBACKs"] += 1
         world = self._world
@@ -133,7 +136,8 @@ class PubSubChecks:
             if node.alive
         )
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
-        wanted = min(world.config.shadows + 1, len(world.nodes)) - died
+        serving = sum(node.active and node.active_since <= subscription.since for node in world.peers())
+        wanted = min(world.config.shadows + 1, serving) - died
         if count < wanted:
             raise InvariantBrokenError(f"SUBACK for {names_of([subscription])}, held by {count} instead of {wanted}")
 

@@ -156,7 +156,8 @@ class PubSubScene:
                 at, _, action = heappop(self._races)
                 world.run(max(at, world.now))
                 self._resume_due()
-                action()
+                if self._active():
+                    action()
             world.run(until)
             self._resume_due()
             if split_at <= world.now:
@@ -166,7 +167,8 @@ class PubSubScene:
             if heal_at <= world.now:
                 heal_at = end + 1
                 world.network.heal()
-            world.random.choices(actions, weights)[0]()
+            if self._active():
+                world.random.choices(actions, weights)[0]()
             progress(1 - (end - world.now) / span_s)
         world.network.heal()
         while self._paused:
@@ -231,7 +233,9 @@ class PubSubScene:
             self._unraced.discard((node.peer.id, name))
             return
         random = self.world.random
-        others = [other for other in self.world.peers() if other is not node and other.active]
+        others = [other for other in self._active() if other is not node]
+        if not others:
+            return
         self.races += 1
         for _ in range(RACERS):
             topic = random.choice(self._names.topics_of(name))
@@ -244,9 +248,13 @@ class PubSubScene:
 
     def _random_peer(self) -> PubSubNode:
         """A random active peer. A few peers are chosen more often, so that subscriptions and publications meet."""
-        peers = [node for node in self.world.peers() if node.active]
+        peers = self._active()
         few = peers[: max(1, len(peers) // 5)]
         return self.world.random.choice(few if self.world.random.random() < 0.5 else peers)
+
+    def _active(self) -> list[PubSubNode]:
+        """The peers that serve clients: in a small ring perhaps none for a while."""
+        return [node for node in self.world.peers() if node.active]
 
     def _join(self) -> None:
         """Let a peer join, in half of the cases next to a key in use, which it takes over."""
@@ -262,11 +270,13 @@ class PubSubScene:
         """A random peer, or the coordinator of a place, or the coordinator and its first shadow."""
         random = self.world.random
         if random.random() < 0.4:
-            return [self._random_peer()]
+            return [self._random_peer()][: len(self._active()) - 1]
         live = {node.peer.id: node for node in self.world.peers()}
         key = key_of_partition(partition_of_filter(random.choice(self._names.filters)))
         nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))
-        return [live[peer_id] for peer_id in nearest[: random.choice((1, self.world.config.shadows))]]
+        chosen = [live[peer_id] for peer_id in nearest[: random.choice((1, self.world.config.shadows))]]
+        # A small ring must not end.
+        return chosen[: len(self._active()) - 1]
 
     def _may_fail(self) -> bool:
         """Whether peers may fail now. More failures at once could kill a coordinator with all its shadows."""

@@ -105,3 +105,13 @@ def test_thousands_of_topics_are_checked() -> None:
     assert figures.checked["owed to groups"] > 50
     assert figures.checked["retained"] > 200
     assert figures.checked["partitions"] > 600
+
+
+def test_a_small_ring_does_not_end() -> None:
+    churn = next(kind for kind in TROUBLES if kind.name == "churn")
+    scene = PubSubScene(3, 1, "lan", churn, scenario.DIRECT)
+    for second in range(1, 60):
+        scene.world.run(float(second))
+        scene._crash()
+    assert len(scene.world.peers()) == 1
+    assert scene.crashes == 2
