@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -40,6 +40,7 @@ class ItemStreams(Protocol):
         self, peer: Peer, item: object, done: Callable[[], None] | None = None, lane: Lane = Lane.CONTROL
     ) -> None: ...
     def hold_back(self) -> Callable[[], None]: ...
+    def held_back_at(self, peer: Peer) -> float: ...
 
 
 class Listeners(Protocol):
@@ -289,7 +290,8 @@ class Copying:
         for waiter in list(self._open):
             if waiter.partitions.isdisjoint(changed):
                 continue
-            shadows = {follower for partition in waiter.partitions for follower in self.followed.get(partition, ())}
+            followed = [self.followed.get(partition, ()) for partition in waiter.partitions]
+            shadows = dict.fromkeys(chain.from_iterable(followed))
             former = [follower for follower in waiter.missing if self._is_shadow(follower) and follower not in shadows]
             for follower in shadows:
                 follower.await_by(waiter)
@@ -412,14 +414,19 @@ class Copying:
                 self._state.after(self._state.config.void_s, partial(self._void, waiter))
 
     def _void(self, waiter: Waiter) -> None:
-        """A listener that has not answered trusts nothing older any more."""
+        """A silent listener trusts nothing older any more. One that holds its confirmation back is not silent."""
         if waiter not in self._open:
             return
-        silent = [follower for follower in waiter.missing if not self._is_shadow(follower)]
+        now, void_s = self._state.clock.now, self._state.config.void_s
+        listeners = [follower for follower in waiter.missing if not self._is_shadow(follower)]
+        until = {follower: self._streams.held_back_at(follower.peer) + void_s for follower in listeners}
+        silent = [follower for follower in listeners if until[follower] <= now]
         if silent:
             self._state.counters.silent_publishers += len(waiter.calls)
         if waiter.released(silent):
             self._complete([waiter])
+        elif len(silent) < len(listeners):
+            self._state.after(min(at for at in until.values() if at > now) - now, partial(self._void, waiter))
 
     def lost(self, peer: Peer) -> None:
         """The stream to a peer was lost: if it is a shadow, it needs everything again."""

@@ -105,6 +105,7 @@ class Streams:
         "_handle",
         "_losing",
         "_lost",
+        "_own_holds",
         "_pairs",
         "_present",
         "_processed",
@@ -142,6 +143,8 @@ class Streams:
         a timer for each pair would cost more than the acknowledgements that are sent a little early."""
         self._present: tuple[IncomingLane, int, bool] | OwnItem | None = None
         """The batch, or own item, whose item is being handled: lane, number, and whether its sender waits."""
+        self._own_holds = 0
+        """Items to this peer itself that are held back."""
         self._calls: deque[Callable[[], None]] = deque()
         """Calls to make after the present one, one for each wake-up in the local queue of the context."""
         self._losing: dict[Peer, None] = {}
@@ -431,6 +434,7 @@ class Streams:
             raise RuntimeError("hold_back must be called while an item is handled")
         if isinstance(present, OwnItem):
             present.holds += 1
+            self._own_holds += 1
             return _once(partial(self._release_own, present))
         lane, seq, urgent = present
         if not urgent:
@@ -462,6 +466,7 @@ class Streams:
             own.done()
 
     def _release_own(self, own: OwnItem) -> None:
+        self._own_holds -= 1
         own.holds -= 1
         if own.holds == 0 and own.done is not None:
             self._later(own.done)
@@ -487,6 +492,17 @@ class Streams:
         """Whether nothing for this peer is queued, unacknowledged, or processed there and not applied."""
         pair = self._by_id.get(peer.id)
         return pair is None or pair.boot != peer.boot or pair.outgoing is None or pair.outgoing.idle
+
+    def held_back_at(self, peer: Peer) -> float:
+        """When a peer was heard last that holds items back (`hold_back`): it will confirm them, unless it is silent by
+        now. -inf if it holds none back."""
+        if peer.id == self._state.me.id:
+            return self._state.clock.now if self._own_holds else -inf
+        pair = self._by_id.get(peer.id)
+        stream = None if pair is None or pair.boot != peer.boot else pair.outgoing
+        if stream is None or not any(lane is not None and lane.owed for lane in stream.lanes):
+            return -inf
+        return stream.heard_at
 
     def _overflow(self, stream: OutgoingStream) -> None:
         self.counters.overflowed += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import msgspec
 import pytest
@@ -311,6 +312,23 @@ def test_holds_are_released_in_any_order() -> None:
     assert calls == ["c", "a", "b"]
     line.pass_time(1.0)
     assert len(line.a.context.timers) == 0
+
+
+def test_a_peer_that_holds_back_is_told_from_a_silent_one() -> None:
+    line, releases = Line(), list[Callable[[], None]]()
+    line.b.on_item = lambda item: releases.append(line.b.streams.hold_back())
+    line.a.streams.send(B, "x", lambda: None)
+    assert line.a.streams.held_back_at(B) == -inf
+    line.exchange()
+    line.pass_time(60.0)
+    assert line.a.streams.held_back_at(B) > line.clock.now - LAN.void_s, "it is asked again and again"
+    releases[0]()
+    line.exchange()
+    assert line.a.streams.held_back_at(B) == -inf
+    line.a.on_item = lambda item: releases.append(line.a.streams.hold_back())
+    line.a.streams.send(A, "own")
+    line.exchange()
+    assert line.a.streams.held_back_at(A) == line.clock.now
 
 
 def test_a_batch_with_two_holds_is_applied_after_both() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from ringmq.experiments.simulator.replication import GivenOverlay, NoClients
 from ringmq.mqtt_front.iteration import StillClock
@@ -45,6 +46,10 @@ class NotingStreams:
 
     def _release(self) -> None:
         self.held -= 1
+
+    def held_back_at(self, peer: Peer) -> float:
+        """Every peer that does not answer is silent."""
+        return -inf
 
     def take(self, kind: type) -> list[tuple[Peer, object, Callable[[], None] | None]]:
         """Remove the items of a kind, and return them."""
