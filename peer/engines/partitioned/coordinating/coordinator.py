@@ -210,7 +210,7 @@ class Coordinator:
         same = not elsewhere and (count, digest) == (message.count, message.digest)
         details = () if same else tuple([(p, *digests[p]) for p in sorted(digests)])
         answered = runs_of(p for p in partitions_in(message.runs) if acting[p]) if not same else message.runs
-        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere)))
+        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere), message.asked_at))
         if elsewhere:
             self.takeover.wake()
 

@@ -85,13 +85,30 @@ class LocalFilter:
             self.question = Question()
         return self.question
 
+    def move(self, partition: HomePartition, number: Number) -> None:
+        """From now on it counts in another partition, or in the wide filter that serves it, with this number."""
+        before = self.partition
+        before.exclude(self)
+        before.unanswered -= self.unanswered
+        del before.filters[self.filter]
+        self.partition = partition
+        self.boot, self.count = number
+        partition.filters[self.filter] = self
+        partition.unanswered += self.unanswered
+        partition.include(self)
+
     def take_dones(self) -> list[Callable[[], None]]:
         """The calls that wait until it is in force; they wait no more."""
         question, self.question = self.question, None
         return [] if question is None else question.dones
 
     def entry(self) -> Entry:
-        return Entry(self.filter, self.number, self.stage is FilterStage.LEAVING)
+        return Entry(self.filter, self.number, self.stage is FilterStage.LEAVING, self.flags)
+
+    @property
+    def flags(self) -> int:
+        """EntryFlag."""
+        return 0
 
 
 class HomePartition:
