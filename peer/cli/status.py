@@ -22,6 +22,8 @@ from ringmq.peer.settings.addresses import parse_address
 DEFAULT_PEER: Final = "127.0.0.1:4883"
 SHORT: Final = 8
 """Digits of an id that distinguish the peers of a ring."""
+WIDE: Final = " (wide)"
+"""Behind a filter that no client has: its peer registered it in place of many filters that it matches."""
 MAX_ROWS: Final = 10
 """Maximum rows of partitions and of topics. The JSON has more of them."""
 MAX_NAME_CHARS: Final = 40
@@ -109,7 +111,8 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     held = f"{publishing['held']:,} partitions held of which {publishing['trusted']:,} are trusted"
     yield f"publishes   {publishing['topics_total']:,} topics by {publishing['routes']:,} routes, {held}"
     in_force = subscribing["stages"]["in_force"]
-    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way"
+    wide = f"; {subscribing['wide']:,} wide filters of this peer itself" if subscribing["wide"] else ""
+    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way{wide}"
     queues = roles["queues"]
     unacknowledged = f"{queues['unacknowledged']:,} messages unacknowledged"
     yield f"waiting     {size(queues['waiting_bytes'])} for peers, {unacknowledged}, {size(queued_bytes)} on links"
@@ -181,7 +184,7 @@ def lines_of_topic(answer: Mapping[str, Any]) -> Iterator[str]:
     yield from table(heads, [_coordinated(partition) for partition in answer["partitions"]])
     held = [partition["held"] for partition in answer["partitions"] if partition["held"] is not None]
     rows = [
-        (name_of(subscriber["filter"]), subscriber["id"][:SHORT], subscriber["address"])
+        (f"{name_of(subscriber['filter'])}{WIDE * subscriber['wide']}", subscriber["id"][:SHORT], subscriber["address"])
         for copy in held
         for subscriber in copy["subscribers"]
     ]

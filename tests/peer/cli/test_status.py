@@ -82,7 +82,12 @@ ROLES = {
         "trusted": 4095,
         "routes": 1234,
     },
-    "subscribing": {"total": 5, "stages": {"asking": 1, "fetching": 0, "in_force": 3, "leaving": 1}, "filters": []},
+    "subscribing": {
+        "total": 5,
+        "wide": 0,
+        "stages": {"asking": 1, "fetching": 0, "in_force": 3, "leaving": 1},
+        "filters": [],
+    },
     "queues": {"waiting_bytes": 2000, "unacknowledged": 1, "peers_total": 1, "peers": []},
     "counters": {"published": 9, "resent": 0},
 }
@@ -140,7 +145,10 @@ PEER = {"id": "7" * 32, "address": "127.0.0.1:4887"}
 
 
 def subscribed(*filters: str, total: int) -> dict[str, Any]:
-    return {"subscribers_total": total, "subscribers": [{"filter": name, **LEAF} for name in filters]}
+    return {
+        "subscribers_total": total,
+        "subscribers": [{"filter": name, "wide": name == "a/+", **LEAF} for name in filters],
+    }
 
 
 TOPIC = {
@@ -160,10 +168,10 @@ a/b         77777777     127.0.0.1:4887          7          3        2   1 of 2
 a/#         44444444     127.0.0.1:4884          8  gathering        2   1 of 2
 #           44444444     127.0.0.1:4884       4095          -        -        -
 
-filter  subscriber         address
-a/b     44444444    127.0.0.1:4884
-a/#     44444444    127.0.0.1:4884
-a/+     44444444    127.0.0.1:4884
+filter      subscriber         address
+a/b         44444444    127.0.0.1:4884
+a/#         44444444    127.0.0.1:4884
+a/+ (wide)  44444444    127.0.0.1:4884
 and 12 more"""
 
 
