@@ -111,6 +111,11 @@ class Subscriber:
         own = self._find(topic_filter)
         return own is not None and own.stage is FilterStage.IN_FORCE
 
+    def served_by(self, topic_filter: str) -> str | None:
+        """The wide filter by which the messages of a filter of clients here come; None: by its own entry."""
+        own = self._find(topic_filter)
+        return own.partition.entry.filter if own is not None and isinstance(own.partition, WideFilter) else None
+
     def _find(self, topic_filter: str) -> LocalFilter | None:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
