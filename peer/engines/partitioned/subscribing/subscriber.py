@@ -21,7 +21,7 @@ from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
-from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.engines.partitioned.subscribing.widening import Widening
 from ringmq.peer.messaging.context import MessagingContext
@@ -109,7 +109,7 @@ class Subscriber:
 
     def in_force(self, topic_filter: str) -> bool:
         own = self._find(topic_filter)
-        return own is not None and own.stage is FilterStage.IN_FORCE
+        return own is not None and own.stage in IN_FORCE
 
     def served_by(self, topic_filter: str) -> str | None:
         """The wide filter by which the messages of a filter of clients here come; None: by its own entry."""
@@ -120,28 +120,32 @@ class Subscriber:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """`done` is called when the filter is in force and its retained messages are here. It is also called when
+    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+        """Clients want a filter, or it is lasting from now on, or is so no more.
+
+        `done` is called when the filter is in force and its retained messages are here. It is also called when
         clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
         for a failure."""
         own = self._find(topic_filter)
         if own is None:
-            own = self._begin(topic_filter)
+            own = self._begin(topic_filter, lasting)
+        elif own.lasting is not lasting:
+            self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
             done()
             return
         own.asking().dones.append(done)
 
-    def _begin(self, topic_filter: str) -> LocalFilter:
-        own = self._widening.begin(topic_filter) or self._register_new(LocalFilter, topic_filter)
+    def _begin(self, topic_filter: str, lasting: bool) -> LocalFilter:
+        own = self._widening.begin(topic_filter, lasting) or self._register_new(LocalFilter, topic_filter, lasting)
         if is_shared(topic_filter):
             self._shared[topic_filter] = own
         else:
             self._plain.put(topic_filter, own)
         return own
 
-    def _register_new(self, kind: type[F], topic_filter: str) -> F:
-        own = kind(topic_filter, self._partition_for(topic_filter), self._next())
+    def _register_new(self, kind: type[F], topic_filter: str, lasting: bool = False) -> F:
+        own = kind(topic_filter, self._partition_for(topic_filter), self._next(), lasting)
         self._by_count[own.count] = own
         self._queue(own)
         return own
@@ -159,6 +163,20 @@ class Subscriber:
             self._forget(leaving)
         self._partitions[index] = partition
         return partition
+
+    def _change(self, own: LocalFilter, lasting: bool) -> None:
+        if own.unsent:
+            own.lasting = lasting
+            return
+        served_by = own.partition
+        del self._by_count[own.count]
+        own.change(self._next(), lasting)
+        self._by_count[own.count] = own
+        if isinstance(served_by, WideFilter):
+            self._widening.returns(served_by, own)
+            self.register_served(own)
+        # For the last kept session that has gone nobody waits.
+        self._queue(own, soon=lasting)
 
     def remove(self, topic_filter: str) -> None:
         own = self._find(topic_filter)
@@ -218,7 +236,10 @@ class Subscriber:
         self._move(own, wide)
         self._forget_empty(before)
         own.on(FilterEvent.GRANTED)
-        self._fetched(own)
+        if own.stage is FilterStage.FETCHING:
+            self._fetched(own)
+        for done in own.take_dones():
+            done()
 
     def forget(self, own: LocalFilter) -> None:
         self._withdraw(own)
@@ -355,6 +376,11 @@ class Subscriber:
                 if own.question is not None and own.question.asked == 1:
                     asked_at.add(own.question.asked_at)
                 self._grant(own)
+            elif own.stage is FilterStage.CHANGING:
+                own.on(FilterEvent.GRANTED)
+                self._widening.granted(own)
+                for done in own.take_dones():
+                    done()
         for number in message.ended:
             own = self._by_count.get(number[1])
             if own is not None and own.stage is FilterStage.LEAVING:
@@ -424,7 +450,7 @@ class Subscriber:
 
     def _covered(self, topic: str) -> bool:
         """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
-        return any(own.stage is FilterStage.IN_FORCE or self._widening.bears(own) for own in self._plain.match(topic))
+        return any(own.stage in IN_FORCE or self._widening.bears(own) for own in self._plain.match(topic))
 
     def _keep(self, row: Row) -> None:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.

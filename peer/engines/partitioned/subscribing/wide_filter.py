@@ -117,7 +117,7 @@ class WideEntry(LocalFilter):
     __slots__ = ()
 
     @property
-    def flags(self) -> int:
+    def flags(self) -> EntryFlag:
         return EntryFlag.WIDE
 
 

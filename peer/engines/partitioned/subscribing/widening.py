@@ -77,15 +77,15 @@ class Widening:
 
     # Filters of clients
 
-    def begin(self, topic_filter: str) -> LocalFilter | None:
-        """A client subscribes to a filter that nobody here has. None: it must be registered.
-
-        Only for filters that may end with this peer's process: the entry of a wide filter does.
-        """
+    def begin(self, topic_filter: str, lasting: bool) -> LocalFilter | None:
+        """A client subscribes to a filter that nobody here has. None: it must be registered."""
         now = self._state.clock.now
         parent = parent_of(topic_filter)
         if parent is None:
             self._give_way(topic_filter)
+            return None
+        if lasting:
+            # A wide filter ends with this process.
             return None
         wide = self._wides.get(parent)
         if wide is None:
@@ -123,6 +123,11 @@ class Widening:
         else:
             self._returned(wide, own)
 
+    def returns(self, wide: WideFilter, own: LocalFilter) -> None:
+        """A filter that it serves must be registered by itself: it is lasting from now on."""
+        if own.stage is FilterStage.CHANGING:
+            wide.returning[own.filter] = own
+
     def bears(self, own: LocalFilter) -> bool:
         """Whether a filter that is not in force by itself is served by a wide filter meanwhile."""
         parent = parent_of(own.filter)
@@ -147,14 +152,11 @@ class Widening:
         """Register all filters that it serves; it ends when they are granted."""
         wide.step(WideEvent.TAKEN_BACK)
         for own in list(wide.filters.values()):
-            if own.stage is FilterStage.IN_FORCE:
-                wide.returning[own.filter] = own
-            self._register(own)
+            # What is in force stays so until its own entry is granted.
+            own.on(FilterEvent.CHANGED)
+            self.returns(wide, own)
+            self._registration.register_served(own)
         self._see_empty(wide)
-
-    def _register(self, own: LocalFilter) -> None:
-        own.on(FilterEvent.LAPSED)
-        self._registration.register_served(own)
 
     def _returned(self, wide: WideFilter, own: LocalFilter) -> None:
         """A filter does not depend on it any more."""
@@ -176,9 +178,13 @@ class Widening:
     def _abandon(self, wide: WideFilter) -> None:
         wide.step(WideEvent.LOST)
         self._end(wide)
+        for own in wide.returning.values():
+            if own.stage is FilterStage.CHANGING:
+                own.on(FilterEvent.LAPSED)
         for own in list(wide.filters.values()):
             self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
-            self._register(own)
+            own.on(FilterEvent.LAPSED)
+            self._registration.register_served(own)
 
     def _end(self, wide: WideFilter) -> None:
         del self._wides[wide.parent]
@@ -225,7 +231,9 @@ class Widening:
             return True
         parent = parent_of(own.filter)
         wide = None if parent is None else self._wides.get(parent)
-        if wide is None or own.stage is not FilterStage.ASKING or wide.returning.pop(own.filter, None) is None:
+        if wide is None or own.lasting or own.stage not in (FilterStage.ASKING, FilterStage.CHANGING):
+            return False
+        if wide.returning.pop(own.filter, None) is None:
             return False
         # Its clients have their SUBACK: the wide filter goes on for as long as they want it.
         self._registration.serve_on(own, wide)

@@ -108,7 +108,7 @@ def test_the_status_says_that_no_client_has_it(net: Net, requester: Member) -> N
     topic = net.owning("reply")[0].core.topic_status("reply/mine", lambda key: None)
     assert topic is not None
     subscribers = [each for part in topic["partitions"] if part["held"] for each in part["held"]["subscribers"]]
-    assert [(each["filter"], each["wide"]) for each in subscribers] == [("reply/+", True)]
+    assert [(each["filter"], each["entry"]) for each in subscribers] == [("reply/+", "wide")]
 
 
 def test_it_outlives_its_coordinator(net: Net, requester: Member) -> None:

@@ -387,3 +387,31 @@ def test_an_answer_for_an_earlier_number_of_a_filter_that_is_served_changes_noth
     own = home.own("p/a")
     home.subscriber.registered(home.me, Registered((), ((own.boot, own.count - 1),), ((own.boot, own.count - 1),)))
     assert own.stage is FilterStage.IN_FORCE
+
+
+def test_a_lasting_filter_is_never_served() -> None:
+    home = widened()
+    done: list[str] = []
+    home.subscriber.add("p/kept", lambda: done.append("kept"), True)
+    home.settle()
+    assert done == ["kept"]
+    assert set(home.live()) == {WIDE, "p/kept"}
+
+
+def test_a_filter_that_becomes_lasting_is_registered_while_it_is_served() -> None:
+    home = widened()
+    home.subscribe("p/a")
+    home.settle()
+    done: list[str] = []
+    home.subscriber.add("p/a", lambda: done.append("kept"), True)
+    home.subscriber.flush()
+    assert home.subscriber.in_force("p/a"), "its messages come by the wide filter"
+    home.state.clock.now += 1.0
+    bring(home, "p/other", ALLOWANCE + 1)
+    home.subscriber.flush()
+    home.work()
+    assert WIDE in home.live(), "it is not granted yet"
+    home.run(1.0)
+    assert done == ["kept"]
+    assert set(home.live()) == {"p/a"}
+    assert home.lasting() == {"p/a"}
