@@ -285,7 +285,10 @@ class BaseEngine(ABC, Generic[S, P]):
     def _give(self, origin: Peer, publication: Publication) -> None:
         """A message for the clients here."""
         state = self._state
-        if publication.unshared and not self.subscriber.wants(publication.topic):
+        wanted = not publication.unshared or self.subscriber.wants(publication.topic)
+        if state.brought is not None and publication.unshared:
+            state.brought(publication.topic, wanted, origin.id, publication)
+        if not wanted:
             state.counters.unwanted += 1
             if not publication.shared:
                 self._end(origin, publication)

@@ -105,6 +105,18 @@ class LocalFilter:
             self.question = Question()
         return self.question
 
+    def move(self, partition: HomePartition, number: Number) -> None:
+        """From now on it counts in another partition, or in the wide filter that serves it, with this number."""
+        before = self.partition
+        before.exclude(self)
+        before.unanswered -= self.unanswered
+        del before.filters[self.filter]
+        self.partition = partition
+        self.boot, self.count = number
+        partition.filters[self.filter] = self
+        partition.unanswered += self.unanswered
+        partition.include(self)
+
     def take_dones(self) -> list[Callable[[], None]]:
         """The calls that wait until it is in force; they wait no more."""
         question, self.question = self.question, None
@@ -112,7 +124,11 @@ class LocalFilter:
 
     def entry(self) -> Entry:
         gone = self.stage is FilterStage.LEAVING
-        return Entry(self.filter, self.number, gone, EntryFlag.LASTING if self.lasting and not gone else 0)
+        return Entry(self.filter, self.number, gone, 0 if gone else self.flags)
+
+    @property
+    def flags(self) -> EntryFlag:
+        return EntryFlag.LASTING if self.lasting else EntryFlag(0)
 
 
 class HomePartition:
