@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringmq.mqtt_front.iteration import Clock, StillClock
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.replication import outgoing_stream, stream_pairs, streams
 from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
 from ringmq.peer.replication.streams import Streams
-from tests.peer.replication.stream_line import StreamWorld
+from tests.peer.replication.stream_line import LineContext, StreamWorld
 from tests.peer.replication.stream_mutations import FAULTS, faulty
-from tests.peer.replication.stream_processes import A, B, Line, Process, batches
 
+A = Peer(Id(1), "a", 1, 5)
+B = Peer(Id(2), "b", 1, 7)
 UNSEEN = "delayed acknowledgements are never sent"
 """Retries heal it, so that only the number of messages shows it."""
 
@@ -45,6 +48,88 @@ def test_the_simulated_line_shows_a_fault(fault: str) -> None:
 # Tables
 
 
+class Process:
+    """One process with streams; items are strings. `end` ends an iteration."""
+
+    def __init__(self, me: Peer, clock: Clock, streams_class: type[Streams] = Streams) -> None:
+        self.context = LineContext(me, clock)
+        self.handled: list[str] = []
+        self.lost: list[Peer] = []
+        self.on_item: Callable[[str], None] = lambda item: None
+        self.streams = streams_class(self.context, self._encode, self._decode, self._handle, self.lost.append)
+
+    def _encode(self, item: object) -> bytes:
+        assert isinstance(item, str)
+        return item.encode()
+
+    def _decode(self, data: bytes) -> str:
+        if data == b"unreadable":
+            raise ProtocolError("unreadable")
+        return data.decode()
+
+    def _handle(self, sender: Peer, item: object) -> None:
+        assert isinstance(item, str)
+        self.handled.append(item)
+        self.on_item(item)
+
+    def settle(self) -> None:
+        """Handle the messages of this peer to itself."""
+        while self.context.local:
+            message = self.context.local.popleft()
+            assert isinstance(message, Batch)
+            self.streams.received(self.context.me, message)
+
+    def end(self) -> list[Batch | BatchAck]:
+        """Commit, acknowledge and flush: the messages sent."""
+        self.settle()
+        self.streams.acknowledge()
+        self.streams.flush()
+        posts, self.context.posts = self.context.posts, []
+        return [message for _, message in posts]
+
+    def take(self, sender: Peer, messages: list[Batch | BatchAck]) -> None:
+        for message in messages:
+            if isinstance(message, Batch):
+                self.streams.received(sender, message)
+            else:
+                self.streams.acknowledged(sender, message)
+            self.settle()
+
+
+class Line:
+    """Two processes on a line without faults."""
+
+    def __init__(self, streams_class: type[Streams] = Streams) -> None:
+        self.clock = StillClock(50.0)
+        self.a = Process(A, self.clock, streams_class)
+        self.b = Process(B, self.clock, streams_class)
+        self.crossed: list[Batch | BatchAck] = []
+
+    def exchange(self) -> None:
+        """Carry messages until neither side has any."""
+        while True:
+            to_b, to_a = self.a.end(), self.b.end()
+            if not to_b and not to_a:
+                return
+            self.crossed += to_b + to_a
+            self.b.take(self.a.context.me, to_b)
+            self.a.take(self.b.context.me, to_a)
+
+    def pass_time(self, until_s: float) -> None:
+        """Run the timers of both sides until then, and carry their messages."""
+        until = self.clock.now + until_s
+        while (at := min(self.a.context.timers.next_at, self.b.context.timers.next_at)) <= until:
+            self.clock.now = at
+            self.a.context.timers.run(at)
+            self.b.context.timers.run(at)
+            self.exchange()
+        self.clock.now = until
+
+
+def _batches(messages: list[Batch | BatchAck]) -> list[Batch]:
+    return [message for message in messages if isinstance(message, Batch)]
+
+
 def test_done_is_called_after_the_commit_of_the_receiver() -> None:
     line, calls = Line(), list[str]()
     line.a.streams.send(B, "x", lambda: calls.append("x"))
@@ -64,10 +149,10 @@ def test_items_join_while_the_window_is_full() -> None:
     for item in "abcdefg":
         line.a.streams.send(B, item)
         sent += line.a.end()
-    assert [batch.items for batch in batches(sent)] == [(b"a",), (b"b",), (b"c",), (b"d",)]
+    assert [batch.items for batch in _batches(sent)] == [(b"a",), (b"b",), (b"c",), (b"d",)]
     line.b.take(A, sent)
     line.a.take(B, line.b.end())
-    assert [batch.items for batch in batches(line.a.end())] == [(b"e", b"f", b"g")]
+    assert [batch.items for batch in _batches(line.a.end())] == [(b"e", b"f", b"g")]
 
 
 def test_batches_have_bounds_and_a_large_item_goes_alone() -> None:
@@ -75,7 +160,7 @@ def test_batches_have_bounds_and_a_large_item_goes_alone() -> None:
     for item in ["s"] * 600 + ["l" * 40_000] + ["m" * 20_000] * 2 + ["s"]:
         line.a.streams.send(B, item, lane=Lane.BULK)
     line.exchange()
-    assert [len(batch.items) for batch in batches(line.crossed)] == [512, 88, 1, 1, 2]
+    assert [len(batch.items) for batch in _batches(line.crossed)] == [512, 88, 1, 1, 2]
     assert len(line.b.handled) == 604
 
 
@@ -86,7 +171,57 @@ def test_bulk_does_not_delay_control() -> None:
     assert len(line.a.end()) == 4
     line.a.streams.send(B, "more", lane=Lane.BULK)
     line.a.streams.send(B, "urgent")
-    assert [batch.items for batch in batches(line.a.end())] == [(b"urgent",)]
+    assert [batch.items for batch in _batches(line.a.end())] == [(b"urgent",)]
+
+
+def test_an_acknowledgement_rides_on_the_next_batch() -> None:
+    line = Line()
+    line.a.streams.send(B, "x")
+    line.b.take(A, line.a.end())
+    assert line.b.end() == []
+    line.b.streams.send(A, "y")
+    [batch] = _batches(line.b.end())
+    assert [(ack.lane, ack.seq) for ack in batch.acks] == [(Lane.CONTROL, 1)]
+    line.a.take(B, [batch])
+    assert line.a.streams.idle(B)
+
+
+def test_an_answer_carries_the_acknowledgement_of_its_question() -> None:
+    line, calls = Line(), list[str]()
+    line.b.on_item = lambda item: line.b.streams.send(A, "answer")
+    line.a.streams.send(B, "question", lambda: calls.append("done"))
+    line.b.take(A, line.a.end())
+    messages = line.b.end()
+    assert [type(message) for message in messages] == [Batch]
+    line.a.take(B, messages)
+    assert (calls, line.a.handled) == (["done"], ["answer"])
+
+
+def test_a_delayed_acknowledgement_goes_alone_before_the_sender_retries() -> None:
+    line = Line()
+    line.a.streams.send(B, "x")
+    line.exchange()
+    assert not line.a.streams.idle(B)
+    line.pass_time(LAN.retry_s / 2)
+    assert line.a.streams.idle(B)
+    assert line.a.streams.counters.resent == 0
+
+
+def test_the_number_of_messages_shows_that_delayed_acknowledgements_are_never_sent() -> None:
+    with faulty(UNSEEN) as faulty_class:
+        line = Line(faulty_class)
+        line.a.streams.send(B, "x")
+        line.exchange()
+        line.pass_time(1.0)
+        assert line.a.streams.counters.resent == 1
+
+
+def test_a_sender_of_much_does_not_wait_for_delayed_acknowledgements() -> None:
+    line = Line()
+    for _ in range(100):
+        line.a.streams.send(B, "b" * 30_000, lane=Lane.BULK)
+    line.exchange()
+    assert len(line.b.handled) == 100
 
 
 def test_a_silent_peer_gets_the_window_once_and_then_its_oldest_batch_alone() -> None:
@@ -99,7 +234,7 @@ def test_a_silent_peer_gets_the_window_once_and_then_its_oldest_batch_alone() ->
     while line.clock.now < begun + 8:
         line.clock.now = line.a.context.timers.next_at
         line.a.context.timers.run(line.clock.now)
-        sent += [(round(line.clock.now - begun, 3), batch.seq) for batch in batches(line.a.end())]
+        sent += [(round(line.clock.now - begun, 3), batch.seq) for batch in _batches(line.a.end())]
     assert sent == [(0.3, 1), (0.3, 2), (0.3, 3), (0.9, 1), (2.1, 1), (4.1, 1), (6.1, 1), (8.1, 1)]
     # The peer goes on: the other batches follow without a wait.
     line.a.context.config = LAN
@@ -176,23 +311,6 @@ def test_holds_are_released_in_any_order() -> None:
     assert calls == ["c", "a", "b"]
     line.pass_time(1.0)
     assert len(line.a.context.timers) == 0
-
-
-def test_a_peer_that_holds_back_is_told_from_a_silent_one() -> None:
-    line, releases = Line(), list[Callable[[], None]]()
-    line.b.on_item = lambda item: releases.append(line.b.streams.hold_back())
-    line.a.streams.send(B, "x", lambda: None)
-    assert line.a.streams.held_back_at(B) == -inf
-    line.exchange()
-    line.pass_time(60.0)
-    assert line.a.streams.held_back_at(B) > line.clock.now - LAN.void_s, "it is asked again and again"
-    releases[0]()
-    line.exchange()
-    assert line.a.streams.held_back_at(B) == -inf
-    line.a.on_item = lambda item: releases.append(line.a.streams.hold_back())
-    line.a.streams.send(A, "own")
-    line.exchange()
-    assert line.a.streams.held_back_at(A) == line.clock.now
 
 
 def test_a_batch_with_two_holds_is_applied_after_both() -> None:
@@ -447,7 +565,7 @@ def test_counters_by_name() -> None:
 def test_a_batch_survives_the_wire() -> None:
     line = Line()
     line.a.streams.send(B, "x")
-    [batch] = batches(line.a.end())
+    [batch] = _batches(line.a.end())
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(batch), type=Batch) == batch
 
 
