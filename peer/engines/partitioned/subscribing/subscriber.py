@@ -105,15 +105,16 @@ class Subscriber:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
-        """Clients want a filter, or it is lasting from now on, or is so no more.
+    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False) -> None:
+        """Clients want a filter, or it is lasting from now on, or is so no more. `restored`: it was in force in an
+        earlier process.
 
         `done` is called when the filter is in force and its retained messages are here. It is also called when
         clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
         for a failure."""
         own = self._find(topic_filter)
         if own is None:
-            own = self._begin(topic_filter, lasting)
+            own = self._begin(topic_filter, lasting, restored)
         elif own.lasting is not lasting:
             self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
@@ -121,7 +122,7 @@ class Subscriber:
             return
         own.asking().dones.append(done)
 
-    def _begin(self, topic_filter: str, lasting: bool) -> LocalFilter:
+    def _begin(self, topic_filter: str, lasting: bool, restored: bool) -> LocalFilter:
         index = partition_of_filter(topic_filter)
         partition = self._partitions.get(index)
         if partition is None:
@@ -131,7 +132,7 @@ class Subscriber:
             # The new entry has a higher number, so it does not matter whether the coordinator has heard of the end.
             leaving.on(FilterEvent.REPLACED)
             self._forget(leaving)
-        own = LocalFilter(topic_filter, partition, self._next(), lasting)
+        own = LocalFilter(topic_filter, partition, self._next(), lasting, restored)
         self._partitions[index] = partition
         self._by_count[own.count] = own
         if is_shared(topic_filter):
@@ -331,6 +332,7 @@ class Subscriber:
         if not is_shared(own.filter):
             self._in_force_soon(own.filter)
         own.on(FilterEvent.FETCHED)
+        own.promised = False
         for done in own.take_dones():
             done()
 
@@ -364,7 +366,9 @@ class Subscriber:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
         if row.kind is RecordKind.RETAINED and self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
             record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
-            self._retained_cache.fetched(record)
+            # A session that had the filter before may have missed this message while its peer was away. The live copy
+            # comes to the others twice, which is better.
+            self._retained_cache.fetched(record, any(own.promised for own in self._plain.match(row.name)))
 
     def found(self, sender: Peer, message: Found) -> None:
         self._finder.found(sender, message)
