@@ -39,10 +39,20 @@ class Question:
 class LocalFilter:
     """One filter of the clients here. There may be 100,000: it has few fields."""
 
-    __slots__ = ("boot", "count", "filter", "lasting", "partition", "question", "stage")
+    __slots__ = ("boot", "count", "filter", "lasting", "partition", "promised", "question", "stage")
 
-    def __init__(self, topic_filter: str, partition: HomePartition, number: Number, lasting: bool = False) -> None:
+    def __init__(
+        self,
+        topic_filter: str,
+        partition: HomePartition,
+        number: Number,
+        lasting: bool = False,
+        promised: bool = False,
+    ) -> None:
         self.filter = topic_filter
+        self.promised = promised
+        """Whether a session had its SUBACK before this filter was registered: in an earlier process, or before the
+        entry lapsed. It must get everything live."""
         self.lasting = lasting
         """Whether a session that outlives this process has it with QoS 1 or 2."""
         self.partition = partition
@@ -75,6 +85,7 @@ class LocalFilter:
 
     def lapse(self, number: Number) -> None:
         """The coordinator knows its end: it must be registered from the beginning, with a higher number."""
+        self.promised |= self.stage in IN_FORCE
         self.on(FilterEvent.LAPSED)
         self._renumber(number)
 

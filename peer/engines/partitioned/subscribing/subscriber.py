@@ -120,15 +120,16 @@ class Subscriber:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
-        """Clients want a filter, or it is lasting from now on, or is so no more.
+    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False) -> None:
+        """Clients want a filter, or it is lasting from now on, or is so no more. `restored`: it was in force in an
+        earlier process.
 
         `done` is called when the filter is in force and its retained messages are here. It is also called when
         clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
         for a failure."""
         own = self._find(topic_filter)
         if own is None:
-            own = self._begin(topic_filter, lasting)
+            own = self._begin(topic_filter, lasting, restored)
         elif own.lasting is not lasting:
             self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
@@ -136,16 +137,18 @@ class Subscriber:
             return
         own.asking().dones.append(done)
 
-    def _begin(self, topic_filter: str, lasting: bool) -> LocalFilter:
-        own = self._widening.begin(topic_filter, lasting) or self._register_new(LocalFilter, topic_filter, lasting)
+    def _begin(self, topic_filter: str, lasting: bool, restored: bool) -> LocalFilter:
+        own = self._widening.begin(topic_filter, lasting)
+        if own is None:
+            own = self._register_new(LocalFilter, topic_filter, lasting, restored)
         if is_shared(topic_filter):
             self._shared[topic_filter] = own
         else:
             self._plain.put(topic_filter, own)
         return own
 
-    def _register_new(self, kind: type[F], topic_filter: str, lasting: bool = False) -> F:
-        own = kind(topic_filter, self._partition_for(topic_filter), self._next(), lasting)
+    def _register_new(self, kind: type[F], topic_filter: str, lasting: bool = False, restored: bool = False) -> F:
+        own = kind(topic_filter, self._partition_for(topic_filter), self._next(), lasting, restored)
         self._by_count[own.count] = own
         self._queue(own)
         return own
@@ -417,6 +420,7 @@ class Subscriber:
         if not is_shared(own.filter):
             self._in_force_soon(own.filter)
         own.on(FilterEvent.FETCHED)
+        own.promised = False
         for done in own.take_dones():
             done()
 
@@ -456,7 +460,9 @@ class Subscriber:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
         if row.kind is RecordKind.RETAINED and self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
             record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
-            self._retained_cache.fetched(record)
+            # A session that had the filter before may have missed this message while its peer was away. The live copy
+            # comes to the others twice, which is better.
+            self._retained_cache.fetched(record, any(own.promised for own in self._plain.match(row.name)))
 
     def found(self, sender: Peer, message: Found) -> None:
         self._finder.found(sender, message)
