@@ -6,7 +6,7 @@ sets the clock before each call. Writers put bytes into their outboxes and thems
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from functools import partial
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -71,7 +71,7 @@ class Broker:
         """The plan of the fast path for a topic. Raises PacketError."""
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
-        self._announced: dict[str, list[Callable[[], None]]] = {}
+        self._announced: dict[str, list[Done]] = {}
 
     def take_dirty(self) -> list[SessionWriter]:
         """The list `dirty`, which is empty from now on: the caller flushes these writers."""
@@ -222,24 +222,28 @@ class Broker:
         session.journal.subscribed(session, subscription, identifier)
         return not added.replaced, added.first
 
-    def announce(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """Announce the first subscription to a filter to the cluster; `done` when the filter is in force everywhere."""
+    def announce(self, topic_filter: str, done: Done) -> None:
+        """Announce the first subscription to a filter to the cluster, or a further one if the cluster has refused it.
+
+        `done` is called with SUCCESS when the filter is in force everywhere, or with a failure: then the caller must
+        remove the subscription that waits.
+        """
         if not _concerns_others(topic_filter):
-            done()
+            done(Reason.SUCCESS)
             return
         waiting = self._announced[topic_filter] = [done]
 
-        def in_force() -> None:
+        def answered(reason: Reason) -> None:
             # The filter may have been withdrawn and announced again meanwhile, with other callbacks.
             if self._announced.get(topic_filter) is waiting:
                 del self._announced[topic_filter]
             for callback in waiting:
-                callback()
+                callback(reason)
 
-        self.cluster.filter_added(topic_filter, in_force)
+        self.cluster.filter_added(topic_filter, answered)
 
-    def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
-        """Callbacks of a filter that is not in force everywhere yet; the caller adds its own. None if it is."""
+    def being_announced(self, topic_filter: str) -> list[Done] | None:
+        """Callbacks of a filter that is not in force everywhere yet; the caller adds its own. None: nobody waits."""
         return self._announced.get(topic_filter)
 
     def _withdraw(self, topic_filter: str) -> None:
@@ -256,18 +260,19 @@ class Broker:
 
     def publish(self, message: Message, done: Done | None) -> None:
         """Deliver a message of a client or of the server itself, and pass it to the cluster."""
-        if message.retain and not self.cluster.keeps_retained:
-            self._retain(message)
+        if message.retain and not self.cluster.keeps_retained and not self._retain(message) and done is not None:
+            done = partial(_report_not_retained, done)
         give = self.distribute_unshared if self.cluster.serves_groups else self.distribute
         self.cluster.published(message, give(message), done)
 
-    def _retain(self, message: Message) -> None:
+    def _retain(self, message: Message) -> bool:
         if self.retained.set(message):
             self.journal.retained(message)
-        else:
-            # Over the bound of bytes `set` has removed the earlier message, which must not return from the disk either.
-            self.counters.not_retained += 1
-            self.journal.unretained(message.topic)
+            return True
+        # Over the bound of bytes `set` has removed the earlier message, which must not return from the disk either.
+        self.counters.not_retained += 1
+        self.journal.unretained(message.topic)
+        return False
 
     def distribute(self, message: Message) -> int:
         """Deliver a message to its receivers here; returns their number."""
@@ -330,6 +335,11 @@ def _concerns_others(topic_filter: str) -> bool:
     """Whether other peers may have messages for a filter. The server's own topics stay within its own clients."""
     shared = parse_shared(topic_filter)
     return not is_of_the_server(shared[1] if shared else topic_filter)
+
+
+def _report_not_retained(done: Done, reason: Reason) -> None:
+    """The message was delivered, but a success would promise that it is retained [MQTT-3.3.1-5]."""
+    done(Reason.QUOTA_EXCEEDED)
 
 
 def _ready(session: Session) -> bool:

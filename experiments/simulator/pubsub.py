@@ -12,6 +12,7 @@ from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.pubsub_checks import PublishedMessage, PubSubChecks
 from ringmq.experiments.simulator.scribe_checks import ScribeChecks
 from ringmq.experiments.simulator.world import Node, SimulatedRing, World
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.leaf_set import HALF
 from ringmq.overlay.core.messages import Peer
@@ -169,7 +170,11 @@ class PubSubWorld(World):
         self._at(node)
         subscription = node.clients.add_subscription(topic_filter, self.now)
 
-        def done() -> None:
+        def done(reason: Reason) -> None:
+            if reason is not Reason.SUCCESS:
+                # The front removes what was refused.
+                self.unsubscribe(node, topic_filter)
+                return
             node.clients.acknowledge(subscription, self.now)
             if subscription.removed_at is None:
                 self.on_suback(node, topic_filter)

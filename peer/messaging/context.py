@@ -70,9 +70,9 @@ class Counters:
     unreadable: int = 0
     """Payloads that could not be decoded."""
     not_retained: int = 0
-    """Retained messages given up before their coordinator had them."""
+    """Retained messages given up before their coordinator had them, or refused, as the partition is full."""
     refused_filters: int = 0
-    """Filters of clients here that their coordinator refused, as the partition is full."""
+    """Refusals of filters of clients here, as their partition is full; those that are tried again count again."""
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

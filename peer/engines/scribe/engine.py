@@ -177,12 +177,17 @@ class ScribeEngine:
         """Scribe has no fast path: every message goes in an envelope."""
         return False
 
-    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def subscribe(self, topic_filter: str, done: Done) -> None:
         """Raises SharedFilterError."""
         self._do(lambda: self.subscriber.add(topic_filter, done))
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))
+
+    @staticmethod
+    def is_refused(topic_filter: str) -> bool:
+        """Scribe bounds neither the filters nor the retained messages of a place: it refuses none."""
+        return False
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         try:

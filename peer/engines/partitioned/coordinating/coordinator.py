@@ -6,10 +6,9 @@ trust no older routes any more. So every message published anywhere after a SUBA
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Final
 
 from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.ids import Id
@@ -17,6 +16,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.finds import Finds
 from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
 from ringmq.peer.engines.partitioned.coordinating.home_leases import HomeLeases
+from ringmq.peer.engines.partitioned.coordinating.quota import Quota
 from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
 from ringmq.peer.engines.partitioned.messages import (
     Begun,
@@ -36,10 +36,10 @@ from ringmq.peer.engines.partitioned.messages import (
     Retained,
     Row,
 )
-from ringmq.peer.engines.partitioned.names import EXACT, partition_of, partition_of_filter, shape_of
+from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.messaging.shared_filters import inner_of, is_shared
+from ringmq.peer.messaging.shared_filters import is_shared
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
@@ -48,14 +48,6 @@ from ringmq.peer.replication.rows import Expiries, RowWriter
 from ringmq.peer.replication.space import Runs, partitions_in, runs_of
 from ringmq.peer.replication.takeover import Takeover
 from ringmq.peer.replication.tombstones import Tombstones
-
-MAX_SHAPES: Final = 64
-"""Shapes of wildcard filters in one partition. A publisher looks up each of them for every new topic below the prefix,
-so more would let one client slow down all publishers."""
-MAX_ENTRIES: Final = 100_000
-"""Entries in one partition."""
-MAX_RETAINED: Final = 100_000
-"""Retained messages in one partition."""
 
 
 class Answers:
@@ -74,7 +66,7 @@ class Coordinator:
     """One per engine."""
 
     __slots__ = (
-        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_neighbourhood", "_shapes", "_stash",
+        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_neighbourhood", "_quota", "_stash",
         "_state", "_streams", "copying", "holders", "retained_index", "store", "takeover",
     )  # fmt: skip
 
@@ -86,8 +78,7 @@ class Coordinator:
         self._neighbourhood = neighbourhood
         self._cleared = cleared
         self._leases = HomeLeases()
-        self._shapes: dict[int, Counter[bytes]] = {}
-        """Shapes of live wildcard entries in coordinated partitions."""
+        self._quota = Quota()
         self._expiries = Expiries(remaining_of, aged)
         self._answers: dict[Peer, Answers] = {}
         self._elsewhere: dict[Peer, set[int]] = {}
@@ -157,7 +148,9 @@ class Coordinator:
             self._answer_to(home).ended.append((known.number[0], entry.number[1]))
             return
         if known is None or known.rank() < record.rank():
-            if not entry.gone and self._is_full(partition, entry.filter):
+            # A further number of a live entry takes no room.
+            further = not entry.gone and (known is None or known.gone)
+            if further and self._quota.refuses_entry(partition, entry.filter, len(self.store.records(partition))):
                 self._answer_to(home).refused.append(entry.number)
                 return
             self.copying.put(partition, record, soon=not entry.gone)
@@ -165,13 +158,6 @@ class Coordinator:
         # An end does not wait for the holders: the home drops or refuses messages sent by older routes.
         soon = not entry.gone
         self.copying.wait(partition, then, partial(self._refer, home, partition), listed=soon, soon=soon)
-
-    def _is_full(self, partition: int, topic_filter: str) -> bool:
-        if len(self.store.records(partition)) >= MAX_ENTRIES + MAX_RETAINED:
-            return True
-        shape = shape_of(inner_of(topic_filter))
-        shapes = self._shapes.get(partition)
-        return shape != EXACT and shapes is not None and shape not in shapes and len(shapes) >= MAX_SHAPES
 
     def _grant(self, partition: int, record: SharedRecord) -> None:
         """Every shadow and holder has the entry: answer its home."""
@@ -251,7 +237,10 @@ class Coordinator:
         if not self._serving(row.partition, sender, partial(self.retain, sender, message)):
             return
         record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
-        if len(self.store.records(row.partition)) >= MAX_ENTRIES + MAX_RETAINED and not row.gone:
+        known = self.store.get(row.partition, record.key)
+        # Without a bound of ends, a client that clears ever new topics would fill the memory with tombstones.
+        further = known is None or (known.gone and not row.gone)
+        if further and self._quota.refuses_retained(row.partition, row.gone, len(self.store.records(row.partition))):
             self._streams.send(sender, Retained(row.name, row.number, self._state.hybrid_clock, True))
             return
         self.copying.put(row.partition, record)
@@ -282,6 +271,7 @@ class Coordinator:
         record = after or before
         assert record is not None, "a change has a record before or after it"
         if record.kind is RecordKind.RETAINED:
+            self._quota.retained_changed(partition, before, after)
             self._retained_changed(partition, record.name, after)
         elif self.store.acting[partition]:
             if before is not None and not before.gone:
@@ -291,18 +281,11 @@ class Coordinator:
 
     def _entry_came(self, partition: int, record: SharedRecord) -> None:
         self._leases.added(partition, record, self._state.clock.now + self._state.config.entry_s)
-        shape = shape_of(inner_of(record.name))
-        if shape != EXACT:
-            self._shapes.setdefault(partition, Counter())[shape] += 1
+        self._quota.entry_came(partition, record)
 
     def _entry_left(self, partition: int, record: SharedRecord) -> None:
         self._leases.removed(partition, record)
-        shape = shape_of(inner_of(record.name))
-        if shape != EXACT and partition in self._shapes:
-            shapes = self._shapes[partition]
-            shapes[shape] -= 1
-            if not shapes[shape]:
-                del shapes[shape]
+        self._quota.entry_left(partition, record)
 
     def _retained_changed(self, partition: int, topic: str, after: SharedRecord | None) -> None:
         if after is None:
@@ -376,7 +359,7 @@ class Coordinator:
         stopped = set(partitions)
         self._leases.left(stopped)
         for partition in stopped:
-            self._shapes.pop(partition, None)
+            self._quota.left(partition)
         self.holders.stepped_down(list(partitions))
 
     def holders_of(self, partitions: Iterable[int], epochs: Iterable[Epoch]) -> Collection[Peer]:

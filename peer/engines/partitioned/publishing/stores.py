@@ -132,6 +132,7 @@ class RetainStores:
         if store is not None:
             if message.refused:
                 self._state.counters.not_retained += 1
+                store.outgoing.refused = True
             self._end(store)
 
     def _end(self, store: RetainStore) -> None:

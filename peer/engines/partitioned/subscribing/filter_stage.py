@@ -3,6 +3,7 @@
     ASKING ── granted ──▶ FETCHING ── fetched ──▶ IN_FORCE
     any of these ── lapsed ──▶ ASKING
     any of these ── removed ──▶ LEAVING ── ended, replaced ──▶ GONE
+    ASKING ── refused ──▶ REFUSED ── retried ──▶ ASKING, or removed ──▶ GONE
 
 The table is the protocol: an event that it does not have for a stage is a defect, and raises KeyError. Knows neither
 messages nor timers; `subscriber.py` turns them into events.
@@ -23,6 +24,8 @@ class FilterStage(Enum):
     """Publications arrive; retained messages are missing."""
     IN_FORCE = auto()
     """The clients have their SUBACK; the lease is renewed."""
+    REFUSED = auto()
+    """The coordinator has no room for the filter, and knows nothing of it."""
     LEAVING = auto()
     """No client wants the filter any more; the coordinator has not confirmed the end yet."""
     GONE = auto()
@@ -35,6 +38,10 @@ class FilterEvent(Enum):
     """All retained messages are here."""
     LAPSED = auto()
     """The coordinator knows an end of the subscription: it was not renewed in time, or belongs to an earlier boot."""
+    REFUSED = auto()
+    """Quota exceeded: the partition is full."""
+    RETRIED = auto()
+    """A client wants the filter once more, some time has passed, or there is another coordinator."""
     REMOVED = auto()
     """No client here wants the filter any more."""
     ENDED = auto()
@@ -50,6 +57,7 @@ TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = Ma
         FilterStage.ASKING: {
             FilterEvent.GRANTED: FilterStage.FETCHING,
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.REFUSED: FilterStage.REFUSED,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.FETCHING: {
@@ -60,6 +68,10 @@ TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = Ma
         FilterStage.IN_FORCE: {
             FilterEvent.LAPSED: FilterStage.ASKING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.REFUSED: {
+            FilterEvent.RETRIED: FilterStage.ASKING,
+            FilterEvent.REMOVED: FilterStage.GONE,
         },
         FilterStage.LEAVING: {
             FilterEvent.ENDED: FilterStage.GONE,

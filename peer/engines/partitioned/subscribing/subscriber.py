@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.compact import slimmed
@@ -31,6 +34,11 @@ from ringmq.peer.replication.space import partitions_in
 LATER_S: Final = 0.05
 """The longest wait of an end for a registration that it can go along with."""
 
+RETRY_S: Final = 30.0
+RETRIED_AT_ONCE: Final = 1000
+"""How often, and how many of the filters that were refused are registered again. Only a client's own SUBSCRIBE need not
+wait for that."""
+
 Ended = tuple[LocalFilter, int]
 """A filter that leaves, and the count of its end, which a coordinator has applied."""
 
@@ -40,8 +48,8 @@ class Subscriber:
 
     __slots__ = (
         "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
-        "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_retained_cache",
-        "_shared", "_silences", "_soon", "_state", "_streams",
+        "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_refused",
+        "_retained_cache", "_retrying", "_shared", "_silences", "_soon", "_state", "_streams",
     )  # fmt: skip
 
     def __init__(
@@ -76,6 +84,9 @@ class Subscriber:
         self._just_ended: list[Ended] = []
         self._ended: list[Ended] = []
         """Ends from before the last check."""
+        self._refused: dict[LocalFilter, None] = {}
+        """Those that a full partition has refused, the longest refused first."""
+        self._retrying = False
         self._silences: dict[Peer, int] = {}
         """Checks since a coordinator that owes an answer was heard."""
         self._changed = False
@@ -105,16 +116,18 @@ class Subscriber:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """`done` is called when the filter is in force and its retained messages are here. It is also called when
-        clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
-        for a failure."""
+    def add(self, topic_filter: str, done: Done) -> None:
+        """`done` is called with SUCCESS when the filter is in force and its retained messages are here, or clients
+        removed the filter before; with QUOTA_EXCEEDED when its partition is full. Then it is tried again from time to
+        time until it is removed."""
         own = self._find(topic_filter)
         if own is None:
             own = self._begin(topic_filter)
         elif own.stage is FilterStage.IN_FORCE:
-            done()
+            done(Reason.SUCCESS)
             return
+        elif own.stage is FilterStage.REFUSED:
+            self._retry(own)
         own.asking().dones.append(done)
 
     def _begin(self, topic_filter: str) -> LocalFilter:
@@ -141,23 +154,28 @@ class Subscriber:
         own = self._find(topic_filter)
         if own is None:
             return
-        dones = self._take_out(own)
-        self._queue(own, soon=False)
-        # Each SUBSCRIBE gets its SUBACK, even if its filter is removed before the grant [MQTT-3.8.4-1].
-        for done in dones:
-            done()
-
-    def _take_out(self, own: LocalFilter) -> list[Callable[[], None]]:
-        """No client gets anything for this filter any more. Returns the calls that waited for it."""
+        self._take_out(own)
+        if own.stage is FilterStage.REFUSED:
+            # Its coordinator has nothing of it that must end.
+            own.on(FilterEvent.REMOVED)
+            del self._refused[own]
+            self._forget(own)
+            return
         del self._by_count[own.count]
         dones = own.leave(self._next())
         self._by_count[own.count] = own
+        self._queue(own, soon=False)
+        # Each SUBSCRIBE gets its SUBACK, even if its filter is removed before the grant [MQTT-3.8.4-1].
+        for done in dones:
+            done(Reason.SUCCESS)
+
+    def _take_out(self, own: LocalFilter) -> None:
+        """No client gets anything for this filter any more."""
         if is_shared(own.filter):
             del self._shared[own.filter]
         else:
             self._plain.remove(own.filter)
             self._retained_cache.forget(own.filter, self.wants)
-        return dones
 
     def _next(self, known_boot: int = 0) -> Number:
         """A number above all earlier ones."""
@@ -253,8 +271,10 @@ class Subscriber:
     def _assign(self, partition: HomePartition, peer: Peer) -> None:
         """A partition has its first coordinator, or another one, or the stream to the same one begins again."""
         if partition.coordinator is not None or partition.left is not None:
-            for own in partition.filters.values():
-                if own.unanswered:
+            for own in list(partition.filters.values()):
+                if own.stage is FilterStage.REFUSED:
+                    self._retry(own)
+                elif own.unanswered:
                     partition.queued[own] = None
             self._lease.announce(partition)
         partition.coordinator, partition.left = peer, None
@@ -283,11 +303,11 @@ class Subscriber:
             own = self._by_count.get(number[1])
             if own is not None and own.stage is FilterStage.LEAVING:
                 self._end(own)
-            elif own is not None and number[0] >= own.boot:
+            elif own is not None and own.stage is not FilterStage.REFUSED and number[0] >= own.boot:
                 self._lapse(own, number[0])
         for number in message.refused:
             own = self._by_count.get(number[1])
-            if own is not None and own.number == number:
+            if own is not None and own.number == number and own.stage is FilterStage.ASKING:
                 self._refuse(own)
         # All filters of a crowd were asked for by one item: their answers are one measurement.
         for began in sorted(asked_at):
@@ -314,7 +334,7 @@ class Subscriber:
             self._in_force_soon(own.filter)
         own.on(FilterEvent.FETCHED)
         for done in own.take_dones():
-            done()
+            done(Reason.SUCCESS)
 
     def _lapse(self, own: LocalFilter, known_boot: int) -> None:
         """It was not renewed in time, or an earlier boot of this peer gave higher numbers."""
@@ -325,14 +345,40 @@ class Subscriber:
         self._queue(own)
 
     def _refuse(self, own: LocalFilter) -> None:
-        """Quota exceeded: its partition is full."""
-        dones: list[Callable[[], None]] = []
-        if own.stage is not FilterStage.LEAVING:
-            self._state.counters.refused_filters += 1
-            dones = self._take_out(own)
-        self._end(own)
+        """Quota exceeded: its partition is full. Whoever waits for it removes it, and a kept session keeps it."""
+        self._state.counters.refused_filters += 1
+        dones = own.refuse()
+        self._refused[own] = None
+        self._retry_later()
         for done in dones:
-            done()
+            done(Reason.QUOTA_EXCEEDED)
+
+    def is_refused(self, topic_filter: str) -> bool:
+        if not self._refused:
+            return False
+        own = self._find(topic_filter)
+        return own is not None and own.stage is FilterStage.REFUSED
+
+    def _retry(self, own: LocalFilter) -> None:
+        """Register a refused filter once more."""
+        del self._refused[own]
+        del self._by_count[own.count]
+        own.retry(self._next())
+        self._by_count[own.count] = own
+        self._queue(own)
+
+    def _retry_refused(self) -> None:
+        """Sessions of clients that are away, or that had the filter before, may find room by now."""
+        self._retrying = False
+        for own in list(islice(self._refused, RETRIED_AT_ONCE)):
+            self._retry(own)
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        # Most refused filters are removed at once, so that a timer for each would be too many.
+        if self._refused and not self._retrying:
+            self._retrying = True
+            self._state.after(RETRY_S, self._retry_refused)
 
     def _end(self, own: LocalFilter) -> None:
         own.on(FilterEvent.ENDED)

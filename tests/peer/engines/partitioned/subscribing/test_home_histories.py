@@ -109,7 +109,7 @@ class Story:
                 ident = len(self.added)
                 self.added.append((name, ident))
                 self.wanted.add(name)
-                home.subscriber.add(name, lambda: self.done.update([ident]))
+                home.subscriber.add(name, lambda _: self.done.update([ident]))
             case "remove":
                 self.wanted.discard(name)
                 home.subscriber.remove(name)
