@@ -15,12 +15,12 @@ from ringmq.peer.replication.record import SharedRecord
 MAX_SHAPES: Final = 64
 """Shapes of wildcard filters in one partition. A publisher looks up each of them for every new topic below the prefix,
 so more would let one client slow down all publishers."""
-MAX_ENTRIES: Final = 200_000
-"""Live entries in one partition, some 80 MB at the coordinator and each of its shadows: more than one site has devices,
-as wildcard filters with one prefix are all in one partition."""
-MAX_RETAINED: Final = 200_000
+MAX_ENTRIES: Final = 100_000
+"""Live entries in one partition: a next coordinator visits all of them without a pause, which takes about a second. All
+wildcard filters with one literal prefix are in one partition."""
+MAX_RETAINED: Final = 100_000
 """Live retained messages in one partition. Only names that were made for it bring so many together."""
-MAX_RECORDS: Final = 500_000
+MAX_RECORDS: Final = 250_000
 """Both, with tombstones: a client that subscribes and unsubscribes, or retains and clears, leaves one a time."""
 
 T = TypeVar("T")
