@@ -28,6 +28,12 @@ MOST_PATIENCE: Final = 5.0
 """Bounds of the first wait for an answer: this factor of the smoothed time, and at most this factor of `ask_s`."""
 
 
+FAR_US: Final = 100 * 366 * 86_400 * 1_000_000
+"""How far stamps of others may be ahead of the wall clock here: a century. A peer without a clock of its own starts in
+1970, and must believe the others. One stamp near 2^63 would leave no room for later ones, and no message could be
+retained any more."""
+
+
 @dataclass(slots=True)
 class Counters:
     """Counters since the start; each only grows."""
@@ -71,6 +77,13 @@ class Counters:
     """Payloads that could not be decoded."""
     not_retained: int = 0
     """Retained messages given up before their coordinator had them, or refused, as the partition is full."""
+    false_records: int = 0
+    """Records of other peers that were dropped: of another partition, with an invalid name, without their home, or from
+    a distant future."""
+    far_stamps: int = 0
+    """Clocks of other peers that are more than a century ahead, and were not followed."""
+    false_boots: int = 0
+    """Messages that name a boot which their peer cannot have."""
     refused_filters: int = 0
     """Refusals of filters of clients here, as their partition is full; those that are tried again count again."""
 
@@ -237,7 +250,18 @@ class MessagingContext:
     def observe(self, stamp: int) -> None:
         """Another peer has given this stamp."""
         if stamp > self.hybrid_clock:
-            self.hybrid_clock = stamp
+            if self.is_far(stamp):
+                self.counters.far_stamps += 1
+            else:
+                self.hybrid_clock = stamp
+
+    def is_far(self, stamp: int) -> bool:
+        """Whether a stamp is from a future that no clock can be in. It must not be believed."""
+        return stamp > self.clock_us() + FAR_US
+
+    def is_far_boot(self, boot: int) -> bool:
+        """The same for the boot of a peer, which is a time in ms."""
+        return boot > (self.clock_us() + FAR_US) // 1000
 
     def _own_us(self) -> int:
         # A simulated world has no wall clock; all its peers share this one.

@@ -36,7 +36,8 @@ from ringmq.peer.engines.partitioned.messages import (
     Retained,
     Row,
 )
-from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
+from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import is_shared
@@ -67,7 +68,7 @@ class Coordinator:
 
     __slots__ = (
         "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_neighbourhood", "_quota", "_stash",
-        "_state", "_streams", "copying", "holders", "retained_index", "store", "takeover",
+        "_state", "_streams", "_truth", "copying", "holders", "retained_index", "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -93,6 +94,7 @@ class Coordinator:
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
         self.retained_index = RetainedIndex()
         self._finds = Finds(state, streams, self.store, self, self.retained_index)
+        self._truth = Truth(state)
 
     # Requests
 
@@ -119,11 +121,14 @@ class Coordinator:
     def register(self, sender: Peer, message: Register) -> None:
         self._heard(sender)
         for entry in message.entries:
-            self._register(sender, entry)
+            if self._truth.accepts_filter(entry.filter):
+                self._register(sender, entry)
 
     def _register(self, sender: Peer, entry: Entry) -> None:
         partition = partition_of_filter(entry.filter)
-        if self._serving(partition, sender, partial(self._register, sender, entry)):
+        if self._state.is_far_boot(entry.number[0]):
+            self._state.counters.false_records += 1
+        elif self._serving(partition, sender, partial(self._register, sender, entry)):
             self._admit(partition, sender, entry)
 
     def _heard(self, home: Peer) -> None:
@@ -212,7 +217,7 @@ class Coordinator:
             if not record.gone and record.number <= message.up_to and record.name not in names:
                 self.copying.put(partition, record.ended())
         for entry in message.entries:
-            if partition_of_filter(entry.filter) == partition:
+            if self._truth.accepts_entry(partition, entry.filter, entry.number):
                 self._admit(partition, sender, entry)
 
     def hold(self, sender: Peer, message: Hold) -> None:
@@ -232,7 +237,9 @@ class Coordinator:
     def retain(self, sender: Peer, message: Retain) -> None:
         """Store a message; answer when the shadows have it too."""
         row = message.row
-        if row.kind is not RecordKind.RETAINED or row.partition != partition_of(row.name):
+        if row.kind is not RecordKind.RETAINED:
+            return
+        if not self._truth.accepts_retained(row.partition, row.name, row.number):
             return
         if not self._serving(row.partition, sender, partial(self.retain, sender, message)):
             return
@@ -255,12 +262,15 @@ class Coordinator:
 
     def find(self, sender: Peer, message: Find) -> None:
         self.takeover.wake()
-        self._finds.find(sender, message)
+        self._finds.find(sender, message, [name for name in message.filters if self._truth.accepts_filter(name)])
 
     # Records, as the copies see them
 
     def overruled(self, record: SharedRecord) -> SharedRecord:
         return self._cleared.overrule(record)
+
+    def accepts(self, partition: int, record: SharedRecord) -> bool:
+        return self._truth.accepts(partition, record)
 
     def told(self, record: SharedRecord) -> SharedRecord:
         if record.kind is not RecordKind.RETAINED:

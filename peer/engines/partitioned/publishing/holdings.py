@@ -232,6 +232,8 @@ class Holdings:
     def routes(self, sender: Peer, message: Routes) -> RouteChanges | None:
         """Apply routes. None: nothing of the message could be applied, and its sender must be asked again."""
         try:
+            if any(self._state.is_far_boot(peer.boot) for peer in message.peers):
+                raise ProtocolError("a route leads to a boot from a distant future")
             rows = RouteRows(message)
         except ProtocolError:
             self._state.counters.unreadable += 1

@@ -32,7 +32,7 @@ from ringmq.peer.messaging.publication import Leaf, Publication, addressed, enco
 from ringmq.peer.messaging.send_window import Item, SendWindows
 from ringmq.peer.messaging.tree_relay import TreeRelay
 from ringmq.peer.replication.copying import ItemStreams
-from ringmq.peer.replication.space import partitions_in
+from ringmq.peer.replication.space import NUMBERS
 
 MOST_ROTATIONS: Final = 10_000
 """Shared filters whose rotation is remembered; beyond, all begin again, which does no harm."""
@@ -341,7 +341,8 @@ class Publisher:
         if changes is not None:
             if len(self._stores):
                 changed = set(unpacked(message.partitions, "H"))
-                changed.update(partitions_in([(begun.first, begun.last) for begun in message.begun]))
+                for begun in message.begun:
+                    changed.update(NUMBERS[begun.first : begun.last + 1])
                 self._stores.hold_back(changed)
             self._change(changes)
         self._follow_trust()

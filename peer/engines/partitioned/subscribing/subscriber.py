@@ -25,6 +25,7 @@ from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
 from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.shared_filters import is_shared
@@ -49,7 +50,7 @@ class Subscriber:
     __slots__ = (
         "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
         "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_refused",
-        "_retained_cache", "_retrying", "_shared", "_silences", "_soon", "_state", "_streams",
+        "_retained_cache", "_retrying", "_shared", "_silences", "_soon", "_state", "_streams", "_truth",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +67,7 @@ class Subscriber:
         self._streams = streams
         self._directory = directory
         self._retained_cache = retained_cache
+        self._truth = Truth(state)
         self._in_force_soon = in_force_soon
         self._partitions: dict[int, HomePartition] = {}
         self._by_count: dict[int, LocalFilter] = {}
@@ -304,7 +306,11 @@ class Subscriber:
             if own is not None and own.stage is FilterStage.LEAVING:
                 self._end(own)
             elif own is not None and own.stage is not FilterStage.REFUSED and number[0] >= own.boot:
-                self._lapse(own, number[0])
+                # The next number must be higher, and numbers from a distant future are refused everywhere.
+                if self._state.is_far_boot(number[0]):
+                    self._state.counters.false_boots += 1
+                else:
+                    self._lapse(own, number[0])
         for number in message.refused:
             own = self._by_count.get(number[1])
             if own is not None and own.number == number and own.stage is FilterStage.ASKING:
@@ -390,7 +396,9 @@ class Subscriber:
 
     def _keep(self, row: Row) -> None:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
-        if row.kind is RecordKind.RETAINED and self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
+        if row.kind is not RecordKind.RETAINED or not self._truth.accepts_retained(row.partition, row.name, row.number):
+            return
+        if self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
             record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
             self._retained_cache.fetched(record)
 
