@@ -44,7 +44,7 @@ from ringmq.peer.engines.partitioned.messages import (
     TakeOver,
     Where,
 )
-from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
 from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
 from ringmq.peer.engines.partitioned.status import describe, describe_topic
@@ -89,6 +89,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         journals have committed. Without `owing` the engine acknowledges at the end of each call.
         """
         state = MessagingContext(overlay, clients, config, disk, clock, owing, clock_us)
+        self.names = NameHash(config.hash_seed)
         self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost)
         self.cleared = Tombstones(state)
         neighbourhood = Neighbourhood(lambda: state.me, config.shadows)
@@ -193,7 +194,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             if self._state.is_far(record.number[0]):
                 state.counters.false_records += 1
                 continue
-            self.replicas.take(partition_of(record.name), record, state.clock.now)
+            self.replicas.take(self.names.partition_of(record.name), record, state.clock.now)
         state.disk = disk
 
     def take_over(self, topic: str, body: bytes, chance: int) -> None:
@@ -202,7 +203,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         `chance` distinguishes it from a message of another peer for the same topic. Before anything happens, but after
         `restore`.
         """
-        partition = partition_of(topic)
+        partition = self.names.partition_of(topic)
         record = SharedRecord(RecordKind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body)
         if self.replicas.get(partition, record.key) is None and self.cleared.number_of(topic) is None:
             self.replicas.take(partition, record, self._state.clock.now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name
-from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 
@@ -16,10 +16,11 @@ from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 class Truth:
     """One per engine. Each question counts what it refuses, in `false_records`."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_names", "_state")
 
     def __init__(self, state: MessagingContext) -> None:
         self._state = state
+        self._names = NameHash(state.config.hash_seed)
 
     def accepts(self, partition: int, record: SharedRecord) -> bool:
         """Whether a record can be one of this partition."""
@@ -34,7 +35,7 @@ class Truth:
         """Whether a home can have this filter in this partition."""
         far = self._state.is_far_boot(number[0])
         return self.accepts_filter(topic_filter) and (
-            (not far and partition_of_filter(topic_filter) == partition) or self._refused()
+            (not far and self._names.partition_of_filter(topic_filter) == partition) or self._refused()
         )
 
     def accepts_filter(self, topic_filter: str) -> bool:
@@ -50,7 +51,7 @@ class Truth:
             check_topic_name(topic)
         except PacketError:
             return self._refused()
-        return (partition_of(topic) == partition and not self._state.is_far(number[0])) or self._refused()
+        return (self._names.partition_of(topic) == partition and not self._state.is_far(number[0])) or self._refused()
 
     def _refused(self) -> bool:
         self._state.counters.false_records += 1

@@ -36,7 +36,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Retained,
     Row,
 )
-from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.context import MessagingContext
@@ -67,8 +67,8 @@ class Coordinator:
     """One per engine."""
 
     __slots__ = (
-        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_neighbourhood", "_quota", "_stash",
-        "_state", "_streams", "_truth", "copying", "holders", "retained_index", "store", "takeover",
+        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_names", "_neighbourhood", "_quota",
+        "_stash", "_state", "_streams", "_truth", "copying", "holders", "retained_index", "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,7 @@ class Coordinator:
         self.retained_index = RetainedIndex()
         self._finds = Finds(state, streams, self.store, self, self.retained_index)
         self._truth = Truth(state)
+        self._names = NameHash(state.config.hash_seed)
 
     # Requests
 
@@ -125,7 +126,7 @@ class Coordinator:
                 self._register(sender, entry)
 
     def _register(self, sender: Peer, entry: Entry) -> None:
-        partition = partition_of_filter(entry.filter)
+        partition = self._names.partition_of_filter(entry.filter)
         if self._state.is_far_boot(entry.number[0]):
             self._state.counters.false_records += 1
         elif self._serving(partition, sender, partial(self._register, sender, entry)):

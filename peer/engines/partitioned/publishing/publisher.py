@@ -19,7 +19,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.item_codec import unpacked
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Renewed, Retained, Routes
-from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
+from ringmq.peer.engines.partitioned.names import NameHash, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.holdings import Coordinators, Holdings
 from ringmq.peer.engines.partitioned.publishing.route_table import RouteChanges, RouteTable
 from ringmq.peer.engines.partitioned.publishing.route_trust import RouteTrust
@@ -42,8 +42,8 @@ class Publisher:
     """One per engine."""
 
     __slots__ = (
-        "_blocked", "_leaving", "_plans", "_queues", "_rotations", "_serves", "_state", "_stores", "_swept_at",
-        "_topics", "_tree_relay", "holdings", "routes_held", "send_windows", "trust",
+        "_blocked", "_leaving", "_names", "_plans", "_queues", "_rotations", "_serves", "_state", "_stores",
+        "_swept_at", "_topics", "_tree_relay", "holdings", "routes_held", "send_windows", "trust",
     )  # fmt: skip
 
     def __init__(
@@ -60,7 +60,8 @@ class Publisher:
         self._state = state
         self._tree_relay = tree_relay
         self._serves = serves
-        self.routes_held = RouteTable()
+        self._names = NameHash(state.config.hash_seed)
+        self.routes_held = RouteTable(self._names)
         self.trust = RouteTrust()
         self._plans = TopicPlans(self.routes_held.home_sets, lambda: state.me, state.config)
         self._topics: Mapping[str, CachedTopic] = self._plans.topics
@@ -109,7 +110,7 @@ class Publisher:
 
     def trusted_until(self, name: str) -> float:
         """The time until which the routes of a topic may be trusted."""
-        leases = [self.trust.lease_of(partition_of(prefix)) for prefix in prefixes_of(name)]
+        leases = [self.trust.lease_of(self._names.partition_of(prefix)) for prefix in prefixes_of(name)]
         return min([-inf if lease is None else lease.until for lease in leases])
 
     def trusted_partitions(self) -> int:

@@ -20,7 +20,7 @@ from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Register, Registered, Row
-from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
@@ -49,7 +49,7 @@ class Subscriber:
 
     __slots__ = (
         "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
-        "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_refused",
+        "_in_force_soon", "_just_ended", "_lease", "_names", "_partitions", "_pending", "_plain", "_queued", "_refused",
         "_retained_cache", "_retrying", "_shared", "_silences", "_soon", "_state", "_streams", "_truth",
     )  # fmt: skip
 
@@ -68,6 +68,7 @@ class Subscriber:
         self._directory = directory
         self._retained_cache = retained_cache
         self._truth = Truth(state)
+        self._names = NameHash(state.config.hash_seed)
         self._in_force_soon = in_force_soon
         self._partitions: dict[int, HomePartition] = {}
         self._by_count: dict[int, LocalFilter] = {}
@@ -133,7 +134,7 @@ class Subscriber:
         own.asking().dones.append(done)
 
     def _begin(self, topic_filter: str) -> LocalFilter:
-        index = partition_of_filter(topic_filter)
+        index = self._names.partition_of_filter(topic_filter)
         partition = self._partitions.get(index)
         if partition is None:
             partition = self._partitions[index] = HomePartition(index)
