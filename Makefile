@@ -10,11 +10,12 @@ PEERS ?= 12
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test lint types pytest format ring experiments clean
+.PHONY: help venv test lint types pytest format index ring experiments clean
 
 help:
 	@echo "make test         everything that must hold: ruff, mypy, pytest"
 	@echo "make format       put the code into its form"
+	@echo "make index        write docs/modules.md from the docstrings"
 	@echo "make ring         a ring of $(PEERS) peers on this machine (PEERS=50 for more)"
 	@echo "make experiments  repeat the experiments of the papers, small: a quarter of an hour at most"
 	@echo "make clean        remove the environment and all that was made"
@@ -34,6 +35,9 @@ pytest: venv
 format: venv
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+index: venv
+	$(BIN)/python tests/module_index.py
 
 ring: venv
 	$(BIN)/ringmq ring --peers $(PEERS)

@@ -24,12 +24,19 @@ import pytest
 from ringmq.peer.cli import main
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.load import load
+from tests.module_index import INDEX, index
 from tests.mqtt_front.real_clients.missing import cannot
 from tests.test_imports import DOORS, listed
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    README,
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    # The index repeats docstrings, which name commands without their options.
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path != INDEX),
+]
 MAX_ARCHITECTURE_WORDS = 1200
 """A newcomer reads it in five minutes; everything beyond an overview belongs into docs/internals/."""
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -335,6 +342,12 @@ def test_the_architecture_is_short_and_lists_all_packages() -> None:
     assert len(text.split()) <= MAX_ARCHITECTURE_WORDS
     table = text.partition("\n## Packages\n")[2].partition("\n\n**")[0]
     assert re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE) == list(DOORS)
+
+
+def test_the_index_has_all_modules_as_they_are() -> None:
+    assert INDEX.read_text(encoding="utf-8") == index(), "run: make index"
+    # A module without a summary would be an empty line of the index.
+    assert re.findall(r"^- `[^`]+`: *$", index(), re.MULTILINE) == []
 
 
 # The section "Try it"

@@ -41,7 +41,7 @@ class Subscribing(Protocol):
     """The filters of the clients here."""
 
     def __len__(self) -> int: ...
-    def add(self, topic_filter: str, done: Done) -> None: ...
+    def add(self, topic_filter: str, done: Done, lasting: bool = False) -> None: ...
     def remove(self, topic_filter: str) -> None: ...
     def is_refused(self, topic_filter: str) -> bool: ...
     def wants(self, topic: str) -> bool:
@@ -172,10 +172,10 @@ class BaseEngine(ABC, Generic[S, P]):
         self._state.counters.published += 1
         return True
 
-    def subscribe(self, topic_filter: str, done: Done) -> None:
+    def subscribe(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         """After `done` with SUCCESS, every message published anywhere arrives here, and the retained messages have
         arrived."""
-        self._do(lambda: self.subscriber.add(topic_filter, done))
+        self._do(lambda: self.subscriber.add(topic_filter, done, lasting))
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))

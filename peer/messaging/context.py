@@ -67,6 +67,8 @@ class Counters:
     """Filters of this peer that their coordinator had dropped because they were not renewed."""
     expired: int = 0
     """Entries of other peers dropped here because they were not renewed."""
+    forgotten_away: int = 0
+    """Lasting entries forgotten here because their peers had been away for too long."""
     reigns: int = 0
     """Partitions that this peer became the coordinator of."""
     superseded: int = 0
@@ -186,6 +188,15 @@ class MessagingContext:
 
     def leave(self, topic: str) -> None:
         self.disk.leave(topic)
+        self.owing()
+
+    def keep_entry(self, record: SharedRecord) -> None:
+        """Store a lasting entry, to be committed at the end of the iteration."""
+        self.disk.keep_entry(record)
+        self.owing()
+
+    def leave_entry(self, record: SharedRecord) -> None:
+        self.disk.leave_entry(record)
         self.owing()
 
     def forget(self, age_s: float) -> None:

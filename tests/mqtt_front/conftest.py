@@ -70,7 +70,7 @@ class SlowPorts:
     def serves(self, topic_filter: str) -> bool:
         return topic_filter not in self.unserved
 
-    def filter_added(self, topic_filter: str, done: Done) -> None:
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         self.added.append((topic_filter, done))
 
     def is_refused(self, topic_filter: str) -> bool:
@@ -93,7 +93,7 @@ class SlowPorts:
 class QuickPorts(SlowPorts):
     """A layer above in which every filter is in force at once."""
 
-    def filter_added(self, topic_filter: str, done: Done) -> None:
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         done(Reason.SUCCESS)
 
 

@@ -6,7 +6,7 @@ peers that match, directly or through a tree. `peer/messaging/engine.py` explain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Where,
 )
 from ringmq.peer.engines.partitioned.names import NameHash
+from ringmq.peer.engines.partitioned.publishing.assembly import Address, Assembly
 from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
 from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
 from ringmq.peer.engines.partitioned.status import describe, describe_topic
@@ -110,6 +111,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         }
         self._item_handlers = self._handlers_of_roles()
         self._started = False
+        self._assembly = Assembly(state, (), publisher.open)
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         """No key is watched: the leaf set decides about all partitions at once."""
@@ -147,6 +149,13 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         every(SWEEP_S, self.cleared.sweep)
         if self.replicas.partitions():
             self.coordinator.takeover.wake()
+        if self._assembly.begin():
+            self.publisher.close()
+
+    def await_ring(self, former: Collection[Address]) -> None:
+        """Publications wait until the peers at these addresses are back, for a bounded time. Call it before anything
+        happens."""
+        self._assembly = Assembly(self._state, former, lambda: self._do(self.publisher.open))
 
     @property
     def owes(self) -> bool:
@@ -181,7 +190,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             self.coordinator.flush()
 
     def restore(self, kept: Iterable[SharedRecord], cleared: Iterable[tuple[str, Number, float]]) -> None:
-        """Retained messages and tombstones with their ages, from the disk. Call it before anything else."""
+        """Retained messages, lasting entries, and tombstones with their ages, from the disk. Call it before anything
+        else."""
         state = self._state
         # The table of tombstones forgets in the order of insertion, but the rows of the disk are in the order of
         # topics.
@@ -191,10 +201,12 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         disk, state.disk = state.disk, NO_DISK
         for record in kept:
             # The clock may have been wrong for a century once, or an earlier process may have believed anything.
-            if self._state.is_far(record.number[0]):
+            entry = record.kind is RecordKind.ENTRY
+            if (state.is_far_boot if entry else state.is_far)(record.number[0]):
                 state.counters.false_records += 1
                 continue
-            self.replicas.take(self.names.partition_of(record.name), record, state.clock.now)
+            partition = (self.names.partition_of_filter if entry else self.names.partition_of)(record.name)
+            self.replicas.take(partition, record, state.clock.now)
         state.disk = disk
 
     def take_over(self, topic: str, body: bytes, chance: int) -> None:

@@ -47,9 +47,10 @@ def _check_ranges(ranges: Iterable[tuple[int, int]]) -> None:
 
 class EntryFlag(IntFlag):
     LASTING = 1
-    """The entry of a session that outlives its connection, and is kept on disks. Not used yet."""
+    """A session on the disk of its home has the filter with QoS 1 or 2. The entry outlives the process of its home, and
+    is on the disks of all copies. Other entries are passing."""
     LAPSED = 2
-    """The entry has ended because its home was silent for the length of its lease."""
+    """The entry has ended because its home was silent for the length of its lease. With LASTING, the record stays."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):

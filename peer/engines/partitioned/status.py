@@ -14,6 +14,7 @@ from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting
 from ringmq.peer.engines.partitioned.names import prefixes_of
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FINAL, FilterStage
 from ringmq.peer.messaging.shared_filters import inner_of
@@ -100,11 +101,15 @@ def _filters_by_partition(engine: PartitionedEngine, topic: str) -> dict[int, li
 
 def _subscribers(records: Iterable[SharedRecord], topic: str) -> list[dict[str, str]]:
     return [
-        {"filter": short(record.name), **shown_peer(record.home)}
+        {"filter": short(record.name), **shown_peer(record.home), "entry": _kind_of_entry(record)}
         for record in records
-        if record.kind is RecordKind.ENTRY and not record.gone and record.home is not None
+        if record.kind is RecordKind.ENTRY and record.home is not None and (not record.gone or is_away(record))
         if matches(inner_of(record.name), topic)
     ]
+
+
+def _kind_of_entry(record: SharedRecord) -> str:
+    return "away" if is_away(record) else "lasting" if is_lasting(record) else "passing"
 
 
 def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
@@ -114,6 +119,7 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
     own = [partition for partition in every if engine.acts(partition)]
     others = (partition for partition in every if not engine.acts(partition))
     kinds = Counter(record.kind for _, record in engine.replicas if not record.gone)
+    entries = Counter(_kind_of_entry(record) for _, record in engine.replicas if is_lasting(record))
     shadows = {shadow for followed in coordinator.copying.followed.values() for shadow in followed}
     return {
         "owned": sum(engine.replicas.acting),
@@ -122,6 +128,8 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
         "total": len(every),
         "coordinated": len(own),
         "entries": kinds[RecordKind.ENTRY],
+        "lasting": entries["lasting"],
+        "away": entries["away"],
         "retained": kinds[RecordKind.RETAINED],
         "holders": len(coordinator.holders),
         "shadows": [_shadow(shadow) for shadow in islice(shadows, MAX_SHOWN)],

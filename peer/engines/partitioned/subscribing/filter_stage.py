@@ -1,6 +1,7 @@
 """The stages of a filter of the clients here, and the table of their transitions.
 
     ASKING ── granted ──▶ FETCHING ── fetched ──▶ IN_FORCE
+    IN_FORCE ── changed ──▶ CHANGING ── granted ──▶ IN_FORCE
     any of these ── lapsed ──▶ ASKING
     any of these ── removed ──▶ LEAVING ── ended, replaced ──▶ GONE
     ASKING ── refused ──▶ REFUSED ── retried ──▶ ASKING, or removed ──▶ GONE
@@ -26,6 +27,8 @@ class FilterStage(Enum):
     """The clients have their SUBACK; the lease is renewed."""
     REFUSED = auto()
     """The coordinator has no room for the filter, and knows nothing of it."""
+    CHANGING = auto()
+    """It is in force, and the coordinator has not granted yet that it is lasting, or is so no more."""
     LEAVING = auto()
     """No client wants the filter any more; the coordinator has not confirmed the end yet."""
     GONE = auto()
@@ -42,6 +45,9 @@ class FilterEvent(Enum):
     """Quota exceeded: the partition is full."""
     RETRIED = auto()
     """A client wants the filter once more, some time has passed, or there is another coordinator."""
+    CHANGED = auto()
+    """The subscription is lasting from now on, or is so no more: an entry with a higher number replaces its present
+    one, which counts until then."""
     REMOVED = auto()
     """No client here wants the filter any more."""
     ENDED = auto()
@@ -58,15 +64,25 @@ TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = Ma
             FilterEvent.GRANTED: FilterStage.FETCHING,
             FilterEvent.LAPSED: FilterStage.ASKING,
             FilterEvent.REFUSED: FilterStage.REFUSED,
+            FilterEvent.CHANGED: FilterStage.ASKING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.FETCHING: {
             FilterEvent.FETCHED: FilterStage.IN_FORCE,
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.ASKING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.IN_FORCE: {
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.CHANGING,
+            FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.CHANGING: {
+            FilterEvent.GRANTED: FilterStage.IN_FORCE,
+            FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.CHANGING,
+            FilterEvent.REFUSED: FilterStage.REFUSED,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.REFUSED: {

@@ -24,7 +24,7 @@ from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
-from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
 from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.retained_cache import RetainedCache
@@ -39,6 +39,8 @@ RETRY_S: Final = 30.0
 RETRIED_AT_ONCE: Final = 1000
 """How often, and how many of the filters that were refused are registered again. Only a client's own SUBSCRIBE need not
 wait for that."""
+
+_MAY_BE_REFUSED: Final = (FilterStage.ASKING, FilterStage.CHANGING)
 
 Ended = tuple[LocalFilter, int]
 """A filter that leaves, and the count of its end, which a coordinator has applied."""
@@ -113,27 +115,32 @@ class Subscriber:
 
     def in_force(self, topic_filter: str) -> bool:
         own = self._find(topic_filter)
-        return own is not None and own.stage is FilterStage.IN_FORCE
+        return own is not None and own.stage in IN_FORCE
 
     def _find(self, topic_filter: str) -> LocalFilter | None:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Done) -> None:
-        """`done` is called with SUCCESS when the filter is in force and its retained messages are here, or clients
-        removed the filter before; with QUOTA_EXCEEDED when its partition is full. Then it is tried again from time to
-        time until it is removed."""
+    def add(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
+        """Clients want a filter, or it is lasting from now on, or is so no more.
+
+        `done` is called with SUCCESS when the filter is in force and its retained messages are here, or clients removed
+        the filter before; with QUOTA_EXCEEDED when its partition is full. Then it is tried again from time to time
+        until it is removed."""
         own = self._find(topic_filter)
         if own is None:
-            own = self._begin(topic_filter)
+            own = self._begin(topic_filter, lasting)
+        elif own.stage is FilterStage.REFUSED:
+            own.lasting = lasting
+            self._retry(own)
+        elif own.lasting is not lasting:
+            self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
             done(Reason.SUCCESS)
             return
-        elif own.stage is FilterStage.REFUSED:
-            self._retry(own)
         own.asking().dones.append(done)
 
-    def _begin(self, topic_filter: str) -> LocalFilter:
+    def _begin(self, topic_filter: str, lasting: bool) -> LocalFilter:
         index = self._names.partition_of_filter(topic_filter)
         partition = self._partitions.get(index)
         if partition is None:
@@ -143,7 +150,7 @@ class Subscriber:
             # The new entry has a higher number, so it does not matter whether the coordinator has heard of the end.
             leaving.on(FilterEvent.REPLACED)
             self._forget(leaving)
-        own = LocalFilter(topic_filter, partition, self._next())
+        own = LocalFilter(topic_filter, partition, self._next(), lasting)
         self._partitions[index] = partition
         self._by_count[own.count] = own
         if is_shared(topic_filter):
@@ -152,6 +159,16 @@ class Subscriber:
             self._plain.put(topic_filter, own)
         self._queue(own)
         return own
+
+    def _change(self, own: LocalFilter, lasting: bool) -> None:
+        if own.unsent:
+            own.lasting = lasting
+            return
+        del self._by_count[own.count]
+        own.change(self._next(), lasting)
+        self._by_count[own.count] = own
+        # For the last kept session that has gone nobody waits.
+        self._queue(own, soon=lasting)
 
     def remove(self, topic_filter: str) -> None:
         own = self._find(topic_filter)
@@ -302,6 +319,10 @@ class Subscriber:
                 if own.question is not None and own.question.asked == 1:
                     asked_at.add(own.question.asked_at)
                 self._grant(own)
+            elif own.stage is FilterStage.CHANGING:
+                own.on(FilterEvent.GRANTED)
+                for done in own.take_dones():
+                    done(Reason.SUCCESS)
         for number in message.ended:
             own = self._by_count.get(number[1])
             if own is not None and own.stage is FilterStage.LEAVING:
@@ -314,7 +335,7 @@ class Subscriber:
                     self._lapse(own, number[0])
         for number in message.refused:
             own = self._by_count.get(number[1])
-            if own is not None and own.number == number and own.stage is FilterStage.ASKING:
+            if own is not None and own.number == number and own.stage in _MAY_BE_REFUSED:
                 self._refuse(own)
         # All filters of a crowd were asked for by one item: their answers are one measurement.
         for began in sorted(asked_at):
@@ -393,7 +414,7 @@ class Subscriber:
 
     def _covered(self, topic: str) -> bool:
         """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
-        return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
+        return any(own.stage in IN_FORCE for own in self._plain.match(topic))
 
     def _keep(self, row: Row) -> None:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.

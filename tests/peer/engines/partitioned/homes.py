@@ -13,6 +13,7 @@ from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.messages import (
     Elsewhere,
     Entry,
+    EntryFlag,
     Find,
     Found,
     Here,
@@ -360,6 +361,11 @@ class Home:
         """The entries that coordinators hold."""
         entries = [entry for known in self.entries.values() for entry in known.values()]
         return {entry.filter: entry.number for entry in entries if not entry.gone}
+
+    def lasting(self) -> set[str]:
+        """The filters of live entries that coordinators keep on their disks."""
+        entries = [entry for known in self.entries.values() for entry in known.values()]
+        return {entry.filter for entry in entries if not entry.gone and entry.flags & EntryFlag.LASTING}
 
     def own(self, name: str) -> LocalFilter:
         return next(own for own in self.subscriber if own.filter == name)

@@ -14,7 +14,7 @@ from ringmq.peer.engines.partitioned.coordinating.quota import MAX_SHAPES
 from ringmq.peer.engines.partitioned.item_codec import encode_item
 from ringmq.peer.engines.partitioned.messages import Append, Elsewhere, Find, Found, Release, Retain, Retained, Row
 from ringmq.peer.engines.partitioned.names import partition_of
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
@@ -194,7 +194,7 @@ def test_an_expired_message_is_removed_from_all_copies_and_disks(lasting: Net) -
     assert not reader.kept.get("a"), "nor does the message come back that it had replaced"
 
 
-def _unwritten(member: Member) -> RetainedStore:
+def _unwritten(member: Member) -> RecordStore:
     """Its disk takes nothing for a while."""
     store, member.store = member.store, None
     assert store is not None

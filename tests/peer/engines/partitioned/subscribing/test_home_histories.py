@@ -34,6 +34,7 @@ FILTERS = ["a", "b/c", "d", "a/+", "#", "$share/g/a", "e/#", "f"]
 EVENTS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(FILTERS)),
     st.tuples(st.just("add"), st.sampled_from(FILTERS)),
+    st.tuples(st.just("keep"), st.sampled_from(FILTERS)),
     st.tuples(st.just("remove"), st.sampled_from(FILTERS)),
     st.tuples(st.just("flush"), st.just(0)),
     st.tuples(st.just("work"), st.integers(0, 4)),
@@ -60,6 +61,7 @@ class Story:
         self.added: list[tuple[str, int]] = []
         self.done: Counter[int] = Counter()
         self.wanted: set[str] = set()
+        self.lasting: set[str] = set()
         for topic in ("a", "b/c", "e/f", "a/x"):
             self.home.retain(topic, topic.encode())
 
@@ -105,13 +107,17 @@ class Story:
     def _of_a_filter(self, event: str, name: str) -> None:
         home = self.home
         match event:
-            case "add":
+            case "add" | "keep":
                 ident = len(self.added)
                 self.added.append((name, ident))
                 self.wanted.add(name)
-                home.subscriber.add(name, lambda _: self.done.update([ident]))
+                self.lasting.discard(name)
+                if event == "keep":
+                    self.lasting.add(name)
+                home.subscriber.add(name, lambda _: self.done.update([ident]), event == "keep")
             case "remove":
                 self.wanted.discard(name)
+                self.lasting.discard(name)
                 home.subscriber.remove(name)
                 home.granted.pop(name, None)
             case "lapse":
@@ -132,7 +138,7 @@ class Story:
             last = home.granted.get(own.filter) == own.number
             if own.stage is FilterStage.IN_FORCE:
                 assert last
-            elif own.stage is FilterStage.ASKING:
+            elif own.stage in (FilterStage.ASKING, FilterStage.CHANGING):
                 assert not last
             waited_for = [ident for name, ident in self.added if name == own.filter and not self.done[ident]]
             if own.stage is FilterStage.IN_FORCE:
@@ -155,6 +161,7 @@ class Story:
         assert len(home.subscriber) == len(self.wanted)
         assert all(home.subscriber.in_force(name) for name in self.wanted)
         assert home.live() == {own.filter: own.number for own in home.subscriber}
+        assert home.lasting() == self.lasting
         for topic in home.retained:
             here = any(matches(name, topic) for name in self.wanted if not is_shared(name))
             assert home.kept.get(topic, b"") == (topic.encode() if here else b"")

@@ -462,3 +462,34 @@ def test_100000_filters_cost_a_bounded_time_each_and_little_memory() -> None:
     tracemalloc.stop()
     assert all(own.stage is FilterStage.IN_FORCE for own in home.subscriber)
     assert used / len(filters) <= 600
+
+
+def test_filter_in_force_that_becomes_lasting_waits_for_its_entry_alone() -> None:
+    home = Home(3)
+    home.retain("a/b", b"x")
+    home.subscribe("a/+")
+    home.settle()
+    home.log.clear()
+    done: list[str] = []
+    home.subscriber.add("a/+", lambda _: done.append("kept"), lasting=True)
+    home.subscriber.flush()
+    assert home.subscriber.in_force("a/+"), "its clients get messages meanwhile"
+    assert done == []
+    home.settle()
+    assert done == ["kept"]
+    assert home.lasting() == {"a/+"}
+    assert [type(item) for _, item in home.log] == [Register], "its retained messages are here"
+    home.subscriber.add("a/+", lambda _: done.append("passing"))
+    home.run(1.0)
+    assert done == ["kept", "passing"]
+    assert home.lasting() == set()
+
+
+def test_filter_that_becomes_lasting_before_it_is_sent_is_registered_once() -> None:
+    home = Home(3)
+    done = home.subscribe("a")
+    home.subscriber.add("a", lambda _: done.append("kept"), lasting=True)
+    home.settle()
+    assert done == ["a", "kept"]
+    assert [len(item.entries) for _, item in home.items(Register)] == [1]
+    assert home.lasting() == {"a"}
