@@ -392,7 +392,7 @@ def test_an_answer_for_an_earlier_number_of_a_filter_that_is_served_changes_noth
 def test_a_lasting_filter_is_never_served() -> None:
     home = widened()
     done: list[str] = []
-    home.subscriber.add("p/kept", lambda: done.append("kept"), True)
+    home.subscriber.add("p/kept", lambda _: done.append("kept"), True)
     home.settle()
     assert done == ["kept"]
     assert set(home.live()) == {WIDE, "p/kept"}
@@ -403,7 +403,7 @@ def test_a_filter_that_becomes_lasting_is_registered_while_it_is_served() -> Non
     home.subscribe("p/a")
     home.settle()
     done: list[str] = []
-    home.subscriber.add("p/a", lambda: done.append("kept"), True)
+    home.subscriber.add("p/a", lambda _: done.append("kept"), True)
     home.subscriber.flush()
     assert home.subscriber.in_force("p/a"), "its messages come by the wide filter"
     home.state.clock.now += 1.0
