@@ -115,3 +115,10 @@ def test_a_small_ring_does_not_end() -> None:
         scene._crash()
     assert len(scene.world.peers()) == 1
     assert scene.crashes == 2
+
+
+@pytest.mark.parametrize("trouble", ["restarts", "successions", "cuts", "lapses"])
+def test_invariants_hold_in_troubles_that_no_seed_chooses(trouble: str) -> None:
+    figures = pubsub(8, 1, span_s=20.0, trouble=trouble)
+    assert figures.trouble == trouble
+    assert figures.deliveries > figures.messages
