@@ -31,7 +31,7 @@ from ringmq.peer.replication.space import key_of_partition
 DIRECT: Final = Choice("direct")
 WARM_UP_S: Final = 2.0
 QUIET_S: Final = 75.0
-"""Time at the end without failures: longer than any lease, and than removed entries are remembered."""
+"""Time at the end without failures: longer than removed entries are remembered."""
 SPLIT_S: Final = 12.0
 HEALED_S: Final = 40.0
 """Time after the healing of a split in which messages need not reach every subscriber: the rings find each other, and
@@ -143,6 +143,11 @@ class PubSubScene:
         self._many = topics > 0
         self._unraced: set[tuple[Id, str]] = set()
         """Peers and filters without publications at the moment of the SUBACK."""
+        ring_timing, config = self.world.timing, self.world.config
+        detection_s = ring_timing.silence_s + ring_timing.fastest_verdict_s
+        self._calm_s = max(CALM_S, 1.5 * detection_s)
+        self.quiet_s = max(QUIET_S, 1.1 * (detection_s + config.entry_s + config.grace_s))
+        """A death, the lease of the entries, and the patience with peers without routes can follow each other."""
         self._calm_at = 0.0
         self._paused: list[tuple[float, PubSubNode]] = []
         self._fresh_topics = 0
@@ -310,7 +315,7 @@ class PubSubScene:
         """Whether peers may fail now. More failures at once could kill a coordinator with all its shadows."""
         if self.world.now < self._calm_at:
             return False
-        self._calm_at = self.world.now + CALM_S
+        self._calm_at = self.world.now + self._calm_s
         return True
 
     def _crash(self) -> None:
@@ -365,7 +370,7 @@ class PubSubScene:
                 if length_s > config.entry_s - RENEWAL_SHARE * config.entry_s:
                     end = self.world.now + length_s + config.entry_s
                     self.world.pubsub_checks.exempt_peer(node.peer, self.world.now, end)
-                self._calm_at = max(self._calm_at, self.world.now + length_s + CALM_S)
+                self._calm_at = max(self._calm_at, self.world.now + length_s + self._calm_s)
                 self._paused.append((self.world.now + length_s, node))
                 self.world.pause(node)
 
@@ -397,7 +402,7 @@ def pubsub(
     world = scene.world
     try:
         scene.run(span_s, progress)
-        world.run(world.now + QUIET_S)
+        world.run(world.now + scene.quiet_s)
         # A message with QoS 0 is sent once. In a tree a later message may overtake it, and then it is dropped.
         reliable = world.network.weather.lossless and not (chosen.jitter or chosen.cuts)
         lossless = reliable and dispatch.name in ("direct", SCRIBE)
