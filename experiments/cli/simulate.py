@@ -454,7 +454,8 @@ def replication_command(
     help="Topics that each peer published to.",
 )
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Events of each kind.")
-def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int) -> None:
+@click.option("--only", default="", help="Only the events whose name contains this text.")
+def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int, only: str) -> None:
     """Messages and bytes between peers for one event: a new topic, a subscription, a request, a retained message.
 
     Each is the difference to a run without the event. The messages of the ring itself do not count.
@@ -462,7 +463,7 @@ def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int)
     report = ScenarioReport(as_json)
     try:
         with _progress("costs", as_json) as progress:
-            rows = costs(nodes, seed, topics, count, progress)
+            rows = costs(nodes, seed, topics, count, progress, only)
     except InvariantBrokenError as broken:
         report.must(False, str(broken))
     else:

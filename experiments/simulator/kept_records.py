@@ -29,6 +29,10 @@ class KeptRecords:
         """Whether the peer coordinates a partition."""
         return self._engine.acts(partition)
 
+    def served_by(self, topic_filter: str) -> str | None:
+        """The wide filter of this peer that serves a filter of its clients."""
+        return self._engine.subscriber.served_by(topic_filter)
+
     def has_entry(self, topic_filter: str, peer_id: Id) -> bool:
         key = (RecordKind.ENTRY, topic_filter, peer_id)
         record = self._replicas.records(partition_of(topic_filter)).get(key)

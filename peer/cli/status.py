@@ -111,7 +111,8 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     held = f"{publishing['held']:,} partitions held of which {publishing['trusted']:,} are trusted"
     yield f"publishes   {publishing['topics_total']:,} topics by {publishing['routes']:,} routes, {held}"
     in_force = subscribing["stages"]["in_force"] + subscribing["stages"]["changing"]
-    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way"
+    wide = f"; {subscribing['wide']:,} wide filters of this peer itself" if subscribing["wide"] else ""
+    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way{wide}"
     queues = roles["queues"]
     unacknowledged = f"{queues['unacknowledged']:,} messages unacknowledged"
     yield f"waiting     {size(queues['waiting_bytes'])} for peers, {unacknowledged}, {size(queued_bytes)} on links"

@@ -178,9 +178,12 @@ class Engine(Protocol):
     def publish_fast(self, topic: str, body: bytes) -> bool:
         """The same for a message of the fast path (`fast_path.py`). False: nothing was done, call `publish`."""
 
-    def subscribe(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+    def subscribe(
+        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
+    ) -> None:
         """Clients here want a filter. `done` is called when it is in force. `lasting`: a session that outlives this
-        process has it with QoS 1 or 2; the call is repeated when that changes."""
+        process has it with QoS 1 or 2; the call is repeated when that changes. `restored`: a session of an earlier
+        process has it."""
 
     def unsubscribe(self, topic_filter: str) -> None: ...
 

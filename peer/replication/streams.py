@@ -107,6 +107,7 @@ class Streams:
         "_lost",
         "_own_holds",
         "_pairs",
+        "_patient",
         "_present",
         "_processed",
         "_state",
@@ -120,15 +121,19 @@ class Streams:
         decode: Callable[[bytes], object],
         handle: Callable[[Peer, object], None],
         lost: Callable[[Peer], None],
+        patient: frozenset[type] = frozenset(),
     ) -> None:
         """`handle` is called with each item once. `lost` is called when a stream to a peer has ended other than by
         `close`: everything sent to it and not done before that call may be missing there, and no `done` of it follows.
+        Items of the types in `patient` are repeated by the next of them: their acknowledgement may wait for the next
+        message of the other peer.
         """
         self._state = state
         self._encode = encode
         self._decode = decode
         self._handle = handle
         self._lost = lost
+        self._patient = patient
         self.counters = StreamCounters()
         self._pairs = PairTable(self._lose)
         self._by_id = self._pairs.by_id
@@ -160,9 +165,11 @@ class Streams:
         if peer.id == self._state.me.id:
             self._later(partial(self._handle_own, OwnItem(item, done)))
         else:
-            self.send_encoded(peer, self._encode(item), done, lane)
+            self.send_encoded(peer, self._encode(item), done, lane, type(item) in self._patient)
 
-    def send_encoded(self, peer: Peer, data: bytes, done: Done | None = None, lane: Lane = Lane.CONTROL) -> None:
+    def send_encoded(
+        self, peer: Peer, data: bytes, done: Done | None = None, lane: Lane = Lane.CONTROL, patient: bool = False
+    ) -> None:
         """The same for an item that goes to several peers and needs to be encoded only once."""
         pair = self._by_id.get(peer.id)
         stream = None if pair is None or pair.boot != peer.boot else pair.outgoing
@@ -184,6 +191,7 @@ class Streams:
             batch = outgoing.next_batch()
         batch.items.append(data)
         batch.size_bytes += size_bytes
+        batch.patient = batch.patient and patient
         if done is not None:
             batch.dones.append(done)
         stream.held_bytes += size_bytes + ITEM_BYTES
@@ -235,7 +243,8 @@ class Streams:
         pair = self._by_id[peer.id]
         acks = () if pair.incoming is None else pair.incoming.take_acks()
         message = Batch(
-            lane.lane, peer.boot, stream.number, batch.seq, urgent, stream.known, tuple(batch.items), acks
+            lane.lane, peer.boot, stream.number, batch.seq, urgent, stream.known, tuple(batch.items), acks,
+            batch.patient and not urgent,
         )  # fmt: skip
         self._state.send(peer, message)
 
@@ -386,6 +395,7 @@ class Streams:
             self._present = None
         if batch.urgent:
             lane.asked = True
+        lane.hurried = lane.hurried or not batch.patient
         self._touch(lane)
 
     def _touch(self, lane: IncomingLane) -> None:
@@ -406,8 +416,9 @@ class Streams:
             if lane.asked:
                 lane.asked = False
                 due.append(lane.stream)
-            elif not lane.delayed:
+            elif lane.hurried and not lane.delayed:
                 self._delay(lane)
+            lane.hurried = False
         # Answers of this iteration to the same peers carry acknowledgements.
         self.flush()
         for incoming in due:
@@ -423,7 +434,9 @@ class Streams:
         delayed, self._delayed = self._delayed, []
         for lane in delayed:
             lane.delayed = False
-            self._send_acks(lane.stream)
+            # It may have ridden on a message, and others may wait for the next.
+            if lane.pending:
+                self._send_acks(lane.stream)
 
     def _send_acks(self, incoming: IncomingStream) -> None:
         if not incoming.closed:

@@ -69,6 +69,9 @@ SWEEP_S: Final = 10.0
 TICK_S: Final = 1.0
 """How often the coordinator looks for leases and messages that have expired, and for partitions to hand over."""
 
+PATIENT: Final = frozenset({Renewed, Presented})
+"""Answers to renewals: the next renewal acknowledges them, and its answer replaces a lost one."""
+
 FIRST_STAMP: Final = 0
 """The stamp of a retained message from before this peer had a ring: lower than all others."""
 
@@ -90,7 +93,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         journals have committed. Without `owing` the engine acknowledges at the end of each call.
         """
         state = MessagingContext(overlay, clients, config, disk, clock, owing, clock_us)
-        self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost)
+        self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost, PATIENT)
         self.cleared = Tombstones(state)
         neighbourhood = Neighbourhood(lambda: state.me, config.shadows)
         self.coordinator = Coordinator(state, self.streams, neighbourhood, self.cleared)

@@ -15,8 +15,10 @@ from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting
+from ringmq.peer.engines.partitioned.messages import EntryFlag
 from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FINAL, FilterStage
+from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.messaging.status_parts import (
     MAX_SHOWN,
@@ -109,6 +111,8 @@ def _subscribers(records: Iterable[SharedRecord], topic: str) -> list[dict[str, 
 
 
 def _kind_of_entry(record: SharedRecord) -> str:
+    if record.flags & EntryFlag.WIDE:
+        return "wide"
     return "away" if is_away(record) else "lasting" if is_lasting(record) else "passing"
 
 
@@ -198,15 +202,19 @@ def _left(until: float, now: float) -> float:
 
 
 def _subscribing(engine: PartitionedEngine) -> dict[str, Any]:
-    stages = Counter(own.stage for own in engine.subscriber)
+    """`stages` and `total` count filters of clients; `wide` those that this peer registered by itself."""
+    stages = Counter(own.stage for own in engine.subscriber if not isinstance(own, WideEntry))
     return {
         "total": len(engine.subscriber),
+        "wide": engine.subscriber.wide,
         "stages": {stage.name.lower(): stages[stage] for stage in FilterStage if stage not in FINAL},
         "filters": [
             {
                 "filter": short(own.filter),
                 "stage": own.stage.name.lower(),
                 "coordinator": id_of(own.partition.coordinator),
+                "wide": isinstance(own, WideEntry),
+                "served_by": own.partition.entry.filter if isinstance(own.partition, WideFilter) else None,
             }
             for own in islice(engine.subscriber, MAX_SHOWN)
         ],

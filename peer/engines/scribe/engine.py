@@ -177,7 +177,9 @@ class ScribeEngine:
         """Scribe has no fast path: every message goes in an envelope."""
         return False
 
-    def subscribe(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+    def subscribe(
+        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
+    ) -> None:
         """Trees know no lasting filters: they are in memory alone. Raises SharedFilterError."""
         self._do(lambda: self.subscriber.add(topic_filter, done))
 

@@ -141,7 +141,8 @@ class EngineAdapter(ABC, Generic[E]):
             done()
             return
         if self._early is not None:
-            self._early.append(partial(self.filter_added, topic_filter, done, lasting))
+            # No client is served yet: it is a filter of a restored session.
+            self._early.append(partial(self.core.subscribe, topic_filter, done, lasting, restored=True))
             return
         self._iteration.begin()
         self.core.subscribe(topic_filter, done, lasting)

@@ -10,7 +10,7 @@ import pytest
 
 from ringmq.experiments.scenarios import costs as scenario
 from ringmq.experiments.scenarios.building import settled_ring
-from ringmq.experiments.scenarios.costs import EVENTS, UPKEEP, EventCost, costs, in_a_copy, table
+from ringmq.experiments.scenarios.costs import EARLIER_REQUESTS, EVENTS, UPKEEP, EventCost, costs, in_a_copy, table
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.counted import CountedWorld, MessageCount
 from ringmq.overlay.core.timing import LAN
@@ -28,6 +28,17 @@ def test_each_event_has_its_cost() -> None:
     # SUBSCRIBE, two publications with their acknowledgements, UNSUBSCRIBE.
     request = rows["request with a fresh reply topic"].messages
     assert request >= rows["subscribe to a topic"].messages + 4 + rows["unsubscribe"].messages
+
+
+def test_a_fresh_reply_topic_costs_the_same_in_any_ring_after_some_requests() -> None:
+    # A new filter costs 2 messages for each publisher's peer: a request took 42 messages between 7 peers.
+    for nodes in (3, 7):
+        (later,) = costs(nodes, 1, topics=200, count=3, only=f"after {EARLIER_REQUESTS}")
+        assert 4 <= later.messages <= 8, "two publications with their acknowledgements, and the retained message"
+
+
+def test_only_the_named_events_are_measured() -> None:
+    assert [row.event for row in costs(3, 1, topics=2, count=1, only="unsub")] == ["unsubscribe"]
 
 
 def test_a_longer_time_costs_nothing_without_upkeep(monkeypatch: pytest.MonkeyPatch) -> None:

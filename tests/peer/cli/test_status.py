@@ -93,6 +93,7 @@ ROLES = {
     },
     "subscribing": {
         "total": 5,
+        "wide": 0,
         "stages": {"asking": 1, "fetching": 0, "in_force": 2, "changing": 1, "leaving": 1},
         "filters": [],
     },

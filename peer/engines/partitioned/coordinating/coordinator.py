@@ -154,7 +154,7 @@ class Coordinator:
     def _admit(self, partition: int, home: Peer, entry: Entry) -> None:
         """Store an entry or its end, and answer when that is in force."""
         # Away is for the coordinator to say, and not for the home.
-        flags = 0 if entry.gone else entry.flags & EntryFlag.LASTING
+        flags = 0 if entry.gone else entry.flags & (EntryFlag.LASTING | EntryFlag.WIDE)
         record = SharedRecord(RecordKind.ENTRY, entry.filter, home, entry.number, entry.gone, False, flags)
         known = self.store.get(partition, record.key)
         if known is not None and (known.number, known.gone) > (record.number, record.gone):
@@ -217,7 +217,7 @@ class Coordinator:
         same = not elsewhere and (count, digest) == (message.count, message.digest)
         details = () if same else tuple([(p, *digests[p]) for p in sorted(digests)])
         answered = runs_of(p for p in partitions_in(message.runs) if acting[p]) if not same else message.runs
-        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere)))
+        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere), message.asked_at))
         if elsewhere:
             self.takeover.wake()
 

@@ -39,10 +39,20 @@ class Question:
 class LocalFilter:
     """One filter of the clients here. There may be 100,000: it has few fields."""
 
-    __slots__ = ("boot", "count", "filter", "lasting", "partition", "question", "stage")
+    __slots__ = ("boot", "count", "filter", "lasting", "partition", "promised", "question", "stage")
 
-    def __init__(self, topic_filter: str, partition: HomePartition, number: Number, lasting: bool = False) -> None:
+    def __init__(
+        self,
+        topic_filter: str,
+        partition: HomePartition,
+        number: Number,
+        lasting: bool = False,
+        promised: bool = False,
+    ) -> None:
         self.filter = topic_filter
+        self.promised = promised
+        """Whether a session had its SUBACK before this filter was registered: in an earlier process, or before the
+        entry lapsed. It must get everything live."""
         self.lasting = lasting
         """Whether a session that outlives this process has it with QoS 1 or 2."""
         self.partition = partition
@@ -75,6 +85,7 @@ class LocalFilter:
 
     def lapse(self, number: Number) -> None:
         """The coordinator knows its end: it must be registered from the beginning, with a higher number."""
+        self.promised |= self.stage in IN_FORCE
         self.on(FilterEvent.LAPSED)
         self._renumber(number)
 
@@ -105,6 +116,18 @@ class LocalFilter:
             self.question = Question()
         return self.question
 
+    def move(self, partition: HomePartition, number: Number) -> None:
+        """From now on it counts in another partition, or in the wide filter that serves it, with this number."""
+        before = self.partition
+        before.exclude(self)
+        before.unanswered -= self.unanswered
+        del before.filters[self.filter]
+        self.partition = partition
+        self.boot, self.count = number
+        partition.filters[self.filter] = self
+        partition.unanswered += self.unanswered
+        partition.include(self)
+
     def take_dones(self) -> list[Callable[[], None]]:
         """The calls that wait until it is in force; they wait no more."""
         question, self.question = self.question, None
@@ -112,7 +135,11 @@ class LocalFilter:
 
     def entry(self) -> Entry:
         gone = self.stage is FilterStage.LEAVING
-        return Entry(self.filter, self.number, gone, EntryFlag.LASTING if self.lasting and not gone else 0)
+        return Entry(self.filter, self.number, gone, 0 if gone else self.flags)
+
+    @property
+    def flags(self) -> EntryFlag:
+        return EntryFlag.LASTING if self.lasting else EntryFlag(0)
 
 
 class HomePartition:

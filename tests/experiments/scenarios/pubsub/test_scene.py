@@ -14,6 +14,8 @@ from ringmq.experiments.scenarios.pubsub import scene as scenario
 from ringmq.experiments.scenarios.pubsub.scene import TROUBLES, PubSubScene, pubsub
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.peer.engines.partitioned.subscribing import fresh_parents, wide_filter
+from ringmq.peer.engines.partitioned.subscribing.subscriber import Subscriber
 from ringmq.peer.engines.scribe.config import SCRIBE
 
 
@@ -30,6 +32,22 @@ def test_invariants_hold_in_trees() -> None:
     figures = pubsub(24, 4, span_s=20.0, dispatch=Choice("guided", 2))
     assert figures.trouble == "all"
     assert figures.counters["received"] > 0
+
+
+@pytest.mark.parametrize(("seed", "trouble"), [(7, "churn"), (11, "split"), (5, "all")])
+def test_invariants_hold_with_wide_filters(seed: int, trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clients of the scenario use few topics: one that came and went must be enough.
+    monkeypatch.setattr(fresh_parents, "FRESH", 1)
+    monkeypatch.setattr(fresh_parents, "WITHIN_S", 600.0)
+    monkeypatch.setattr(wide_filter, "ALLOWANCE", 1_000_000)
+    below = [name for name in scenario.TOPICS if name.count("/") == 1] * 8
+    monkeypatch.setattr(scenario, "FILTERS", (*scenario.FILTERS, *below))
+    served = []
+    serve = Subscriber.serve
+    monkeypatch.setattr(Subscriber, "serve", lambda *given: (served.append(given), serve(*given))[1])
+    figures = pubsub(10, seed, span_s=30.0, trouble=trouble)
+    assert figures.counters["widened"] > 0
+    assert len(served) > 3
 
 
 def test_scribe_loses_nothing_without_failures() -> None:

@@ -281,7 +281,8 @@ class Home:
                 digests.append((partition, len(live), own))
         elsewhere = runs_of(p for p in partitions_in(item.runs) if self.actor(p) != peer)
         same = (count, digest) == (item.count, item.digest) and not elsewhere
-        self.answers.append((peer, Presented(same, item.runs, () if same else tuple(digests), elsewhere)))
+        details = () if same else tuple(digests)
+        self.answers.append((peer, Presented(same, item.runs, details, elsewhere, item.asked_at)))
 
     def grant(self, peer: Peer | None = None) -> None:
         """All has been applied everywhere: answer what was registered."""

@@ -85,17 +85,17 @@ class Client:
         self._send(Subscribe(1, tuple(Subscription(one, 1) for one in filters)))
         self._until(lambda packet: isinstance(packet, Suback))
 
-    def publish(self, name: str) -> None:
+    def publish(self, name: str, *, retain: bool) -> None:
         self._count += 1
         self.sent[self._count] = f"{name} {self._count}".encode()
         topic = TOPICS[self._count % len(TOPICS)]
-        self._send(Publish(topic, self.sent[self._count], 1, False, False, self._count))
+        self._send(Publish(topic, self.sent[self._count], 1, retain, False, self._count))
 
-    def publish_for(self, span_s: float, name: str) -> None:
+    def publish_for(self, span_s: float, name: str, *, retain: bool = False) -> None:
         now = time.monotonic()
         until = now + span_s
         while now < until:
-            self.publish(name)
+            self.publish(name, retain=retain)
             following = now + PAUSE_S
             while now < following:
                 self.read()
@@ -189,9 +189,9 @@ def check_nothing_is_missing(ring: Ring, publisher: Client) -> None:
     assert publisher.acknowledged - kept.got == set()
 
 
-@pytest.mark.parametrize("count", [3, 6])
+@pytest.mark.parametrize(("count", "retain"), [(3, False), (3, True), (6, False)])
 def test_after_a_power_cut_of_all_peers_publishers_wait_for_kept_sessions(
-    rings: Callable[[int], Ring], count: int
+    rings: Callable[[int], Ring], count: int, retain: bool
 ) -> None:
     """The publisher's peer is back first. Of three it has all entries on its disk, of six it lacks some."""
     ring = rings(count)
@@ -199,19 +199,20 @@ def test_after_a_power_cut_of_all_peers_publishers_wait_for_kept_sessions(
     ring.kill(*range(count))
     ring.start(PUBLISHER)
     publisher = Client(ring.mqtt[PUBLISHER], "publisher", clean=True)
-    publisher.publish_for(SERVING_ALONE_S, "before")
+    publisher.publish_for(SERVING_ALONE_S, "before", retain=retain)
     ring.start(*[number for number in range(count) if number != PUBLISHER])
-    publisher.publish_for(2.0, "after")
+    publisher.publish_for(2.0, "after", retain=retain)
     check_nothing_is_missing(ring, publisher)
 
 
-def test_restart_of_the_peer_of_a_kept_session_misses_nothing(rings: Callable[[int], Ring]) -> None:
+@pytest.mark.parametrize("retain", [False, True])
+def test_restart_of_the_peer_of_a_kept_session_misses_nothing(rings: Callable[[int], Ring], retain: bool) -> None:
     ring = rings(3)
     keep_session(ring)
     publisher = Client(ring.mqtt[PUBLISHER], "publisher", clean=True)
-    publisher.publish_for(0.5, "before")
+    publisher.publish_for(0.5, "before", retain=retain)
     ring.kill(SUBSCRIBER)
-    publisher.publish_for(SERVING_ALONE_S, "meanwhile")
+    publisher.publish_for(SERVING_ALONE_S, "meanwhile", retain=retain)
     ring.start(SUBSCRIBER)
-    publisher.publish_for(2.0, "after")
+    publisher.publish_for(2.0, "after", retain=retain)
     check_nothing_is_missing(ring, publisher)

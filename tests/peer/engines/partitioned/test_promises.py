@@ -439,3 +439,20 @@ def test_publications_wait_for_a_ring_that_is_not_together_yet(net: Net) -> None
     net.run(2.0)
     assert subscriber.got == [("a", b"1"), ("a", b"2"), ("b", b"1"), ("b", b"2")]
     assert len(publisher.reasons) == 4
+
+
+@pytest.mark.parametrize("topic_filter", ["a", "+"])
+def test_retained_message_reaches_a_restored_session_although_it_was_fetched(lasting: Net, topic_filter: str) -> None:
+    """Its session is no new subscriber: a retained message is nothing to it but a message that it has missed."""
+    publisher, home = lasting.others("a", topic_filter)[:2]
+    home.subscribe(topic_filter, lasting=True)
+    lasting.run(1.0)
+    lasting.crash(home)
+    publisher.publish("a", b"1", retain=True)
+    publisher.publish("a", b"2", retain=True)
+    lasting.run(1.0)
+    back = lasting.add(home.me.id, 2, lambda core: core.subscribe(topic_filter, nobody, True, restored=True))
+    lasting.run(3.0)
+    assert back.got == [("a", b"1"), ("a", b"2")]
+    assert back.kept["a"] == b"2", "for who subscribes later"
+    assert publisher.reasons == [Reason.SUCCESS] * 2

@@ -206,7 +206,8 @@ def test_status_shows_the_stages_of_filters(net: Net) -> None:
     )
     coordinator = net.owning("a")[0].me.id.hex()
     first, second = status["filters"]
-    assert first == {"filter": "a", "stage": "in_force", "coordinator": coordinator}
+    of_a_client = {"wide": False, "served_by": None}
+    assert first == {"filter": "a", "stage": "in_force", "coordinator": coordinator, **of_a_client}
     assert (second["filter"], second["stage"]) == ("b", "asking")
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import tracemalloc
 
+import pytest
+
+from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.partitioned.messages import (
     Elsewhere,
     Entry,
@@ -16,6 +19,7 @@ from ringmq.peer.engines.partitioned.messages import (
 )
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterStage
+from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.space import ALL
 from tests.peer.engines.partitioned.homes import Home, peer_at
 
@@ -433,3 +437,25 @@ def test_filter_that_becomes_lasting_before_it_is_sent_is_registered_once() -> N
     assert done == ["a", "kept"]
     assert [len(item.entries) for _, item in home.items(Register)] == [1]
     assert home.lasting() == {"a"}
+
+
+@pytest.mark.parametrize("lapses", [False, True])
+def test_live_copy_of_a_fetched_message_is_a_repetition_for_new_subscribers_alone(lapses: bool) -> None:
+    home = Home(3)
+    if lapses:
+        home.subscribe("a")
+        home.settle()
+    home.retain("a", b"x", number=(5, 7))
+    if lapses:
+        home.lapse("a", said=True)
+    else:
+        home.subscribe("a")
+    home.settle()
+    assert home.kept["a"] == b"x"
+    live = Publication(1, 1, 1, "a", b"x", True, 5)
+    assert home.cache.repeats(Id(7), live) is not lapses
+    home.retain("a", b"y", number=(6, 7))
+    home.subscriber.remove("a")
+    home.subscribe("a")
+    home.settle()
+    assert home.cache.repeats(Id(7), Publication(1, 2, 1, "a", b"y", True, 6))
