@@ -355,11 +355,11 @@ class PubSubScene:
         random, now = self.world.random, self.world.now
         peers = self._active()
         if len(peers) > 1:
-            one, other = random.sample(peers, 2)
+            first, second = random.sample(peers, 2)
             until = now + random.uniform(1.0, CUT_S)
-            self.world.network.cut(one.peer.id, other.peer.id, until)
+            self.world.network.cut(first.peer.id, second.peer.id, until)
             if random.random() < 0.5:
-                self.world.network.cut(other.peer.id, one.peer.id, until)
+                self.world.network.cut(second.peer.id, first.peer.id, until)
 
     def _pause(self) -> None:
         if self._may_fail():
