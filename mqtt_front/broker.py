@@ -6,7 +6,7 @@ sets the clock before each call. Writers put bytes into their outboxes and thems
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from functools import partial
 from heapq import heapify, heappop, heappush
 from math import inf
@@ -72,7 +72,7 @@ class Broker:
         """The plan of the fast path for a topic. Raises PacketError."""
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
-        self._announced: dict[str, list[Callable[[], None]]] = {}
+        self._announced: dict[str, list[Done]] = {}
         self._lasting = LastingFilters()
 
     def take_dirty(self) -> list[SessionWriter]:
@@ -245,27 +245,28 @@ class Broker:
         receiver = self.router.filters(session).get(topic_filter) if session.lasts else None
         return receiver is not None and receiver.qos > 0
 
-    def announce(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """Announce a filter to the cluster: it is new here, or it is lasting from now on, or is so no more.
+    def announce(self, topic_filter: str, done: Done) -> None:
+        """Announce a filter to the cluster: it is new here, was refused, is lasting from now on, or is so no more.
 
-        `done` is called when that is in force everywhere.
+        `done` is called with SUCCESS when that is in force everywhere, or with a failure: then the caller must remove
+        the subscription that waits.
         """
         if not _concerns_others(topic_filter):
-            done()
+            done(Reason.SUCCESS)
             return
         waiting = self._announced[topic_filter] = [done]
 
-        def in_force() -> None:
+        def answered(reason: Reason) -> None:
             # The filter may have been withdrawn and announced again meanwhile, with other callbacks.
             if self._announced.get(topic_filter) is waiting:
                 del self._announced[topic_filter]
             for callback in waiting:
-                callback()
+                callback(reason)
 
-        self.cluster.filter_added(topic_filter, in_force, topic_filter in self._lasting)
+        self.cluster.filter_added(topic_filter, answered, topic_filter in self._lasting)
 
-    def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
-        """Callbacks of a filter that is not in force everywhere yet; the caller adds its own. None if it is."""
+    def being_announced(self, topic_filter: str) -> list[Done] | None:
+        """Callbacks of a filter that is not in force everywhere yet; the caller adds its own. None: nobody waits."""
         return self._announced.get(topic_filter)
 
     def _withdraw(self, topic_filter: str) -> None:
@@ -286,18 +287,19 @@ class Broker:
 
     def publish(self, message: Message, done: Done | None) -> None:
         """Deliver a message of a client or of the server itself, and pass it to the cluster."""
-        if message.retain and not self.cluster.keeps_retained:
-            self._retain(message)
+        if message.retain and not self.cluster.keeps_retained and not self._retain(message) and done is not None:
+            done = partial(_report_not_retained, done)
         give = self.distribute_unshared if self.cluster.serves_groups else self.distribute
         self.cluster.published(message, give(message), done)
 
-    def _retain(self, message: Message) -> None:
+    def _retain(self, message: Message) -> bool:
         if self.retained.set(message):
             self.journal.retained(message)
-        else:
-            # Over the bound of bytes `set` has removed the earlier message, which must not return from the disk either.
-            self.counters.not_retained += 1
-            self.journal.unretained(message.topic)
+            return True
+        # Over the bound of bytes `set` has removed the earlier message, which must not return from the disk either.
+        self.counters.not_retained += 1
+        self.journal.unretained(message.topic)
+        return False
 
     def distribute(self, message: Message) -> int:
         """Deliver a message to its receivers here; returns their number."""
@@ -356,13 +358,19 @@ class Broker:
         return 0
 
 
-def _nobody_waits() -> None: ...
+def _nobody_waits(reason: Reason) -> None:
+    """A filter that the cluster refuses stays in its session: the cluster tries again until it has room."""
 
 
 def _concerns_others(topic_filter: str) -> bool:
     """Whether other peers may have messages for a filter. The server's own topics stay within its own clients."""
     shared = parse_shared(topic_filter)
     return not is_of_the_server(shared[1] if shared else topic_filter)
+
+
+def _report_not_retained(done: Done, reason: Reason) -> None:
+    """The message was delivered, but a success would promise that it is retained [MQTT-3.3.1-5]."""
+    done(Reason.QUOTA_EXCEEDED)
 
 
 def _ready(session: Session) -> bool:

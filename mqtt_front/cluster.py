@@ -41,12 +41,17 @@ class Cluster(Protocol):
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a shared filter."""
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
-        """A client here is the first to subscribe to this filter: its SUBACK waits for `done`.
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
+        """A client here is the first to subscribe to this filter, or subscribes to it again after the cluster refused
+        it. The SUBACK waits for `done`: with SUCCESS, or with QUOTA_EXCEEDED if the cluster has no room for the filter.
+        Call `filter_removed` when no session has it, refused or not: until then the cluster tries again now and then.
 
         `lasting`: a session that outlives this process has the filter with QoS 1 or 2. The call is repeated when that
         changes.
         """
+
+    def is_refused(self, topic_filter: str) -> bool:
+        """Whether the cluster had no room for this filter, and it is not in force."""
 
     def filter_removed(self, topic_filter: str) -> None:
         """The last subscription here to this filter has gone."""
@@ -70,7 +75,10 @@ class Standalone:
     def serves(self, topic_filter: str) -> bool:
         return True
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
-        done()
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
+        done(Reason.SUCCESS)
+
+    def is_refused(self, topic_filter: str) -> bool:
+        return False
 
     def filter_removed(self, topic_filter: str) -> None: ...

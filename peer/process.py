@@ -184,6 +184,8 @@ class PeerProcess:
         # The handshake refuses peers with other timing or another engine: if one peer trusts a lease for longer than
         # another waits, messages are lost.
         roles = f"{SCRIBE}, " if config.dispatch == SCRIBE else ""
+        # With another seed a peer would look for filters where nobody keeps them.
+        hashing = f", hash_seed {config.hash_seed}" if config.hash_seed else ""
         return OverlayConfig(
             id=folder.id if folder else passing_id(config.advertise or host, port),
             # Without a data folder the time of day orders the runs of a peer, so it must not go back over a restart.
@@ -191,7 +193,7 @@ class PeerProcess:
             listen=config.overlay,
             advertise=config.advertise,
             ring=config.ring,
-            ring_settings=f"{roles}timing {config.timing}",
+            ring_settings=f"{roles}timing {config.timing}{hashing}",
             seeds=self._seeds(),
             timing=PRESETS[config.timing],
             delay_s=config.delay,
@@ -316,6 +318,7 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("ring", "Name of the ring; peers of other rings are refused.  [default: ringmq]", metavar="NAME")
 @_setting("timing", "Preset of periods and timeouts.  [default: lan]", metavar="|".join(PRESETS))
 @_setting("delay", "Emulated latency, such as 1-10ms.", metavar="RANGE")
+@_setting("hash-seed", "Seed of the hash of topics.  [default: 0]", type=int, metavar="N")
 @_setting("delay-seed", "Seed that chooses the delays.  [default: 0]", type=int, metavar="N")
 @_setting("discovery/--no-discovery", "Look for peers over UDP as well.  [default: yes]")
 @_setting("mqtt", "Address for MQTT clients over TCP.  [default: none]", metavar="HOST:PORT")

@@ -12,6 +12,7 @@ from typing import Final
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.messaging.fast_path import PUBLICATION
 from ringmq.peer.messaging.publication import Publication
@@ -97,7 +98,7 @@ class CopiesWorld(PubSubWorld):
                 self._after(node)
             self._until(partial(self._all_in_force, start + len(batch)), f"to subscribe to {topic_filter}")
 
-    def _count_in_force(self) -> None:
+    def _count_in_force(self, reason: Reason) -> None:
         self._in_force += 1
 
     def _all_in_force(self, count: int) -> bool:

@@ -13,6 +13,7 @@ from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 from ringmq.experiments.simulator.world import Node
+from ringmq.mqtt_front.cluster import Done
 from ringmq.overlay.core.messages import Parcel, Peer, Route
 from ringmq.peer.messaging.publication import Publication, taken_apart
 
@@ -88,14 +89,14 @@ class CountedWorld(PubSubWorld):
         """The traffic until now."""
         return self.traffic - MessageCount()
 
-    def begin_subscription(self, node: CountedNode, topic_filter: str, done: Callable[[], None]) -> None:
+    def begin_subscription(self, node: CountedNode, topic_filter: str, done: Done) -> None:
         self._at(node)
         node.core.subscribe(topic_filter, done)
         self._after(node)
 
     def subscribe_and_wait(self, node: CountedNode, topic_filter: str) -> None:
         in_force: list[str] = []
-        self.begin_subscription(node, topic_filter, lambda: in_force.append(topic_filter))
+        self.begin_subscription(node, topic_filter, lambda _: in_force.append(topic_filter))
         self._until(lambda: bool(in_force), f"to subscribe to {topic_filter}")
 
     def end_subscription(self, node: CountedNode, topic_filter: str) -> None:

@@ -12,6 +12,8 @@ from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.pubsub_checks import PublishedMessage, PubSubChecks
 from ringmq.experiments.simulator.scribe_checks import ScribeChecks
 from ringmq.experiments.simulator.world import Node, SimulatedRing, World
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.leaf_set import HALF
 from ringmq.overlay.core.messages import Peer
@@ -42,7 +44,7 @@ class PubSubRing(SimulatedRing):
 class BurstEngine(PartitionedEngine):
     """An engine that also takes many filters in one iteration, as its adapter does for one SUBSCRIBE."""
 
-    def subscribe_all(self, dones: Mapping[str, Callable[[], None]]) -> None:
+    def subscribe_all(self, dones: Mapping[str, Done]) -> None:
         def add_all() -> None:
             for topic_filter, done in dones.items():
                 self.subscribe(topic_filter, done)
@@ -194,11 +196,15 @@ class PubSubWorld(World):
                 node.core.subscribe(name, done)
         self._after(node)
 
-    def _subscription(self, node: PubSubNode, topic_filter: str) -> Callable[[], None]:
+    def _subscription(self, node: PubSubNode, topic_filter: str) -> Done:
         """A new subscription of a client. Returns what its engine must call when it is in force."""
         subscription = node.clients.add_subscription(topic_filter, self.now)
 
-        def done() -> None:
+        def done(reason: Reason) -> None:
+            if reason is not Reason.SUCCESS:
+                # The front removes what was refused.
+                self.unsubscribe(node, topic_filter)
+                return
             node.clients.acknowledge(subscription, self.now)
             if subscription.removed_at is None:
                 self.on_suback(node, topic_filter)

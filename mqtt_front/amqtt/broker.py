@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -63,8 +64,8 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
         self.cluster: Cluster = cluster or Standalone()
         self.counters = FrontCounters()
         self._broadcast_queue: asyncio.Queue[tuple[Message, list[tuple[Session, int]]]] = asyncio.Queue(MAX_WAITING)
-        self._in_force: dict[str, asyncio.Event] = {}
-        """Events by filter, each set once the filter is in force in the whole cluster."""
+        self._in_force: dict[str, asyncio.Future[Reason]] = {}
+        """By filter, the answer of the cluster: it is in force everywhere, or refused."""
         self._sender = Sender(limits, self.counters)
 
     async def _topic_filtering(self, session: Session, topic: str, action: Action) -> bool:
@@ -89,18 +90,21 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
         held = self._subscriptions[topic_filter]
         held[:] = [(subscriber, qos if subscriber is session else old) for subscriber, old in held]
         in_force = self._in_force.get(topic_filter)
-        if in_force is None:
-            in_force = self._in_force[topic_filter] = asyncio.Event()
-            self.cluster.filter_added(topic_filter, in_force.set)
-        # The SUBACK promises delivery, so it waits for the cluster.
-        await in_force.wait()
+        # The session of a client that left before the answer keeps a filter that was refused.
+        if in_force is None or (in_force.done() and in_force.result() >= REFUSED):
+            in_force = self._in_force[topic_filter] = asyncio.get_running_loop().create_future()
+            self.cluster.filter_added(topic_filter, partial(_settle, in_force))
+        # The SUBACK promises delivery, so it waits for the cluster. A client that goes meanwhile cancels its own wait.
+        if await asyncio.shield(in_force) >= REFUSED:
+            self._del_subscription(topic_filter, session)
+            return REFUSED
         return qos
 
     def _del_subscription(self, a_filter: str, session: Session) -> int:
         deleted = int(super()._del_subscription(a_filter, session))
         if deleted and not self._subscriptions[a_filter]:
             del self._subscriptions[a_filter]
-            self._in_force.pop(a_filter).set()
+            _settle(self._in_force.pop(a_filter), Reason.SUCCESS)
             self.cluster.filter_removed(a_filter)
         return deleted
 
@@ -163,11 +167,14 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
         if receivers:
             await self._broadcast_queue.put((message, receivers))
         if not message.topic.startswith("$") or message.origin:
-            self.cluster.published(message, len(receivers), self._count_undelivered if message.qos else None)
+            done = partial(self._count_failed, message.retain) if message.qos else None
+            self.cluster.published(message, len(receivers), done)
 
-    def _count_undelivered(self, reason: Reason) -> None:
-        """Count a message that the cluster failed to deliver. amqtt has already acknowledged it."""
-        if reason >= REFUSED:
+    def _count_failed(self, retain: bool, reason: Reason) -> None:
+        """Count a message that the cluster failed to deliver or to retain. amqtt has already acknowledged it."""
+        if reason >= REFUSED and retain:
+            self.counters.not_retained += 1
+        elif reason >= REFUSED:
             self.counters.publish_dropped += 1
 
     @property
@@ -238,6 +245,11 @@ class RestrictedBroker(Broker):  # type: ignore[misc]
 
     def _is_full(self) -> bool:
         return len(self._retained_messages) >= self.limits.max_retained
+
+
+def _settle(in_force: asyncio.Future[Reason], reason: Reason) -> None:
+    if not in_force.done():
+        in_force.set_result(reason)
 
 
 def _is_filter(topic_filter: str) -> bool:

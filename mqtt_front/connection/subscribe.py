@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final, Protocol
 
 from ringmq.mqtt_front.broker import Broker
@@ -44,7 +46,7 @@ class Subscribing:
     Messages published from then on arrive. Retained messages follow the SUBACK, without messages already received live.
     """
 
-    __slots__ = ("_asker", "_beyond", "_broker", "_granted", "_mark", "_packet", "_pending", "_reasons", "_session")
+    __slots__ = ("_asker", "_beyond", "_broker", "_mark", "_new", "_packet", "_pending", "_reasons", "_session")
 
     def __init__(self, broker: Broker, session: Session, asker: Asker, packet: Subscribe, beyond: int = 0) -> None:
         """`beyond`: the number of filters that exceed the limit; they are not in `packet`, and refused."""
@@ -54,7 +56,8 @@ class Subscribing:
         self._packet = packet
         self._beyond = beyond
         self._reasons: list[Reason] = []
-        self._granted: list[tuple[Subscription, bool]] = []
+        self._new: list[bool] = []
+        """Of each filter, whether the session did not have it before."""
         self._mark = 0
         self._pending = 1
 
@@ -62,34 +65,53 @@ class Subscribing:
         identifiers = self._packet.properties.subscription_ids
         # This precedes the first filter in force: a retained message that is received live after that is not repeated.
         self._mark = self._asker.expect_retained()
-        firsts = []
-        for subscription in self._packet.subscriptions:
+        announced: dict[str, list[int]] = {}
+        for index, subscription in enumerate(self._packet.subscriptions):
             reason, first = self._put_into_force(subscription, identifiers[0] if identifiers else None)
             self._reasons.append(reason)
-            waiting = self._broker.being_announced(subscription.filter)
-            if first:
-                firsts.append(subscription.filter)
-            elif waiting is not None and reason <= Reason.GRANTED_QOS_2:
+            if reason > Reason.GRANTED_QOS_2:
+                continue
+            topic_filter = subscription.filter
+            waiting = self._broker.being_announced(topic_filter)
+            if first or topic_filter in announced:
+                announced.setdefault(topic_filter, []).append(index)
+            elif waiting is not None:
                 # Other peers do not know the filter of an earlier subscription yet: this client would miss messages.
                 self._pending += 1
-                waiting.append(self._one_done)
-        self._pending += len(firsts)
-        for topic_filter in firsts:
-            self._broker.announce(topic_filter, self._one_done)
+                waiting.append(partial(self._answered, (index,)))
+            elif self._broker.cluster.is_refused(topic_filter):
+                # A restored session has it, for which the cluster had no room.
+                announced[topic_filter] = [index]
+        self._pending += len(announced)
+        for topic_filter, indices in announced.items():
+            self._broker.announce(topic_filter, partial(self._answered, indices))
         self._one_done()
 
     def _put_into_force(self, subscription: Subscription, identifier: int | None) -> tuple[Reason, bool]:
         session = self._session
         if not self._broker.counters.authorized(session.rights.may_subscribe(subscription.filter)):
-            return Reason.NOT_AUTHORIZED, False
+            return self._refused(Reason.NOT_AUTHORIZED)
         if subscription.filter.startswith(SHARED) and not self._broker.cluster.serves(subscription.filter):
-            return Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED, False
+            return self._refused(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
         try:
             new, first = self._broker.subscribe(session, subscription, identifier)
         except PacketError as error:
-            return error.reason, False
-        self._granted.append((subscription, new))
+            return self._refused(error.reason)
+        self._new.append(new)
         return Reason(subscription.qos), first
+
+    def _refused(self, reason: Reason) -> tuple[Reason, bool]:
+        self._new.append(False)
+        return reason, False
+
+    def _answered(self, indices: Sequence[int], reason: Reason) -> None:
+        """The cluster has put a filter into force, or refused it."""
+        if reason > Reason.GRANTED_QOS_2:
+            # Also if the client has gone: its session must not keep a subscription without messages of other peers.
+            self._broker.unsubscribe(self._session, self._packet.subscriptions[indices[0]].filter)
+            for index in indices:
+                self._reasons[index] = reason
+        self._one_done()
 
     def _one_done(self) -> None:
         self._pending -= 1
@@ -101,7 +123,11 @@ class Subscribing:
             # 3.1.1 reserves all return codes but 0, 1, 2 and 0x80 [MQTT-3.9.3-2].
             reasons = tuple(reason if reason <= 2 else Reason(SUBACK_3_FAILURE) for reason in reasons)
         writer.send(encode(version, Suback(self._packet.packet_id, reasons)))
-        filters = [subscription.filter for subscription, new in self._granted if _wants_retained(subscription, new)]
+        filters = [
+            subscription.filter
+            for subscription, new, reason in zip(self._packet.subscriptions, self._new, self._reasons, strict=True)
+            if reason <= Reason.GRANTED_QOS_2 and _wants_retained(subscription, new)
+        ]
         self._asker.bring_retained(filters, self._mark)
 
 

@@ -53,9 +53,15 @@ class Id(int):
         return cls(int(text, 16))
 
 
+MAX_HASH_SEED: Final = (1 << 32) - 1
+hash128: Final = mmh3.hash128
+"""The hash of names: call it with name, seed, signed=False. mmh3 5.3 misreads a fourth positional argument. `key_of`
+takes twice as long, for its Id."""
+
+
 def key_of(name: str | bytes) -> Id:
     """The key of a name, its hash. MurmurHash3 is not cryptographic: names can be aimed at a peer."""
-    return Id(mmh3.hash128(name, signed=False))
+    return Id(hash128(name, 0, signed=False))
 
 
 def clockwise(start: int, end: int) -> int:

@@ -41,10 +41,9 @@ class Subscribing(Protocol):
     """The filters of the clients here."""
 
     def __len__(self) -> int: ...
-    def add(
-        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
-    ) -> None: ...
+    def add(self, topic_filter: str, done: Done, lasting: bool = False, restored: bool = False) -> None: ...
     def remove(self, topic_filter: str) -> None: ...
+    def is_refused(self, topic_filter: str) -> bool: ...
     def wants(self, topic: str) -> bool:
         """Whether an unshared filter here matches the topic."""
 
@@ -173,14 +172,16 @@ class BaseEngine(ABC, Generic[S, P]):
         self._state.counters.published += 1
         return True
 
-    def subscribe(
-        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
-    ) -> None:
-        """After `done`, every message published anywhere arrives here, and the retained messages have arrived."""
+    def subscribe(self, topic_filter: str, done: Done, lasting: bool = False, restored: bool = False) -> None:
+        """After `done` with SUCCESS, every message published anywhere arrives here, and the retained messages have
+        arrived."""
         self._do(lambda: self.subscriber.add(topic_filter, done, lasting, restored))
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))
+
+    def is_refused(self, topic_filter: str) -> bool:
+        return self.subscriber.is_refused(topic_filter)
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         fast = decode_fast(payload)

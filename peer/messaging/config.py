@@ -24,6 +24,8 @@ class PubSubConfig:
     """The same for topics that match an MQTT filter. The first match counts."""
     shadows: int = 2
     """Copies of each partition beside the coordinator's. Acknowledged subscriptions survive as many deaths at once."""
+    hash_seed: int = 0
+    """Seed of the hash of names. All peers of a ring must have the same."""
     lease_s: float = 3.0
     """How long a publisher may trust the routes of a coordinator. It is the bound on staleness: a publisher that fell
     silent delays a SUBACK by at most `void_s`. Longer saves renewals, 3 / lease_s a second for each coordinator."""

@@ -31,6 +31,10 @@ MOST_PATIENCE: Final = 5.0
 Brought = Callable[[str, bool, Id | None, Publication | None], None]
 """Called with a topic, whether a filter here matches it, and, unless it came by the fast path, with the publisher and
 the publication."""
+FAR_US: Final = 100 * 366 * 86_400 * 1_000_000
+"""How far stamps of others may be ahead of the wall clock here: a century. A peer without a clock of its own starts in
+1970, and must believe the others. One stamp near 2^63 would leave no room for later ones, and no message could be
+retained any more."""
 
 
 @dataclass(slots=True)
@@ -77,9 +81,16 @@ class Counters:
     unreadable: int = 0
     """Payloads that could not be decoded."""
     not_retained: int = 0
-    """Retained messages given up before their coordinator had them."""
+    """Retained messages given up before their coordinator had them, or refused, as the partition is full."""
+    false_records: int = 0
+    """Records of other peers that were dropped: of another partition, with an invalid name, without their home, or from
+    a distant future."""
+    far_stamps: int = 0
+    """Clocks of other peers that are more than a century ahead, and were not followed."""
+    false_boots: int = 0
+    """Messages that name a boot which their peer cannot have."""
     refused_filters: int = 0
-    """Filters of clients here that their coordinator refused, as the partition is full."""
+    """Refusals of filters of clients here, as their partition is full; those that are tried again count again."""
     widened: int = 0
     """Wide filters that this peer registered in place of many filters below one parent."""
     narrowed: int = 0
@@ -260,7 +271,18 @@ class MessagingContext:
     def observe(self, stamp: int) -> None:
         """Another peer has given this stamp."""
         if stamp > self.hybrid_clock:
-            self.hybrid_clock = stamp
+            if self.is_far(stamp):
+                self.counters.far_stamps += 1
+            else:
+                self.hybrid_clock = stamp
+
+    def is_far(self, stamp: int) -> bool:
+        """Whether a stamp is from a future that no clock can be in. It must not be believed."""
+        return stamp > self.clock_us() + FAR_US
+
+    def is_far_boot(self, boot: int) -> bool:
+        """The same for the boot of a peer, which is a time in ms."""
+        return boot > (self.clock_us() + FAR_US) // 1000
 
     def _own_us(self) -> int:
         # A simulated world has no wall clock; all its peers share this one.

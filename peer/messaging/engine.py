@@ -117,6 +117,8 @@ class Counted(Protocol):
     came: int
     sent: int
     dropped: int
+    not_retained: int
+    refused_filters: int
 
     def as_dict(self) -> dict[str, int]: ...
 
@@ -178,14 +180,14 @@ class Engine(Protocol):
     def publish_fast(self, topic: str, body: bytes) -> bool:
         """The same for a message of the fast path (`fast_path.py`). False: nothing was done, call `publish`."""
 
-    def subscribe(
-        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
-    ) -> None:
-        """Clients here want a filter. `done` is called when it is in force. `lasting`: a session that outlives this
-        process has it with QoS 1 or 2; the call is repeated when that changes. `restored`: a session of an earlier
-        process has it."""
+    def subscribe(self, topic_filter: str, done: Done, lasting: bool = False, restored: bool = False) -> None:
+        """Clients here want a filter. `done` is called when it is in force, or refused. A refused filter is tried again
+        from time to time until `unsubscribe` is called. `lasting`: a session that outlives this process has it with QoS
+        1 or 2; the call is repeated when that changes. `restored`: a session of an earlier process has it."""
 
     def unsubscribe(self, topic_filter: str) -> None: ...
+    def is_refused(self, topic_filter: str) -> bool:
+        """Whether a filter is not in force, as there was no room for it."""
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         """A payload of another peer, sent directly or routed."""

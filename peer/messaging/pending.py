@@ -12,7 +12,7 @@ from ringmq.peer.messaging.publication import Publication
 class PendingPublication:
     """A message of the clients here until all its receivers have it."""
 
-    __slots__ = ("at", "done", "matched", "missing", "publication", "undecided")
+    __slots__ = ("at", "done", "matched", "missing", "publication", "refused", "undecided")
 
     def __init__(self, publication: Publication, matched: bool, done: Done | None, at: float) -> None:
         self.publication = publication
@@ -20,6 +20,8 @@ class PendingPublication:
         """Whether anybody subscribes to it, here or elsewhere."""
         self.done = done
         self.at = at
+        self.refused = False
+        """It reached its receivers and could not be retained, as there is no room."""
         # One more than there are receivers until all sends were made: a send may end with `got` at once, and `done`
         # must not be called before the message was sent to the others.
         self.missing = 1
@@ -38,7 +40,10 @@ class PendingPublication:
         self.missing -= 1
         if not self.missing and self.done is not None:
             done, self.done = self.done, None
-            done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
+            if self.refused:
+                done(Reason.QUOTA_EXCEEDED)
+            else:
+                done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
 
     def begin_deciding(self, roots: int) -> None:
         """Each of these roots will be decided about: the publication is sent to it or not."""

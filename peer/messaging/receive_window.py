@@ -20,10 +20,12 @@ Deliver = Callable[[Peer, Publication], None]
 class ReceiveWindow:
     """Numbered publications from one boot of one publisher."""
 
-    __slots__ = ("ahead", "boot", "next", "unserved")
+    __slots__ = ("ahead", "boot", "direct", "next", "unserved")
 
     def __init__(self, boot: int, first: int) -> None:
         self.boot = boot
+        self.direct = False
+        """Whether the publisher itself has sent anything with this boot: retries come directly, and some messages."""
         self.next = first
         self.ahead: dict[int, Publication] = {}
         """Publications that cannot be delivered yet, since an earlier number is missing."""
@@ -89,7 +91,10 @@ class ReceiveWindows:
         return len(self._receive_windows)
 
     def take(self, origin: Peer, publication: Publication) -> None:
-        if publication.qos:
+        if publication.boot > origin.boot:
+            # Whatever the origin sends later with its true boot would count as late.
+            self._state.counters.false_boots += 1
+        elif publication.qos:
             self._numbered(origin, publication)
         else:
             self._unnumbered(origin, publication)
@@ -98,6 +103,9 @@ class ReceiveWindows:
         """Deliver a message of the fast path. False: nothing was done, as the clients need the general path."""
         state = self._state
         counters = state.counters
+        if boot > origin.boot:
+            counters.false_boots += 1
+            return True
         if self.has_given(origin, topic, boot, seq):
             counters.came += 1
             counters.duplicates += 1
@@ -141,11 +149,15 @@ class ReceiveWindows:
 
     def _numbered(self, origin: Peer, publication: Publication) -> None:
         window = self._receive_windows.get(origin.id)
-        if window is None or publication.boot > window.boot:
+        direct = publication.relay is None
+        # A peer that was passed by a tree may be named with any boot. What it sends itself has its boot.
+        false = window is not None and direct and not window.direct and publication.boot == origin.boot != window.boot
+        if window is None or publication.boot > window.boot or false:
             # It begins at the base: lower numbers than this may still be on their way, through a tree or in a retry.
             window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
         elif publication.boot < window.boot:
             return  # It was late, and its publisher has restarted: nobody waits for its acknowledgement.
+        window.direct |= direct
         # Duplicates are answered as well: they came because the acknowledgement of the first copy may be lost.
         if not self.due:
             self._state.owing()

@@ -63,6 +63,9 @@ class RetainedCache:
 
     def _newer(self, topic: str, number: Number) -> bool:
         self._state.observe(number[0])
+        if self._state.is_far(number[0]):
+            # No later message could replace it here.
+            return False
         known = self._numbers.values.get(topic)
         if known is not None and known >= number:
             return False

@@ -68,6 +68,9 @@ class Records(Protocol):
     def told(self, record: SharedRecord) -> SharedRecord:
         """The record as it is sent to another peer."""
 
+    def accepts(self, partition: int, record: SharedRecord) -> bool:
+        """Whether a record of another peer can be one of this partition. Counts those that cannot."""
+
 
 class Answer(NamedTuple):
     """An answer to a coordinator which it must have before the batch that it answers is confirmed."""
@@ -473,7 +476,7 @@ class Copying:
 
     def extra(self, sender: Peer, message: Extra) -> None:
         """Records that only a shadow has."""
-        for partition, record in read_rows(message.homes, message.rows):
+        for partition, record in read_rows(message.homes, message.rows, self._records.accepts):
             if self.store.acting[partition]:
                 self.merge(partition, record)
 
@@ -485,7 +488,7 @@ class Copying:
         extra = RowWriter()
         refused: set[int] = set(higher)
         now = self._state.clock.now
-        for partition, record in read_rows(message.homes, message.rows):
+        for partition, record in read_rows(message.homes, message.rows, self._records.accepts):
             if partition in refused or self.store.epoch(partition).actor != sender.id or self.store.acting[partition]:
                 refused.add(partition)
                 continue

@@ -6,7 +6,7 @@ Knows nothing of the meaning of names and bodies.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -63,11 +63,39 @@ class SharedRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return SharedRecord(self.kind, self.name, self.home, number, True, False, flags)
 
 
-class Epoch(msgspec.Struct, frozen=True, array_like=True, order=True, gc=False):
+EPOCHS: Final = 1 << 63
+"""Numbers of epochs go round: of two, the one less than half a round ahead is the higher (as serial numbers, RFC 1982).
+Otherwise one message with the highest number would leave no epoch for any later coordinator."""
+
+
+def is_higher(number: int, than: int) -> bool:
+    """Whether one number of an epoch is above another. 0 is below all others: there was no epoch."""
+    if not number or number == than:
+        return False
+    return not than or (number - than) % EPOCHS < EPOCHS // 2
+
+
+def next_epoch(number: int) -> int:
+    return (number + 1) % EPOCHS or 1
+
+
+class Epoch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The term of one actor of a partition. A higher epoch ends all lower ones."""
 
     number: Count
     actor: Id
+
+    def __gt__(self, other: Epoch) -> bool:
+        return self.actor > other.actor if self.number == other.number else is_higher(self.number, other.number)
+
+    def __lt__(self, other: Epoch) -> bool:
+        return other > self
+
+    def __ge__(self, other: Epoch) -> bool:
+        return not other > self
+
+    def __le__(self, other: Epoch) -> bool:
+        return not self > other
 
 
 _MASK = (1 << 64) - 1

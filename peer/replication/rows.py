@@ -41,18 +41,15 @@ class RowWriter:
         return tuple(self._homes)
 
 
-def read_rows(homes: tuple[Peer, ...], rows: Iterable[Row]) -> Iterator[tuple[int, SharedRecord]]:
-    """Each row's partition and record. A row whose home is not in the table is left out: its sender is faulty."""
+def read_rows(
+    homes: tuple[Peer, ...], rows: Iterable[Row], accepts: Callable[[int, SharedRecord], bool]
+) -> Iterator[tuple[int, SharedRecord]]:
+    """Each row's partition and record, without those that `accepts` refuses: their sender is faulty."""
     for row in rows:
-        home = None
-        if row.home >= 0:
-            if row.home >= len(homes):
-                continue
-            home = homes[row.home]
-        yield (
-            row.partition,
-            SharedRecord(row.kind, row.name, home, row.number, row.gone, row.confirmed, row.flags, row.body),
-        )
+        home = homes[row.home] if 0 <= row.home < len(homes) else None
+        record = SharedRecord(row.kind, row.name, home, row.number, row.gone, row.confirmed, row.flags, row.body)
+        if accepts(row.partition, record):
+            yield row.partition, record
 
 
 class Expiries:

@@ -49,6 +49,10 @@ def runs_of(partitions: Iterable[int]) -> Runs:
 
 
 def partitions_in(runs: Iterable[tuple[int, int]]) -> Iterator[int]:
-    """All partitions of these ranges. The ranges may come from another peer: what lies outside is left out."""
+    """All partitions of these ranges, each once. The ranges may come from another peer: what lies outside is left out,
+    and what is not in ascending order."""
+    beyond = 0
     for first, last in runs:
-        yield from NUMBERS[max(0, first) : max(0, last + 1)]
+        if beyond <= last and first <= last:
+            yield from NUMBERS[max(beyond, first) : last + 1]
+            beyond = last + 1

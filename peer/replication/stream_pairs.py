@@ -17,14 +17,22 @@ MAX_CLOSED: Final = 4096
 dead, and come back, within the time that a batch can be late."""
 
 
+MOST_LATE: Final = 32
+"""Messages of a boot that is over which may still come: some windows of batches, and their acknowledgements."""
+
+
 class Pair:
     """This peer and one boot of another."""
 
-    __slots__ = ("boot", "incoming", "outgoing", "peer", "refused")
+    __slots__ = ("boot", "denied", "heard", "incoming", "outgoing", "peer", "refused")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.boot = peer.boot
+        self.heard = False
+        """Whether this boot has sent anything. Otherwise it is known from others, who may be wrong."""
+        self.denied = 0
+        """Messages of an earlier boot since then, while nothing was heard of this one."""
         self.outgoing: OutgoingStream | None = None
         """A closed stream stays here until `lost` has been called: items sent meanwhile are lost with it."""
         self.incoming: IncomingStream | None = None
@@ -86,20 +94,27 @@ class PairTable:
         self._closed: dict[int, None] = {}
         """Ids of closed pairs, the oldest first."""
 
-    def meet(self, peer: Peer) -> Pair | None:
+    def meet(self, peer: Peer, heard: bool = False) -> Pair | None:
         """The pair with this boot of a peer, a new one if it is the first, or higher than the known one. None: a lower
-        boot, which is over."""
+        boot, which is over.
+
+        `heard`: the peer itself has sent something just now. If it goes on so, it has this boot, whatever others say.
+        """
         known = self.by_id.get(peer.id)
         if known is not None:
             if known.boot == peer.boot:
+                known.heard |= heard
                 return known
             if known.boot > peer.boot:
-                return None
+                known.denied += heard and not known.heard
+                if known.denied <= MOST_LATE:
+                    return None
             if known.used:
                 self._lose(known.peer)
             known.close()
             self._closed.pop(peer.id, None)
         pair = self.by_id[peer.id] = Pair(peer)
+        pair.heard = heard
         return pair
 
     def close(self, peer: Peer) -> None:

@@ -54,6 +54,7 @@ class StreamContext(Protocol):
     def me(self) -> Peer: ...
     @property
     def ask_s(self) -> float: ...
+    def is_far_boot(self, boot: int, /) -> bool: ...
     def send(self, peer: Peer, message: Batch | BatchAck, /) -> None: ...
     def after(self, delay_s: float, then: Callable[[], None], /) -> None: ...
 
@@ -204,7 +205,8 @@ class Streams:
         """The stream to a peer, a new one if there is none. None: to this peer, or to a boot that is over."""
         if peer.id == self._state.me.id:
             return None
-        pair = self._pairs.meet(peer)
+        # Streams to a boot that cannot be would end the one to the peer, and nothing that it sends would count.
+        pair = None if self._state.is_far_boot(peer.boot) else self._pairs.meet(peer)
         if pair is None:
             # Not at once: whoever still takes this boot for a coordinator would ask it again at once, without end.
             if peer not in self._losing:
@@ -291,7 +293,7 @@ class Streams:
     def acknowledged(self, sender: Peer, ack: BatchAck) -> None:
         """A peer acknowledges batches: calls `done` of their items."""
         if sender.id in self._by_id:
-            pair = self._pairs.meet(sender)
+            pair = self._pairs.meet(sender, heard=True)
             if pair is not None:
                 self._acknowledged(pair, ack)
 
@@ -346,7 +348,7 @@ class Streams:
             # A wake-up, see `_later`.
             self._calls.popleft()()
             return
-        pair = self._pairs.meet(sender)
+        pair = self._pairs.meet(sender, heard=True)
         if pair is None:
             self.counters.skipped += 1
             return

@@ -29,7 +29,7 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams, Records
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
-from ringmq.peer.replication.record import Epoch, SharedRecord
+from ringmq.peer.replication.record import Epoch, SharedRecord, is_higher, next_epoch
 from ringmq.peer.replication.rows import RowWriter, read_rows
 from ringmq.peer.replication.space import Runs, key_of_partition, partitions_in, runs_of
 
@@ -244,7 +244,7 @@ class Takeover:
             self._step_down(over)
         # From now on the old coordinator lacks the confirmations of this shadow, and can grant nothing that the next
         # one misses.
-        raised = {epoch: Epoch(epoch.number + 1, sender.id) for epoch in former}
+        raised = {epoch: Epoch(next_epoch(epoch.number), sender.id) for epoch in former}
         for partition in given:
             self._store.epochs[partition] = raised[self._store.epoch(partition)]
         self._send_state(sender, message, given, holders, runs_of(refused))
@@ -278,14 +278,14 @@ class Takeover:
         """Records of another owner."""
         gathering = self._gatherings.get(message.ident)
         # Records are merged in any case: they may be the last copies.
-        for partition, record in read_rows(message.homes, message.rows):
+        for partition, record in read_rows(message.homes, message.rows, self._records.accepts):
             self._copying.merge(partition, record)
         if gathering is None or sender.id not in gathering.awaited:
             self._doubt()
             return
         for first, last, number in message.epochs:
             for partition in range(first, last + 1):
-                if number > gathering.epochs.get(partition, 0):
+                if is_higher(number, gathering.epochs.get(partition, 0)):
                     gathering.epochs[partition] = number
         _join(gathering.holders, message.holders)
         if message.more:
@@ -314,7 +314,8 @@ class Takeover:
         by_number: dict[int, Epoch] = {}
         for partition in partitions:
             del self._of[partition]
-            number = max(gathering.epochs.get(partition, 0), store.epoch(partition).number) + 1
+            theirs, own = gathering.epochs.get(partition, 0), store.epoch(partition).number
+            number = next_epoch(theirs if is_higher(theirs, own) else own)
             # One object for all partitions of one number: 4,096 of them would take 400 kB.
             store.epochs[partition] = by_number.setdefault(number, Epoch(number, state.me.id))
         self._of = slimmed(self._of)
@@ -421,7 +422,7 @@ class Takeover:
     def handover(self, sender: Peer, message: Handover) -> None:
         """Records of a peer that will forget them."""
         self.wake()
-        for partition, record in read_rows(message.homes, message.rows):
+        for partition, record in read_rows(message.homes, message.rows, self._records.accepts):
             self._copying.merge(partition, record)
         self._doubt()
         for partition in partitions_in(message.runs):

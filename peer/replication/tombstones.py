@@ -59,7 +59,7 @@ class Tombstones:
         """Add the tombstone of a topic. Call it in the order of time."""
         # A peer whose wall clock is slow must still give later stamps than the clearing (hybrid logical clock, Kulkarni
         # 2014).
-        self._state.hybrid_clock = max(self._state.hybrid_clock, number[0])
+        self._state.observe(number[0])
         self._tombs.put(topic, number, at)
 
     def sweep(self) -> None:

@@ -21,6 +21,7 @@ from ringmq.mqtt_front.config import RANGES, FrontConfig
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import SHARED, check_filter
 from ringmq.overlay.config import Address, is_wildcard, show
+from ringmq.overlay.core.ids import MAX_HASH_SEED
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.links.handshake import MAX_RING_CHARS
 from ringmq.peer.engines.scribe.config import SCRIBE
@@ -147,6 +148,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "data": Setting(_path, "the path of a folder"),
     "ring": Setting(_ring_name, f"a printable name of 1 to {MAX_RING_CHARS} characters"),
     "timing": _one_of(tuple(PRESETS)),
+    "hash_seed": _number(0, MAX_HASH_SEED),
     "delay": Setting(parse_delay, f"a rising range such as 1-10ms, at most {MAX_DELAY_S:g}s"),
     "delay_seed": _number(0, sys.maxsize),
     "discovery": Setting(_truth, "true or false"),

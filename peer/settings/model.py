@@ -64,6 +64,9 @@ class PeerConfig:
     """Preset of periods and timeouts, the same on all peers of a ring. Shorter periods detect failures sooner and cost
     more messages: lan detects a silent failure after 3 s, wan after 20 s with a fifth of the messages; local is for
     many peers on one machine."""
+    hash_seed: int = 0
+    """Seed of the hash of topics, the same on all peers of a ring. Another seed spreads the topics over other peers, so
+    it changes a ring in which some peer owns too many busy topics. Scribe does not use it."""
     delay: tuple[float, float] | None = None
     """Emulated latency of every message, for experiments: each pair of peers gets one delay from this range, in us, ms
     or s. The range must be the same on all peers of a ring. None: no emulated latency."""
@@ -137,6 +140,7 @@ class PeerConfig:
         return dataclasses.replace(
             ROLES[self.timing],
             shadows=self.shadows,
+            hash_seed=self.hash_seed,
             dispatch=self._choice(self.dispatch, self.fanout),
             rules=tuple([(rule.filter, self._choice(rule.dispatch, rule.fanout)) for rule in self.topics]),
         )

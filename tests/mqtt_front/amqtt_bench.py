@@ -67,7 +67,7 @@ class Ears:
         self.filters: list[str] = []
         """`+filter` and `-filter`, in the order in which they were told."""
         self.patient = False
-        self.waiting: list[Callable[[], None]] = []
+        self.waiting: list[Done] = []
 
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         self.messages.append(message)
@@ -76,12 +76,15 @@ class Ears:
         if done is not None:
             done(Reason.SUCCESS)
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         self.filters.append("+" + topic_filter)
         if self.patient:
             self.waiting.append(done)
         else:
-            done()
+            done(Reason.SUCCESS)
+
+    def is_refused(self, topic_filter: str) -> bool:
+        return False
 
     def filter_removed(self, topic_filter: str) -> None:
         self.filters.append("-" + topic_filter)

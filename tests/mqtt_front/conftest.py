@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 import pytest
@@ -52,9 +52,10 @@ class SlowPorts:
     def __init__(self) -> None:
         self.messages: list[tuple[Message, int]] = []
         self.dones: list[Done | None] = []
-        self.added: list[tuple[str, Callable[[], None]]] = []
+        self.added: list[tuple[str, Done]] = []
         self.removed: list[str] = []
         self.unserved: set[str] = set()
+        self.refused: set[str] = set()
 
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
         self.messages.append((message, receivers_here))
@@ -69,10 +70,14 @@ class SlowPorts:
     def serves(self, topic_filter: str) -> bool:
         return topic_filter not in self.unserved
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         self.added.append((topic_filter, done))
 
+    def is_refused(self, topic_filter: str) -> bool:
+        return topic_filter in self.refused
+
     def filter_removed(self, topic_filter: str) -> None:
+        self.refused.discard(topic_filter)
         self.removed.append(topic_filter)
 
     @property
@@ -88,8 +93,8 @@ class SlowPorts:
 class QuickPorts(SlowPorts):
     """A layer above in which every filter is in force at once."""
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
-        done()
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
+        done(Reason.SUCCESS)
 
 
 class World:

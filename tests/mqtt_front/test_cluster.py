@@ -20,6 +20,6 @@ def test_a_publication_is_done_with_the_clients_here(here: int, reason: Reason) 
 def test_filters_are_in_force_at_once() -> None:
     told: list[int] = []
     assert Standalone().serves("$share/g/t")
-    Standalone().filter_added("t", lambda: told.append(1))
+    Standalone().filter_added("t", lambda _: told.append(1))
     Standalone().filter_removed("t")
     assert told == [1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ class Member:
         self.publications: list[Publication] = []
         self.kept: dict[str, bytes] = {}
         self.reasons: list[Reason] = []
+        self.refused: list[str] = []
+        """Filters that a full partition did not take: removed at once, as a front does."""
         self.store = net.store(peer)
         self.core = net.engine(self, self, net.config, self.store or NO_DISK)
         self.core.acknowledges_later = self.store is not None
@@ -115,8 +118,15 @@ class Member:
         done: list[str] = []
         for name in filters:
             self.core.clock.now = self.net.now
-            self.core.subscribe(name, lambda name=name: done.append(name), lasting)  # type: ignore[misc]
+            self.core.subscribe(name, partial(self._answered, done, name), lasting)
         return done
+
+    def _answered(self, done: list[str], name: str, reason: Reason) -> None:
+        if reason is Reason.SUCCESS:
+            done.append(name)
+        else:
+            self.refused.append(name)
+            self.core.unsubscribe(name)
 
     def publish(self, topic: str, body: bytes = b"x", qos: int = 1, *, retain: bool = False) -> None:
         self.core.clock.now = self.net.now

@@ -6,6 +6,7 @@ import structlog
 
 from ringmq.mqtt_front.access.access import Access
 from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.session import Session
@@ -83,4 +84,5 @@ def _subscribe(broker: Broker, session: Session, saved: SavedSession) -> int:
     return count
 
 
-def _nobody_waits() -> None: ...
+def _nobody_waits(reason: Reason) -> None:
+    """A filter that the cluster refuses stays in its session: the cluster tries again until it has room."""

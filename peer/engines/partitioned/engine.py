@@ -44,7 +44,7 @@ from ringmq.peer.engines.partitioned.messages import (
     TakeOver,
     Where,
 )
-from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.publishing.assembly import Address, Assembly
 from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
 from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
@@ -93,6 +93,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         journals have committed. Without `owing` the engine acknowledges at the end of each call.
         """
         state = MessagingContext(overlay, clients, config, disk, clock, owing, clock_us)
+        self.names = NameHash(config.hash_seed)
         self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost, PATIENT)
         self.cleared = Tombstones(state)
         neighbourhood = Neighbourhood(lambda: state.me, config.shadows)
@@ -202,7 +203,12 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         # The records are on the disk already.
         disk, state.disk = state.disk, NO_DISK
         for record in kept:
-            partition = (partition_of_filter if record.kind is RecordKind.ENTRY else partition_of)(record.name)
+            # The clock may have been wrong for a century once, or an earlier process may have believed anything.
+            entry = record.kind is RecordKind.ENTRY
+            if (state.is_far_boot if entry else state.is_far)(record.number[0]):
+                state.counters.false_records += 1
+                continue
+            partition = (self.names.partition_of_filter if entry else self.names.partition_of)(record.name)
             self.replicas.take(partition, record, state.clock.now)
         state.disk = disk
 
@@ -212,7 +218,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         `chance` distinguishes it from a message of another peer for the same topic. Before anything happens, but after
         `restore`.
         """
-        partition = partition_of(topic)
+        partition = self.names.partition_of(topic)
         record = SharedRecord(RecordKind.RETAINED, topic, None, (FIRST_STAMP, chance), False, body=body)
         if self.replicas.get(partition, record.key) is None and self.cleared.number_of(topic) is None:
             self.replicas.take(partition, record, self._state.clock.now)

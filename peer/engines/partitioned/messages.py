@@ -17,6 +17,7 @@ retained messages (`Retain`, `Find`). All of them are items of streams, but for 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntFlag
 from typing import Annotated
 
@@ -36,6 +37,12 @@ Peers = Annotated[tuple[Peer, ...], Meta(max_length=MAX_ITEMS)]
 Digest = Annotated[int, Meta(ge=0)]
 Columns = bytes
 """An array of integers, little-endian."""
+
+
+def _check_ranges(ranges: Iterable[tuple[int, int]]) -> None:
+    """Raises ValueError for ranges that overlap much: each partition of each range is visited, without a pause."""
+    if sum([max(0, last - first + 1) for first, last in ranges]) > PARTITIONS:
+        raise ValueError("ranges have more partitions than there are")
 
 
 class EntryFlag(IntFlag):
@@ -194,6 +201,9 @@ class Routes(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
     """With a beginning: a number of the holder at the coordinator. With another one, nothing from before is kept up to
     date: the coordinator had forgotten the holder, or had lost its stream. 0: as before."""
 
+    def __post_init__(self) -> None:
+        _check_ranges([(begun.first, begun.last) for begun in self.begun])
+
 
 class Renew(msgspec.Struct, frozen=True, array_like=True, tag=10, gc=False):
     """A holder asks to trust the routes that it has from the receiver. `asked_at` is a time of the holder's clock."""
@@ -251,11 +261,17 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
     homes: Peers
     rows: Rows
 
+    def __post_init__(self) -> None:
+        _check_ranges([(begun.first, begun.last) for begun in self.begun])
+
 
 class Deposed(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
     """A shadow obeys a higher epoch of these partitions; nothing of the receiver's was stored there."""
 
     epochs: Annotated[tuple[tuple[Partition, Partition, Epoch], ...], Meta(max_length=PARTITIONS)]
+
+    def __post_init__(self) -> None:
+        _check_ranges([(first, last) for first, last, _ in self.epochs])
 
 
 class Extra(msgspec.Struct, frozen=True, array_like=True, tag=18, gc=False):
@@ -291,6 +307,9 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     refused: Ranges = ()
     more: bool = False
     """Another piece follows."""
+
+    def __post_init__(self) -> None:
+        _check_ranges([(first, last) for first, last, _ in self.epochs])
 
 
 class Handover(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):

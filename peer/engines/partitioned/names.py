@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from ringmq.mqtt_front.matching.topics import has_wildcard, literal_prefix
-from ringmq.overlay.core.ids import ID_BITS, key_of
+from ringmq.overlay.core.ids import ID_BITS, hash128
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.space import partition_of_key
 
@@ -21,15 +21,34 @@ EXACT: Final = b""
 """The shape of filters without wildcards."""
 
 
-def partition_of(name: str) -> int:
-    """The partition of a topic, or of a literal prefix."""
-    return partition_of_key(key_of(name))
+class NameHash:
+    """The hash of names, by a seed that all peers of a ring share: another seed gives all names other partitions and
+    fingerprints. Nothing else decides where a name lives, and disks have names alone."""
+
+    __slots__ = ("seed",)
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def partition_of(self, name: str) -> int:
+        """The partition of a topic, or of a literal prefix."""
+        return partition_of_key(hash128(name, self.seed, signed=False))
+
+    def partition_of_filter(self, topic_filter: str) -> int:
+        """The partition that a valid filter lives in."""
+        inner = inner_of(topic_filter)
+        return self.partition_of(literal_prefix(inner) if has_wildcard(inner) else inner)
+
+    def fingerprint_of(self, inner: str) -> int:
+        """The first 64 bits of the key of a filter, without `$share/name/`."""
+        return hash128(inner, self.seed, signed=False) >> _SHIFT
 
 
-def partition_of_filter(topic_filter: str) -> int:
-    """The partition that a valid filter lives in."""
-    inner = inner_of(topic_filter)
-    return partition_of(literal_prefix(inner) if has_wildcard(inner) else inner)
+UNSEEDED: Final = NameHash(0)
+"""The hash of a ring without a seed, as of `key_of`. Digests use it in every ring: they only compare two peers."""
+partition_of: Final = UNSEEDED.partition_of
+partition_of_filter: Final = UNSEEDED.partition_of_filter
+fingerprint_of: Final = UNSEEDED.fingerprint_of
 
 
 def prefixes_of(topic: str) -> list[str]:
@@ -42,11 +61,6 @@ def prefixes_of(topic: str) -> list[str]:
         at = topic.find("/", at + 1)
     prefixes.append(topic)
     return prefixes
-
-
-def fingerprint_of(inner: str) -> int:
-    """The first 64 bits of the key of a filter, without `$share/name/`."""
-    return key_of(inner) >> _SHIFT
 
 
 def shape_of(inner: str) -> bytes:

@@ -16,7 +16,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting
 from ringmq.peer.engines.partitioned.messages import EntryFlag
-from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
+from ringmq.peer.engines.partitioned.names import prefixes_of
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FINAL, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.messaging.shared_filters import inner_of
@@ -67,7 +67,7 @@ def describe_topic(
     # size.
     room, holder_room = MAX_SHOWN, MAX_SHOWN
     shown_partitions = []
-    for partition, filters in _filters_by_partition(topic).items():
+    for partition, filters in _filters_by_partition(engine, topic).items():
         nearer = towards(key_of_partition(partition))
         held = None
         if partition in engine.replicas.epochs or engine.replicas.records(partition):
@@ -91,13 +91,13 @@ def describe_topic(
     return {"topic": short(topic), "partitions": shown_partitions}
 
 
-def _filters_by_partition(topic: str) -> dict[int, list[str]]:
+def _filters_by_partition(engine: PartitionedEngine, topic: str) -> dict[int, list[str]]:
     """The partitions of a topic, each with the topic, or the widest filters of the prefixes that it is for."""
-    found = {partition_of(topic): [topic]}
+    found = {engine.names.partition_of(topic): [topic]}
     # The topic itself is the last prefix. Repeated names come of empty levels.
     for prefix in dict.fromkeys(reversed(prefixes_of(topic))):
         if prefix != topic:
-            found.setdefault(partition_of(prefix), []).append(f"{prefix}/#" if prefix else "#")
+            found.setdefault(engine.names.partition_of(prefix), []).append(f"{prefix}/#" if prefix else "#")
     return found
 
 

@@ -177,14 +177,17 @@ class ScribeEngine:
         """Scribe has no fast path: every message goes in an envelope."""
         return False
 
-    def subscribe(
-        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
-    ) -> None:
+    def subscribe(self, topic_filter: str, done: Done, lasting: bool = False, restored: bool = False) -> None:
         """Trees know no lasting filters: they are in memory alone. Raises SharedFilterError."""
         self._do(lambda: self.subscriber.add(topic_filter, done))
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))
+
+    @staticmethod
+    def is_refused(topic_filter: str) -> bool:
+        """Scribe bounds neither the filters nor the retained messages of a place: it refuses none."""
+        return False
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         try:

@@ -240,7 +240,10 @@ class Roots:
 
     def _keep(self, seat: Seat, record: SharedRecord | None) -> bool:
         """Whether a retained message is later than the known one."""
-        if record is None or not seat.keep(record, self._state.clock.now):
+        if record is None or self._state.is_far(record.number[0]):
+            self._state.counters.false_records += record is not None
+            return False
+        if not seat.keep(record, self._state.clock.now):
             return False
         # The next retained message published here must get a higher number, even if the wall clock is behind.
         self._state.observe(record.number[0])

@@ -6,9 +6,10 @@ It stays so while the tree repairs itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum, auto
 
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.peer.engines.scribe.context import TreeContext
 from ringmq.peer.engines.scribe.errors import SharedFilterError
@@ -37,9 +38,9 @@ class OwnFilter:
         self.stage = JoinStage.JOINING
         self.since_us = 0
         """When it was in force, on the clock that retained messages are numbered by."""
-        self.dones: list[Callable[[], None]] = []
+        self.dones: list[Done] = []
 
-    def then(self, done: Callable[[], None]) -> None:
+    def then(self, done: Done) -> None:
         """Call this when it is in force."""
         self.dones.append(done)
 
@@ -47,7 +48,7 @@ class OwnFilter:
         """Messages reach this peer; the retained message is missing."""
         self.stage = JoinStage.FETCHING
 
-    def finish(self, now_us: int) -> list[Callable[[], None]]:
+    def finish(self, now_us: int) -> list[Done]:
         """It is in force: the calls that waited for that."""
         self.stage, self.since_us = JoinStage.IN_FORCE, now_us
         dones, self.dones = self.dones, []
@@ -82,14 +83,14 @@ class ScribeSubscriber:
         own = self._own.get(topic_filter)
         return own is not None and own.stage is JoinStage.IN_FORCE
 
-    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def add(self, topic_filter: str, done: Done) -> None:
         """Raises SharedFilterError for a shared filter."""
         if is_shared(topic_filter):
             raise SharedFilterError(f"{topic_filter!r}: Scribe serves no shared filters")
         own = self._own.get(topic_filter)
         if own is not None:
             if own.stage is JoinStage.IN_FORCE:
-                done()
+                done(Reason.SUCCESS)
             else:
                 own.then(done)
             return
@@ -155,4 +156,4 @@ class ScribeSubscriber:
 
     def _over(self, own: OwnFilter) -> None:
         for done in own.finish(self._state.clock_us()):
-            done()
+            done(Reason.SUCCESS)

@@ -34,6 +34,7 @@ from ringmq.peer.messaging.fast_path import FAST_HEAD
 from ringmq.peer.messaging.publication import Trace
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.messaging.shell.local_clients import AdapterClients, NoClients, clients_of
+from ringmq.peer.messaging.shell.refusals import RefusalLog
 from ringmq.peer.messaging.tracing import Witness
 
 log = structlog.get_logger("pubsub")
@@ -66,6 +67,7 @@ class EngineAdapter(ABC, Generic[E]):
         self._enlisted = False
         """Whether this iteration ends with a commit and acknowledgements."""
         self._stopped = False
+        self._refusals = RefusalLog()
         self.unsendable = 0
         """Payloads too large for a frame."""
         self._chooses: Callable[[], bool] = _never
@@ -135,10 +137,10 @@ class EngineAdapter(ABC, Generic[E]):
     def serves(self, topic_filter: str) -> bool:
         return self.core.serves(topic_filter)
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         # A restored session may still have a filter that this engine does not serve: it gets no messages for it.
         if is_of_the_server(inner_of(topic_filter)) or not self.core.serves(topic_filter):
-            done()
+            done(Reason.SUCCESS)
             return
         if self._early is not None:
             # No client is served yet: it is a filter of a restored session.
@@ -146,6 +148,9 @@ class EngineAdapter(ABC, Generic[E]):
             return
         self._iteration.begin()
         self.core.subscribe(topic_filter, done, lasting)
+
+    def is_refused(self, topic_filter: str) -> bool:
+        return self.core.is_refused(topic_filter)
 
     def filter_removed(self, topic_filter: str) -> None:
         if self._early is not None:
@@ -273,6 +278,7 @@ class EngineAdapter(ABC, Generic[E]):
 
     def _tick(self) -> None:
         now = self._iteration.begin()
+        self._refusals.look(self.core.counters, now)
         deadline = self.core.timers.next_at
         try:
             # A timer may come a little early. Its deadline then counts as the time: otherwise nothing would be due yet.

@@ -16,7 +16,7 @@ from amqtt.plugins.base import BasePlugin, BaseTopicPlugin
 from amqtt.session import Session
 
 from ringmq.mqtt_front.amqtt.broker import MAX_WAITING, REFUSED
-from ringmq.mqtt_front.codec.packets import Disconnect, Puback, Publish, Pubrec, Subscribe, Subscription
+from ringmq.mqtt_front.codec.packets import Disconnect, Puback, Publish, Pubrec, Suback, Subscribe, Subscription
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from tests.mqtt_front.amqtt_bench import Bench, Client, access_of, until
@@ -161,9 +161,25 @@ async def test_a_suback_waits_until_the_filter_is_in_force(bench: Bench) -> None
         assert await client.quiet()
     await until(lambda: bench.ears.waiting)
     assert len(bench.ears.waiting) == 1
-    bench.ears.waiting[0]()
+    bench.ears.waiting[0](Reason.SUCCESS)
     assert await first.subscribe("a") == (0,)
     assert await other.subscribe("a") == (0,)
+
+
+async def test_a_filter_that_the_cluster_refuses_is_refused_and_gone(bench: Bench) -> None:
+    front = await bench.start()
+    first, other = await pair(bench)
+    bench.ears.patient = True
+    for client in (first, other):
+        client.send(Subscribe(1, (Subscription("a", 0),)))
+        assert await client.quiet()
+    await until(lambda: bench.ears.waiting and front.broker.subscribed == 2)
+    bench.ears.waiting[0](Reason.QUOTA_EXCEEDED)
+    for client in (first, other):
+        assert (await client.next(Suback)).reasons == (REFUSED,)
+    await until(lambda: bench.ears.filters == ["+a", "-a"])
+    bench.ears.patient = False
+    assert await first.subscribe("a") == (0,)
 
 
 async def test_another_subscription_takes_the_place_of_the_first(bench: Bench) -> None:

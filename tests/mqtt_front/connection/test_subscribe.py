@@ -131,9 +131,9 @@ def test_the_suback_waits_until_first_filters_are_in_force(
     client.send(Pingreq())
     client.only(Pingresp)
     assert [topic_filter for topic_filter, _ in slow_ports.added] == ["a", "b"]
-    slow_ports.added[1][1]()
+    slow_ports.added[1][1](Reason.SUCCESS)
     assert client.take() == []
-    slow_ports.added[0][1]()
+    slow_ports.added[0][1](Reason.SUCCESS)
     suback, *retained = client.take()
     assert isinstance(suback, Suback)
     assert len(suback.reasons) == 4
@@ -145,7 +145,7 @@ def test_the_layer_above_hears_of_the_first_and_the_last(make_world: type[World]
     one, two = world.connect("1"), world.connect("2", session_expiry_s=10)
     one.send_subscribe("t", "$share/g/t")
     for _, done in list(slow_ports.added):
-        done()
+        done(Reason.SUCCESS)
     one.only(Suback)
     two.subscribe("t", "$share/g/t")
     one.subscribe("t", qos=1)
@@ -170,7 +170,7 @@ def test_who_comes_second_waits_as_well(make_world: type[World], slow_ports: Slo
     two.send_subscribe("t")
     assert two.take() == []
     one.unsubscribe("t")
-    slow_ports.added[0][1]()
+    slow_ports.added[0][1](Reason.SUCCESS)
     assert two.only(Suback).reasons == (Reason.SUCCESS,)
     assert one.only(Suback).reasons == (Reason.SUCCESS,)
     two.subscribe("t")
@@ -183,9 +183,9 @@ def test_an_old_announcement_does_not_stand_for_a_new_one(make_world: type[World
     one.unsubscribe("t")
     two.send_subscribe("t")
     three.send_subscribe("t")
-    slow_ports.added[0][1]()
+    slow_ports.added[0][1](Reason.SUCCESS)
     assert (two.take(), three.take()) == ([], [])
-    slow_ports.added[1][1]()
+    slow_ports.added[1][1](Reason.SUCCESS)
     two.only(Suback)
     three.only(Suback)
 
@@ -197,10 +197,66 @@ def test_nobody_is_answered_who_has_gone(make_world: type[World], slow_ports: Sl
     client.send_subscribe("t", qos=1)
     client.drop()
     again = world.connect("c", clean=False)
-    slow_ports.added[0][1]()
+    slow_ports.added[0][1](Reason.SUCCESS)
     assert (client.take(), again.take()) == ([], [])
     world.connect("p").publish("t", b"new", 1)
     assert again.payloads() == [b"new"]
+
+
+# What the layer above has no room for
+
+
+@pytest.mark.parametrize(("version", "code"), [(Version.V5, 0x97), (Version.V311, 0x80)])
+def test_a_filter_without_room_is_refused_and_gone(
+    make_world: type[World], slow_ports: SlowPorts, version: Version, code: int
+) -> None:
+    world = make_world(cluster=slow_ports)
+    world.connect("p").publish("a", b"kept", retain=True)
+    one, two = world.connect("1", version), world.connect("2", version)
+    one.send_subscribe("a", "b", "a")
+    two.send_subscribe("a")
+    dones = dict(slow_ports.added)
+    dones["a"](Reason.QUOTA_EXCEEDED)
+    dones["b"](Reason.SUCCESS)
+    assert one.only(Suback).reasons == (code, 0, code)
+    assert two.only(Suback).reasons == (code,)
+    assert slow_ports.removed == ["a"]
+    world.connect("p").publish("a")
+    assert (one.payloads(), two.payloads()) == ([], [])
+    one.send_subscribe("a")
+    assert slow_ports.added[-1][0] == "a"
+    slow_ports.added[-1][1](Reason.SUCCESS)
+    world.turn()
+    suback, retained = one.take()
+    assert isinstance(suback, Suback)
+    assert suback.reasons == (0,)
+    assert isinstance(retained, Publish)
+
+
+def test_a_session_whose_client_has_gone_keeps_no_refused_filter(
+    make_world: type[World], slow_ports: SlowPorts
+) -> None:
+    world = make_world(cluster=slow_ports)
+    client = world.connect("c", session_expiry_s=100)
+    client.send_subscribe("t")
+    client.drop()
+    slow_ports.added[0][1](Reason.QUOTA_EXCEEDED)
+    assert slow_ports.removed == ["t"]
+
+
+def test_a_client_asks_again_for_a_filter_that_another_session_keeps_in_vain(
+    make_world: type[World], slow_ports: SlowPorts
+) -> None:
+    world = make_world(cluster=slow_ports)
+    keeper, other = world.connect("k", session_expiry_s=100), world.connect("c")
+    keeper.send_subscribe("t")
+    slow_ports.added[0][1](Reason.SUCCESS)
+    slow_ports.refused.add("t")
+    other.send_subscribe("t")
+    assert other.take() == []
+    slow_ports.added[1][1](Reason.QUOTA_EXCEEDED)
+    assert other.only(Suback).reasons == (Reason.QUOTA_EXCEEDED,)
+    assert slow_ports.removed == []
 
 
 # Identifiers of subscriptions

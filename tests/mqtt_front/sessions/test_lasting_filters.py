@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 
 from hypothesis import given, settings
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.cluster import Standalone
+from ringmq.mqtt_front.cluster import Done, Standalone
 from ringmq.mqtt_front.codec.packets import Subscription
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.sessions.journal import Journal, NoJournal
 from ringmq.mqtt_front.sessions.lasting_filters import LastingFilters
@@ -27,11 +27,11 @@ class NotingCluster(Standalone):
         self.filters: dict[str, bool] = {}
         self.calls = 0
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+    def filter_added(self, topic_filter: str, done: Done, lasting: bool = False) -> None:
         assert self.filters.get(topic_filter) is not lasting, "only changes are announced"
         self.filters[topic_filter] = lasting
         self.calls += 1
-        done()
+        done(Reason.SUCCESS)
 
     def filter_removed(self, topic_filter: str) -> None:
         del self.filters[topic_filter]
@@ -56,7 +56,7 @@ class Front:
         if session is not None:
             _, announced = self.broker.subscribe(session, Subscription(topic_filter, qos), None)
             if announced:
-                self.broker.announce(topic_filter, lambda: None)
+                self.broker.announce(topic_filter, lambda _: None)
 
     def unsubscribe(self, client: str, topic_filter: str) -> None:
         if client in self.broker.sessions:

@@ -19,6 +19,7 @@ from ringmq.mqtt_front.codec.packets import (
     Unsubscribe,
     Version,
 )
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.sessions.retained_delivery import LEAST_STEPS, STEPS_A_TURN
@@ -264,7 +265,7 @@ def payloads_of(packets: list[Packet]) -> list[tuple[bytes, bool]]:
 def in_force(cluster: SlowPorts, topic_filter: str) -> None:
     """The layer above says so, of the first that waits for it."""
     place = next(place for place, (waiting, _) in enumerate(cluster.added) if waiting == topic_filter)
-    cluster.added.pop(place)[1]()
+    cluster.added.pop(place)[1](Reason.SUCCESS)
 
 
 @pytest.mark.parametrize("version", Version)

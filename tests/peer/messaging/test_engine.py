@@ -33,7 +33,7 @@ def test_engines_are_driven_by_the_protocol_alone(net: Net) -> None:
     engines: list[Engine] = [net.add(1).core, Lone().core]
     for engine in engines:
         done: list[str] = []
-        engine.subscribe("a", lambda done=done: done.append("a"))  # type: ignore[misc]
+        engine.subscribe("a", lambda _, done=done: done.append("a"))  # type: ignore[misc]
         engine.unsubscribe("a")
         engine.tick()
         assert done == ["a"], "a filter that is removed waits no more"

@@ -15,10 +15,11 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.messages import Held, Unserved
-from ringmq.peer.messaging.publication import Publication, decode
+from ringmq.peer.messaging.publication import Publication, Relay, decode
 from ringmq.peer.messaging.receive_window import ReceiveWindows
 
 ORIGIN = Peer(Id(9), "h", 1, 1)
+RESTARTED = Peer(Id(9), "h", 1, 2)
 
 
 def numbered(number: int, base: int = 1, boot: int = 1) -> Publication:
@@ -88,7 +89,7 @@ def test_numbers_below_the_base_are_not_waited_for(state: MessagingContext) -> N
 def test_restarted_publisher_begins_a_new_window(state: MessagingContext) -> None:
     box = Box(state)
     box.receive_windows.take(ORIGIN, numbered(7, base=7))
-    box.receive_windows.take(ORIGIN, numbered(1, boot=2))
+    box.receive_windows.take(RESTARTED, numbered(1, boot=2))
     box.receive_windows.take(ORIGIN, numbered(8, base=8))
     assert box.got == [7, 1]
     assert len(box.receive_windows) == 1
@@ -97,7 +98,8 @@ def test_restarted_publisher_begins_a_new_window(state: MessagingContext) -> Non
 def test_overtaken_messages_with_qos_0_are_dropped(state: MessagingContext) -> None:
     box = Box(state)
     for topic, seq, boot in (("t", 1, 1), ("t", 3, 1), ("t", 2, 1), ("t", 3, 1), ("u", 2, 1), ("t", 1, 2)):
-        box.receive_windows.take(ORIGIN, Publication(boot, seq, 0, topic, str(seq).encode()))
+        origin = ORIGIN if boot == 1 else RESTARTED
+        box.receive_windows.take(origin, Publication(boot, seq, 0, topic, str(seq).encode()))
     assert box.got == [1, 3, 2, 1]
     assert not box.receive_windows.owes
 
@@ -140,3 +142,16 @@ def test_groups_are_looked_up_at_delivery_not_at_arrival(state: MessagingContext
     assert box.answer() == Held(1, 0, (2,))
     box.receive_windows.take(ORIGIN, numbered(1))
     assert box.answer() == Held(1, 2, (), (Unserved(2, ("gone",)),))
+
+
+def test_a_false_boot_silences_nobody(state: MessagingContext) -> None:
+    box = Box(state)
+    false = Peer(ORIGIN.id, "h", 1, 1 << 40)
+    through_tree = structs.replace(numbered(1, boot=1 << 40), relay=Relay(false, "guided", 1, ()))
+    box.receive_windows.take(false, through_tree)
+    box.receive_windows.take(ORIGIN, numbered(7, base=7))
+    box.receive_windows.take(ORIGIN, numbered(8, base=7, boot=(1 << 64) - 1))
+    box.receive_windows.take_fast(ORIGIN, (1 << 64) - 1, 1, b"t", b"x")
+    box.receive_windows.take(ORIGIN, numbered(8, base=7))
+    assert box.got == [1, 7, 8]
+    assert state.counters.false_boots == 2

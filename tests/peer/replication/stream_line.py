@@ -25,6 +25,9 @@ from ringmq.peer.replication.streams import Streams
 CODEC: Final = Codec[Batch | BatchAck](Batch | BatchAck)
 
 
+FAR_BOOT: Final = 1 << 40
+
+
 class LineContext:
     """The parts of MessagingContext that streams use; `send` appends to `local` or to `posts`."""
 
@@ -39,6 +42,9 @@ class LineContext:
         self.owed = 0
         """How often acknowledgements or batches became due."""
         self.owing = self._owing
+
+    def is_far_boot(self, boot: int) -> bool:
+        return boot > FAR_BOOT
 
     def _owing(self) -> None:
         self.owed += 1

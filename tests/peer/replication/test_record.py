@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
+from ringmq.peer.replication.record import EPOCHS, Epoch, RecordKind, SharedRecord, next_epoch
 
 HOME = Peer(Id(7), "h", 1, 0)
 
@@ -41,3 +41,11 @@ def test_keys_distinguish_homes_and_kinds() -> None:
 def test_epochs_are_ordered_by_number_and_then_by_actor() -> None:
     assert Epoch(2, Id(1)) > Epoch(1, Id(9))
     assert Epoch(1, Id(2)) > Epoch(1, Id(1))
+
+
+def test_there_is_an_epoch_above_any_other() -> None:
+    for number in (0, 1, 1 << 62, EPOCHS - 1):
+        assert Epoch(next_epoch(number), Id(1)) > Epoch(number, Id(9)) >= Epoch(number, Id(1))
+    assert Epoch(1, Id(1)) > Epoch(0, Id(9)), "none is below all"
+    assert not Epoch(0, Id(9)) > Epoch(EPOCHS - 1, Id(1))
+    assert Epoch(3, Id(2)) <= Epoch(3, Id(2)) < Epoch(3, Id(3))

@@ -26,6 +26,7 @@ ring = "hall 7"
 timing = "wan"
 delay = "1-10ms"
 delay_seed = 7
+hash_seed = 11
 discovery = false
 mqtt = "127.0.0.1:1883"
 mqtt_tls = "0.0.0.0:8883"
@@ -87,6 +88,7 @@ def test_every_setting_is_read_from_the_file(tmp_path: Path) -> None:
         timing="wan",
         delay=(0.001, 0.010),
         delay_seed=7,
+        hash_seed=11,
         discovery=False,
         mqtt=("127.0.0.1", 1883),
         mqtt_tls=("0.0.0.0", 8883),
@@ -149,6 +151,7 @@ def test_command_line_overrides_the_file(tmp_path: Path) -> None:
         ("delay", "20s"),
         ("delay", 5),
         ("delay_seed", -1),
+        ("hash_seed", 1 << 32),
         ("delay_seed", True),
         ("delay_seed", "7"),
         ("discovery", "yes"),

@@ -6,10 +6,9 @@ trust no older routes any more. So every message published anywhere after a SUBA
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from ringmq.peer.engines.partitioned.coordinating.finds import Finds
 from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
 from ringmq.peer.engines.partitioned.coordinating.home_leases import Home, HomeLeases
 from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting, is_over, lapsed
+from ringmq.peer.engines.partitioned.coordinating.quota import Quota
 from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
 from ringmq.peer.engines.partitioned.messages import (
     Begun,
@@ -39,10 +39,11 @@ from ringmq.peer.engines.partitioned.messages import (
     Retained,
     Row,
 )
-from ringmq.peer.engines.partitioned.names import EXACT, partition_of, partition_of_filter, shape_of
+from ringmq.peer.engines.partitioned.names import NameHash
+from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.messaging.shared_filters import inner_of, is_shared
+from ringmq.peer.messaging.shared_filters import is_shared
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
@@ -51,14 +52,6 @@ from ringmq.peer.replication.rows import Expiries, RowWriter
 from ringmq.peer.replication.space import PARTITIONS, Runs, partitions_in, runs_of
 from ringmq.peer.replication.takeover import Takeover
 from ringmq.peer.replication.tombstones import Tombstones
-
-MAX_SHAPES: Final = 64
-"""Shapes of wildcard filters in one partition. A publisher looks up each of them for every new topic below the prefix,
-so more would let one client slow down all publishers."""
-MAX_ENTRIES: Final = 100_000
-"""Entries in one partition."""
-MAX_RETAINED: Final = 100_000
-"""Retained messages in one partition."""
 
 
 class Answers:
@@ -77,8 +70,9 @@ class Coordinator:
     """One per engine."""
 
     __slots__ = (
-        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_neighbourhood",
-        "_shapes", "_stash", "_state", "_streams", "copying", "holders", "retained_index", "store", "takeover",
+        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_names",
+        "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "copying", "holders", "retained_index",
+        "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -91,8 +85,7 @@ class Coordinator:
         self._leases = HomeLeases()
         self._looked_at = 0
         """The partition that was looked at last for entries whose homes have been away for too long."""
-        self._shapes: dict[int, Counter[bytes]] = {}
-        """Shapes of live wildcard entries in coordinated partitions."""
+        self._quota = Quota()
         self._expiries = Expiries(remaining_of, aged)
         self._answers: dict[Peer, Answers] = {}
         self._elsewhere: dict[Peer, set[int]] = {}
@@ -107,6 +100,8 @@ class Coordinator:
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
         self.retained_index = RetainedIndex()
         self._finds = Finds(state, streams, self.store, self, self.retained_index)
+        self._truth = Truth(state)
+        self._names = NameHash(state.config.hash_seed)
 
     # Requests
 
@@ -133,11 +128,14 @@ class Coordinator:
     def register(self, sender: Peer, message: Register) -> None:
         self._heard(sender)
         for entry in message.entries:
-            self._register(sender, entry)
+            if self._truth.accepts_filter(entry.filter):
+                self._register(sender, entry)
 
     def _register(self, sender: Peer, entry: Entry) -> None:
-        partition = partition_of_filter(entry.filter)
-        if self._serving(partition, sender, partial(self._register, sender, entry)):
+        partition = self._names.partition_of_filter(entry.filter)
+        if self._state.is_far_boot(entry.number[0]):
+            self._state.counters.false_records += 1
+        elif self._serving(partition, sender, partial(self._register, sender, entry)):
             self._admit(partition, sender, entry)
 
     def _heard(self, home: Peer) -> None:
@@ -164,7 +162,7 @@ class Coordinator:
         if known is None or known.rank() < record.rank():
             # A further number of a live entry takes no room.
             further = not entry.gone and (known is None or known.gone)
-            if further and self._is_full(partition, entry.filter):
+            if further and self._quota.refuses_entry(partition, entry.filter, len(self.store.records(partition))):
                 self._answer_to(home).refused.append(entry.number)
                 return
             self.copying.put(partition, record, soon=not entry.gone)
@@ -172,13 +170,6 @@ class Coordinator:
         # An end does not wait for the holders: the home drops or refuses messages sent by older routes.
         soon = not entry.gone
         self.copying.wait(partition, then, partial(self._refer, home, partition), listed=soon, soon=soon)
-
-    def _is_full(self, partition: int, topic_filter: str) -> bool:
-        if len(self.store.records(partition)) >= MAX_ENTRIES + MAX_RETAINED:
-            return True
-        shape = shape_of(inner_of(topic_filter))
-        shapes = self._shapes.get(partition)
-        return shape != EXACT and shapes is not None and shape not in shapes and len(shapes) >= MAX_SHAPES
 
     def _grant(self, partition: int, record: SharedRecord) -> None:
         """Every shadow and holder has the entry: answer its home."""
@@ -235,7 +226,7 @@ class Coordinator:
                 # The number of the end overrules both the live entry and the one whose home was away.
                 self.copying.put(partition, replace(record.ended(), number=message.up_to))
         for entry in message.entries:
-            if partition_of_filter(entry.filter) == partition:
+            if self._truth.accepts_entry(partition, entry.filter, entry.number):
                 self._admit(partition, sender, entry)
 
     def hold(self, sender: Peer, message: Hold) -> None:
@@ -255,12 +246,17 @@ class Coordinator:
     def retain(self, sender: Peer, message: Retain) -> None:
         """Store a message; answer when the shadows have it too."""
         row = message.row
-        if row.kind is not RecordKind.RETAINED or row.partition != partition_of(row.name):
+        if row.kind is not RecordKind.RETAINED:
+            return
+        if not self._truth.accepts_retained(row.partition, row.name, row.number):
             return
         if not self._serving(row.partition, sender, partial(self.retain, sender, message)):
             return
         record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
-        if len(self.store.records(row.partition)) >= MAX_ENTRIES + MAX_RETAINED and not row.gone:
+        known = self.store.get(row.partition, record.key)
+        # Without a bound of ends, a client that clears ever new topics would fill the memory with tombstones.
+        further = known is None or (known.gone and not row.gone)
+        if further and self._quota.refuses_retained(row.partition, row.gone, len(self.store.records(row.partition))):
             self._streams.send(sender, Retained(row.name, row.number, self._state.hybrid_clock, True))
             return
         self.copying.put(row.partition, record)
@@ -275,12 +271,15 @@ class Coordinator:
 
     def find(self, sender: Peer, message: Find) -> None:
         self.takeover.wake()
-        self._finds.find(sender, message)
+        self._finds.find(sender, message, [name for name in message.filters if self._truth.accepts_filter(name)])
 
     # Records, as the copies see them
 
     def overruled(self, record: SharedRecord) -> SharedRecord:
         return self._cleared.overrule(record)
+
+    def accepts(self, partition: int, record: SharedRecord) -> bool:
+        return self._truth.accepts(partition, record)
 
     def told(self, record: SharedRecord) -> SharedRecord:
         if record.kind is not RecordKind.RETAINED:
@@ -291,6 +290,7 @@ class Coordinator:
         record = after or before
         assert record is not None, "a change has a record before or after it"
         if record.kind is RecordKind.RETAINED:
+            self._quota.retained_changed(partition, before, after)
             self._retained_changed(partition, record.name, after)
             return
         if after is not None and is_lasting(after):
@@ -307,20 +307,15 @@ class Coordinator:
         if record.gone and not is_away(record):
             return
         self._leases.added(partition, record, self._state.clock.now + self._state.config.entry_s)
-        shape = shape_of(inner_of(record.name))
-        if shape != EXACT and not record.gone:
-            self._shapes.setdefault(partition, Counter())[shape] += 1
+        if not record.gone:
+            self._quota.entry_came(partition, record)
 
     def _entry_left(self, partition: int, record: SharedRecord) -> None:
         if record.gone and not is_away(record):
             return
         self._leases.removed(partition, record)
-        shape = shape_of(inner_of(record.name))
-        if shape != EXACT and not record.gone and partition in self._shapes:
-            shapes = self._shapes[partition]
-            shapes[shape] -= 1
-            if not shapes[shape]:
-                del shapes[shape]
+        if not record.gone:
+            self._quota.entry_left(partition, record)
 
     def _retained_changed(self, partition: int, topic: str, after: SharedRecord | None) -> None:
         if after is None:
@@ -395,7 +390,7 @@ class Coordinator:
         stopped = set(partitions)
         self._leases.left(stopped)
         for partition in stopped:
-            self._shapes.pop(partition, None)
+            self._quota.left(partition)
         self.holders.stepped_down(list(partitions))
 
     def holders_of(self, partitions: Iterable[int], epochs: Iterable[Epoch]) -> Collection[Peer]:

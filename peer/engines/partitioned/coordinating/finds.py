@@ -27,10 +27,10 @@ class Search:
 
     __slots__ = ("after", "filters", "home", "ident", "wanted")
 
-    def __init__(self, home: Peer, message: Find, wanted: set[int]) -> None:
+    def __init__(self, home: Peer, message: Find, filters: list[str], wanted: set[int]) -> None:
         self.home = home
         self.ident = message.ident
-        self.filters = deque(message.filters)
+        self.filters = deque(filters)
         self.after: str | None = None
         self.wanted = wanted
 
@@ -56,7 +56,8 @@ class Finds:
         self._searches: deque[Search] = deque()
         self._running = False
 
-    def find(self, sender: Peer, message: Find) -> None:
+    def find(self, sender: Peer, message: Find, filters: list[str]) -> None:
+        """A home asks for these filters of its message, which are valid."""
         acting = self._store.acting
         asked = list(partitions_in(message.runs))
         wanted = {partition for partition in asked if acting[partition]}
@@ -64,7 +65,7 @@ class Finds:
             elsewhere = runs_of(partition for partition in asked if not acting[partition])
             self._streams.send(sender, Found(message.ident, (), (), elsewhere))
         if wanted and len(self._searches) < MAX_FINDS:
-            self._searches.append(Search(sender, message, wanted))
+            self._searches.append(Search(sender, message, filters, wanted))
             if not self._running:
                 self._running = True
                 self._turn()
@@ -74,7 +75,8 @@ class Finds:
         left = LOOKED_AT_ONCE
         while self._searches and left > 0:
             search = self._searches[0]
-            left -= self._look(search)
+            # A question without filters is answered too.
+            left -= self._look(search) if search.filters else 1
             if not search.filters:
                 self._searches.popleft()
                 acting = self._store.acting

@@ -16,7 +16,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.item_codec import packed
 from ringmq.peer.engines.partitioned.messages import Begun, EntryFlag, Grouped, Holders, Renewed, RouteChange, Routes
-from ringmq.peer.engines.partitioned.names import fingerprint_of, shape_of
+from ringmq.peer.engines.partitioned.names import NameHash, shape_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.copying import Changes, Copying, ItemStreams
@@ -33,9 +33,12 @@ ROWS_AT_ONCE: Final = 4096
 class RouteWriter:
     """Collects routes as the columns of a message."""
 
-    __slots__ = ("_changes", "_fingerprints", "_groups", "_homes", "_partitions", "_patterns", "_peers", "_shapes")
+    __slots__ = (
+        "_changes", "_fingerprints", "_groups", "_homes", "_names", "_partitions", "_patterns", "_peers", "_shapes",
+    )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, names: NameHash) -> None:
+        self._names = names
         self._peers: dict[Peer, int] = {}
         self._patterns: dict[bytes, int] = {}
         self._partitions = array("H")
@@ -54,7 +57,7 @@ class RouteWriter:
         if inner is not record.name:
             self._groups.append(Grouped(len(self._partitions), record.name))
         self._partitions.append(partition)
-        self._fingerprints.append(fingerprint_of(inner))
+        self._fingerprints.append(self._names.fingerprint_of(inner))
         self._shapes.append(self._patterns.setdefault(shape_of(inner), len(self._patterns)))
         self._homes.append(self._peers.setdefault(record.home, len(self._peers)))
         change = RouteChange(0)
@@ -105,6 +108,7 @@ class HolderTable:
         "_former",
         "_holders",
         "_inherited",
+        "_names",
         "_of",
         "_state",
         "_store",
@@ -123,6 +127,7 @@ class HolderTable:
         self._state = state
         self._streams = streams
         self._store = store
+        self._names = NameHash(state.config.hash_seed)
         self._copying: Copying
         self._holders: dict[Id, Holder] = {}
         self._of: dict[int, tuple[Holder, ...]] = {}
@@ -170,7 +175,7 @@ class HolderTable:
             if holders:
                 writer = writers.get(holders)
                 if writer is None:
-                    writer = writers[holders] = RouteWriter()
+                    writer = writers[holders] = RouteWriter(self._names)
                 writer.add(partition, record)
         # Holders of the same partitions get equal messages; one with several sets of partners gets several.
         for holders, writer in writers.items():
@@ -272,7 +277,7 @@ class HolderTable:
 
     def _send_beginnings(self, holder: Holder, partitions: Iterable[int]) -> None:
         """All routes of these partitions, in pieces that each have whole partitions."""
-        writer, begun = RouteWriter(), []
+        writer, begun = RouteWriter(self._names), []
         for partition in sorted(partitions):
             if not self._store.acting[partition]:
                 continue
@@ -282,7 +287,7 @@ class HolderTable:
             begun.append(partition)
             if len(writer) >= ROWS_AT_ONCE:
                 self._send(holder, writer.routes(self._begun(begun), term=holder.term))
-                writer, begun = RouteWriter(), []
+                writer, begun = RouteWriter(self._names), []
         # Also if it is empty: the holder may be waiting for its first message, and changes wait for the holder.
         self._send(holder, writer.routes(self._begun(begun), term=holder.term))
 
@@ -366,7 +371,7 @@ class HolderTable:
         concerned = [holder for holder in self._holders.values() if not ended.isdisjoint(holder.partitions)]
         for holder in concerned:
             if holder.ready:
-                self._send(holder, RouteWriter().routes(ended=runs))
+                self._send(holder, RouteWriter(self._names).routes(ended=runs))
             holder.partitions -= ended
         self._of = {}
         if concerned:
@@ -404,7 +409,9 @@ class HolderTable:
     def _end(self, holder: Holder) -> None:
         """Forget a holder that was silent. It may be back, and become a holder of other partitions before it asks."""
         # Before any answer to a renewal: that would count for what it still has.
-        self._streams.send(holder.peer, RouteWriter().routes(ended=runs_of(holder.partitions)), lane=Lane.LOG)
+        self._streams.send(
+            holder.peer, RouteWriter(self._names).routes(ended=runs_of(holder.partitions)), lane=Lane.LOG
+        )
         self._forget(holder)
 
     def _forget(self, holder: Holder) -> None:

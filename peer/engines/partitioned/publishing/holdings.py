@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Hold, Release, Renew, Renewed, Routes
-from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
+from ringmq.peer.engines.partitioned.names import NameHash, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.route_table import RouteChanges, RouteRows, RouteTable
 from ringmq.peer.engines.partitioned.publishing.route_trust import RouteLease, RouteTrust
 from ringmq.peer.messaging.context import MessagingContext
@@ -79,8 +79,8 @@ class Holdings:
     """One per publisher."""
 
     __slots__ = (
-        "_checking", "_directory", "_epochs", "_few", "_frozen", "_known_until", "_source_of", "_sources",
-        "_state", "_streams", "_table", "_trust", "_used_at", "_wait_s", "_wanted",
+        "_checking", "_directory", "_epochs", "_few", "_frozen", "_known_until", "_names", "_source_of",
+        "_sources", "_state", "_streams", "_table", "_trust", "_used_at", "_wait_s", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +96,7 @@ class Holdings:
         self._directory = directory
         self._table = table
         self._trust = trust
+        self._names = NameHash(state.config.hash_seed)
         self._sources: dict[Peer, RouteSource] = {}
         self._source_of: list[RouteSource | None] = [None] * PARTITIONS
         self._epochs: dict[int, Epoch] = {}
@@ -124,7 +125,7 @@ class Holdings:
     def want(self, topic: str) -> int:
         """Ask for the partitions of a topic that cannot be trusted. Returns one of them."""
         now = self._state.clock.now
-        needed = {partition_of(prefix) for prefix in prefixes_of(topic)}
+        needed = {self._names.partition_of(prefix) for prefix in prefixes_of(topic)}
         for partition in needed:
             self._used_at[partition] = now
         missing = [partition for partition in needed if not self._trust.trusted[partition]]
@@ -231,6 +232,8 @@ class Holdings:
     def routes(self, sender: Peer, message: Routes) -> RouteChanges | None:
         """Apply routes. None: nothing of the message could be applied, and its sender must be asked again."""
         try:
+            if any(self._state.is_far_boot(peer.boot) for peer in message.peers):
+                raise ProtocolError("a route leads to a boot from a distant future")
             rows = RouteRows(message)
         except ProtocolError:
             self._state.counters.unreadable += 1
@@ -425,7 +428,7 @@ class Holdings:
             if not missing and not single:
                 return
             for prefix in prefixes_of(topic):
-                partition = partition_of(prefix)
+                partition = self._names.partition_of(prefix)
                 source = self._source_of[partition]
                 if self._used_at[partition] != now and source is not None and source.peer in missing:
                     missing[source.peer] -= 1

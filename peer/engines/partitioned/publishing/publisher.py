@@ -19,7 +19,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.item_codec import unpacked
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Renewed, Retained, Routes
-from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
+from ringmq.peer.engines.partitioned.names import NameHash, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.holdings import Coordinators, Holdings
 from ringmq.peer.engines.partitioned.publishing.route_table import RouteChanges, RouteTable
 from ringmq.peer.engines.partitioned.publishing.route_trust import RouteTrust
@@ -32,7 +32,7 @@ from ringmq.peer.messaging.publication import Leaf, Publication, addressed, enco
 from ringmq.peer.messaging.send_window import Item, SendWindows
 from ringmq.peer.messaging.tree_relay import TreeRelay
 from ringmq.peer.replication.copying import ItemStreams
-from ringmq.peer.replication.space import partitions_in
+from ringmq.peer.replication.space import NUMBERS
 
 MOST_ROTATIONS: Final = 10_000
 """Shared filters whose rotation is remembered; beyond, all begin again, which does no harm."""
@@ -42,7 +42,7 @@ class Publisher:
     """One per engine."""
 
     __slots__ = (
-        "_blocked", "_closed", "_leaving", "_plans", "_queues", "_rotations", "_serves", "_state", "_stores",
+        "_blocked", "_closed", "_leaving", "_names", "_plans", "_queues", "_rotations", "_serves", "_state", "_stores",
         "_swept_at", "_topics", "_tree_relay", "holdings", "routes_held", "send_windows", "trust",
     )  # fmt: skip
 
@@ -60,7 +60,8 @@ class Publisher:
         self._state = state
         self._tree_relay = tree_relay
         self._serves = serves
-        self.routes_held = RouteTable()
+        self._names = NameHash(state.config.hash_seed)
+        self.routes_held = RouteTable(self._names)
         self.trust = RouteTrust()
         self._plans = TopicPlans(self.routes_held.home_sets, lambda: state.me, state.config)
         self._topics: Mapping[str, CachedTopic] = self._plans.topics
@@ -111,7 +112,7 @@ class Publisher:
 
     def trusted_until(self, name: str) -> float:
         """The time until which the routes of a topic may be trusted."""
-        leases = [self.trust.lease_of(partition_of(prefix)) for prefix in prefixes_of(name)]
+        leases = [self.trust.lease_of(self._names.partition_of(prefix)) for prefix in prefixes_of(name)]
         return min([-inf if lease is None else lease.until for lease in leases])
 
     def trusted_partitions(self) -> int:
@@ -356,7 +357,8 @@ class Publisher:
         if changes is not None:
             if len(self._stores):
                 changed = set(unpacked(message.partitions, "H"))
-                changed.update(partitions_in([(begun.first, begun.last) for begun in message.begun]))
+                for begun in message.begun:
+                    changed.update(NUMBERS[begun.first : begun.last + 1])
                 self._stores.hold_back(changed)
             self._change(changes)
         self._follow_trust()

@@ -14,15 +14,13 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-import mmh3
-
 from ringmq.mqtt_front.matching.topics import MAX_LEVELS
-from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.ids import Id, hash128
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.item_codec import unpacked
 from ringmq.peer.engines.partitioned.messages import RouteChange, Routes
-from ringmq.peer.engines.partitioned.names import EXACT, partition_of
+from ringmq.peer.engines.partitioned.names import EXACT, UNSEEDED, NameHash
 from ringmq.peer.engines.partitioned.publishing.home_sets import NONE, HomeSets, Slots
 from ringmq.peer.replication.space import PARTITIONS
 
@@ -32,15 +30,11 @@ Matched = tuple[Slots, GroupSlots]
 
 _PARTITION_SHIFT: Final = 116
 _FINGERPRINT_SHIFT: Final = 64
-_ROOT: Final = partition_of("")
 # Operators of an IntFlag take longer than the rest of a change.
 _GONE: Final = int(RouteChange.GONE)
 _EXPIRED: Final = int(RouteChange.EXPIRED)
 MAX_SHAPES: Final = 4096
 """Shapes that are kept ready for matches; others are read again."""
-
-# `key_of` without its wrapping in an Id, which takes as long as the hash: a match hashes each prefix of a topic.
-_hash128 = mmh3.hash128
 
 
 class Shape:
@@ -266,9 +260,11 @@ class RouteChanges(NamedTuple):
 class RouteTable:
     """One per publisher."""
 
-    __slots__ = ("_depths", "_exact", "_in_use", "_partitions", "_wild", "home_sets")
+    __slots__ = ("_depths", "_exact", "_in_use", "_partitions", "_root", "_seed", "_wild", "home_sets")
 
-    def __init__(self) -> None:
+    def __init__(self, names: NameHash = UNSEEDED) -> None:
+        self._seed = names.seed
+        self._root = names.partition_of("")
         self.home_sets = HomeSets()
         self._partitions: list[PartitionRoutes | None] = [None] * PARTITIONS
         """None: the partition has no routes, or is not held."""
@@ -284,7 +280,9 @@ class RouteTable:
 
     def match(self, topic: str, trusted: Sequence[int] | None = None) -> Matched | None:
         """The homes with a filter that matches. None: a partition that the topic needs is not in `trusted`."""
-        key = _hash128(topic, signed=False)
+        # Not by calls of a NameHash: a match hashes each prefix of a topic.
+        seed = self._seed
+        key = hash128(topic, seed, signed=False)
         partition = key >> _PARTITION_SHIFT
         if trusted is not None and not trusted[partition]:
             return None
@@ -299,7 +297,7 @@ class RouteTable:
             if depth < count:
                 # A first level that is empty has the empty prefix, too.
                 prefix = "/".join(levels[:depth])
-                partition = _hash128(prefix, signed=False) >> _PARTITION_SHIFT if prefix else _ROOT
+                partition = hash128(prefix, seed, signed=False) >> _PARTITION_SHIFT if prefix else self._root
                 if trusted is not None and not trusted[partition]:
                     return None
             elif depth == count:
@@ -312,7 +310,7 @@ class RouteTable:
                 for shape in routes.wild.by_depth.get(depth, ()):
                     wanted = shape.filter_for(levels)
                     if wanted is not None:
-                        routes.look_up(_hash128(wanted, signed=False) >> _FINGERPRINT_SHIFT, found, groups)
+                        routes.look_up(hash128(wanted, seed, signed=False) >> _FINGERPRINT_SHIFT, found, groups)
         return self._union(found), self._named(groups) if groups else ()
 
     def _union(self, numbers: set[int]) -> Slots:

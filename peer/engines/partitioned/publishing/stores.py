@@ -12,7 +12,7 @@ from typing import Final
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Retain, Retained, Row
-from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
+from ringmq.peer.engines.partitioned.names import NameHash, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.holdings import Coordinators
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.pending import Countdown, PendingPublication
@@ -32,10 +32,10 @@ class RetainStore:
 
     __slots__ = ("coordinator", "needed", "outgoing", "row", "sent_at", "then")
 
-    def __init__(self, row: Row, outgoing: PendingPublication) -> None:
+    def __init__(self, row: Row, outgoing: PendingPublication, names: NameHash) -> None:
         self.row = row
         self.outgoing = outgoing
-        self.needed = {partition_of(prefix) for prefix in prefixes_of(row.name)}
+        self.needed = {names.partition_of(prefix) for prefix in prefixes_of(row.name)}
         """The partitions that the message was published by."""
         self.coordinator: Peer | None = None
         """Where it was sent. The stream repeats it."""
@@ -50,6 +50,7 @@ class RetainStores:
         "_by_partition",
         "_checking",
         "_directory",
+        "_names",
         "_settled",
         "_state",
         "_stores",
@@ -69,6 +70,7 @@ class RetainStores:
         self._streams = streams
         self._directory = directory
         self._settled = settled
+        self._names = NameHash(state.config.hash_seed)
         self._stores: dict[StoreKey, RetainStore] = {}
         self._by_partition: dict[int, dict[StoreKey, RetainStore]] = {}
         self._checking = False
@@ -85,11 +87,11 @@ class RetainStores:
         number = stamp_of(publication.stamp, self._state.me.id)
         topic = publication.topic
         row = Row(
-            partition_of(topic), RecordKind.RETAINED, topic, _NO_HOME, number, publication.clears,
+            self._names.partition_of(topic), RecordKind.RETAINED, topic, _NO_HOME, number, publication.clears,
             publication.qos > 0, body=publication.body,
         )  # fmt: skip
         outgoing.expect(1)
-        store = self._stores[topic, number] = RetainStore(row, outgoing)
+        store = self._stores[topic, number] = RetainStore(row, outgoing, self._names)
         for partition in store.needed:
             self._by_partition.setdefault(partition, {})[topic, number] = store
         self._send(store)
@@ -132,6 +134,7 @@ class RetainStores:
         if store is not None:
             if message.refused:
                 self._state.counters.not_retained += 1
+                store.outgoing.refused = True
             self._end(store)
 
     def _end(self, store: RetainStore) -> None:

@@ -14,7 +14,7 @@ from ringmq.dispatching.algorithms import Choice, choose
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.names import fingerprint_of
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.publishing.home_sets import HomeSets
 from ringmq.peer.engines.partitioned.publishing.route_table import Matched, RouteChanges
 from ringmq.peer.messaging.config import PubSubConfig
@@ -53,9 +53,9 @@ class CachedTopic:
 
     __slots__ = ("fingerprint", "generation", "peers", "plan", "raw", "used_at")
 
-    def __init__(self, name: str, plan: Plan, generation: int, now: float) -> None:
+    def __init__(self, name: str, fingerprint: int, plan: Plan, generation: int, now: float) -> None:
         self.raw = name.encode()
-        self.fingerprint = fingerprint_of(name)
+        self.fingerprint = fingerprint
         self.used_at = now
         self.replan(plan, generation)
 
@@ -73,6 +73,7 @@ class TopicPlans:
         "_config",
         "_home_sets",
         "_me",
+        "_names",
         "_plans",
         "_version",
         "fast",
@@ -84,6 +85,7 @@ class TopicPlans:
         self._home_sets = home_sets
         self._me = me
         self._config = config
+        self._names = NameHash(config.hash_seed)
         self._plans: dict[tuple[Matched, Choice], Plan] = {}
         self._version = home_sets.version
         self.topics: OrderedDict[str, CachedTopic] = OrderedDict()
@@ -121,7 +123,8 @@ class TopicPlans:
             topic.replan(self.plan(matched, topic.plan.choice), self.generation)
             self.allow_fast(name, topic, True)
             return topic
-        topic = CachedTopic(name, self.plan(matched, self.choice_for(name)), self.generation, now)
+        plan = self.plan(matched, self.choice_for(name))
+        topic = CachedTopic(name, self._names.fingerprint_of(name), plan, self.generation, now)
         namesake = self._by_fingerprint.get(topic.fingerprint)
         if namesake is not None:
             # A change of a filter names a fingerprint: it must find every topic that it may concern. MurmurHash3 is not

@@ -4,6 +4,7 @@
     IN_FORCE ── changed ──▶ CHANGING ── granted ──▶ IN_FORCE
     any of these ── lapsed ──▶ ASKING
     any of these ── removed ──▶ LEAVING ── ended, replaced ──▶ GONE
+    ASKING ── refused ──▶ REFUSED ── retried ──▶ ASKING, or removed ──▶ GONE
 
 The table is the protocol: an event that it does not have for a stage is a defect, and raises KeyError. Knows neither
 messages nor timers; `subscriber.py` turns them into events.
@@ -24,6 +25,8 @@ class FilterStage(Enum):
     """Publications arrive; retained messages are missing."""
     IN_FORCE = auto()
     """The clients have their SUBACK; the lease is renewed."""
+    REFUSED = auto()
+    """The coordinator has no room for the filter, and knows nothing of it."""
     CHANGING = auto()
     """It is in force, and the coordinator has not granted yet that it is lasting, or is so no more."""
     LEAVING = auto()
@@ -38,6 +41,10 @@ class FilterEvent(Enum):
     """All retained messages are here."""
     LAPSED = auto()
     """The coordinator knows an end of the subscription: it was not renewed in time, or belongs to an earlier boot."""
+    REFUSED = auto()
+    """Quota exceeded: the partition is full."""
+    RETRIED = auto()
+    """A client wants the filter once more, some time has passed, or there is another coordinator."""
     CHANGED = auto()
     """The subscription is lasting from now on, or is so no more: an entry with a higher number replaces its present
     one, which counts until then."""
@@ -56,6 +63,7 @@ TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = Ma
         FilterStage.ASKING: {
             FilterEvent.GRANTED: FilterStage.FETCHING,
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.REFUSED: FilterStage.REFUSED,
             FilterEvent.CHANGED: FilterStage.ASKING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
@@ -74,7 +82,12 @@ TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = Ma
             FilterEvent.GRANTED: FilterStage.IN_FORCE,
             FilterEvent.LAPSED: FilterStage.ASKING,
             FilterEvent.CHANGED: FilterStage.CHANGING,
+            FilterEvent.REFUSED: FilterStage.REFUSED,
             FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.REFUSED: {
+            FilterEvent.RETRIED: FilterStage.ASKING,
+            FilterEvent.REMOVED: FilterStage.GONE,
         },
         FilterStage.LEAVING: {
             FilterEvent.ENDED: FilterStage.GONE,

@@ -14,7 +14,7 @@ from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory, PartitionRanges
 from ringmq.peer.engines.partitioned.messages import Find, Found, Row
-from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.home_lease import ItemSender, pieces
 from ringmq.peer.engines.partitioned.subscribing.local_filter import LocalFilter
 from ringmq.peer.messaging.context import MessagingContext
@@ -31,13 +31,15 @@ class RetainedSearch:
 
     __slots__ = ("asked", "everywhere", "filters", "ident", "missing", "patience_s", "wait_s")
 
-    def __init__(self, ident: int, filters: list[LocalFilter], wait_s: float, patience_s: float) -> None:
+    def __init__(
+        self, ident: int, filters: list[LocalFilter], names: NameHash, wait_s: float, patience_s: float
+    ) -> None:
         """The filters all have wildcards, or none of them has."""
         self.ident = ident
         self.everywhere = has_wildcard(filters[0].filter)
         self.filters = [(own, own.count) for own in filters]
         """With their numbers: a filter that was granted again since has another search."""
-        partitions = () if self.everywhere else {partition_of(own.filter) for own in filters}
+        partitions = () if self.everywhere else {names.partition_of(own.filter) for own in filters}
         self.missing = bits_of(ALL if self.everywhere else [(partition, partition) for partition in partitions])
         self.asked: dict[Peer, tuple[int, float]] = {}
         """The partitions that a coordinator was asked for and has not covered, and the time of its last sign."""
@@ -48,13 +50,14 @@ class RetainedSearch:
 class Finder:
     """One per engine."""
 
-    __slots__ = ("_count", "_directory", "_found", "_fresh", "_keep", "_searches", "_state", "_streams")
+    __slots__ = ("_count", "_directory", "_found", "_fresh", "_keep", "_names", "_searches", "_state", "_streams")
 
     def __init__(
         self,
         state: MessagingContext,
         streams: ItemSender,
         directory: Directory,
+        names: NameHash,
         keep: Callable[[Row], None],
         found: Callable[[LocalFilter, int], None],
     ) -> None:
@@ -62,6 +65,7 @@ class Finder:
         self._state = state
         self._streams = streams
         self._directory = directory
+        self._names = names
         self._keep = keep
         self._found = found
         self._count = 0
@@ -85,7 +89,7 @@ class Finder:
         for piece in pieces(filters):
             self._count += 1
             state = self._state
-            search = RetainedSearch(self._count, piece, state.ask_s, PATIENCE * state.config.slow_retry_s)
+            search = RetainedSearch(self._count, piece, self._names, state.ask_s, PATIENCE * state.config.slow_retry_s)
             self._searches[search.ident] = search
             self._ask(search)
             self._again(search)
@@ -143,7 +147,8 @@ class Finder:
             wanted = bits_of(theirs) & search.missing & ~asked
             if wanted:
                 if not search.everywhere:
-                    names = tuple([own.filter for own, _ in search.filters if wanted >> partition_of(own.filter) & 1])
+                    index_of = self._names.partition_of
+                    names = tuple([own.filter for own, _ in search.filters if wanted >> index_of(own.filter) & 1])
                 elif not names:
                     names = tuple([own.filter for own, _ in search.filters])
                 search.asked[peer] = asked | wanted, now

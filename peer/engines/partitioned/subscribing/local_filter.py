@@ -5,9 +5,10 @@ Knows neither messages nor timers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
+from ringmq.mqtt_front.cluster import Done
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Entry, EntryFlag
 from ringmq.peer.engines.partitioned.names import fingerprint_of
@@ -17,6 +18,7 @@ from ringmq.peer.replication.record import Number, digest_of
 
 IN_FORCE: Final = (FilterStage.IN_FORCE, FilterStage.CHANGING)
 """Stages in which the clients have their SUBACK, and the retained messages are here."""
+_NOT_WANTED: Final = frozenset({FilterStage.LEAVING, FilterStage.REFUSED})
 
 
 class Question:
@@ -28,7 +30,7 @@ class Question:
         self.asked = 0
         """How often it was registered with its present number; and when first."""
         self.asked_at = 0.0
-        self.dones: list[Callable[[], None]] = []
+        self.dones: list[Done] = []
 
     def asks(self, now: float) -> None:
         if not self.asked:
@@ -102,7 +104,21 @@ class LocalFilter:
         # Answers name the number, so those to earlier questions cannot be taken for answers to the next.
         self.asking().asked = 0
 
-    def leave(self, number: Number) -> list[Callable[[], None]]:
+    def refuse(self) -> list[Done]:
+        """Its partition is full. Returns the calls that waited for it."""
+        dones = self.take_dones()
+        self.on(FilterEvent.REFUSED)
+        self.partition.exclude(self)
+        return dones
+
+    def retry(self, number: Number) -> None:
+        """It was refused, and is registered from the beginning."""
+        self.on(FilterEvent.RETRIED)
+        self.boot, self.count = number
+        self.partition.include(self)
+        self.asking()
+
+    def leave(self, number: Number) -> list[Done]:
         """No client wants it any more. Returns the calls that waited for it."""
         # The digest leaves it out at once: its end is on the way, and precedes the next digest in the stream.
         dones = self.take_dones()
@@ -128,7 +144,7 @@ class LocalFilter:
         partition.unanswered += self.unanswered
         partition.include(self)
 
-    def take_dones(self) -> list[Callable[[], None]]:
+    def take_dones(self) -> list[Done]:
         """The calls that wait until it is in force; they wait no more."""
         question, self.question = self.question, None
         return [] if question is None else question.dones
@@ -157,7 +173,7 @@ class HomePartition:
         self.unanswered = 0
         self.count = 0
         self.digest = 0
-        """Both over the filters that clients want."""
+        """Both over the filters that clients want, without those that were refused."""
         self.coordinator: Peer | None = None
         """The peer that everything here was sent to."""
         self.left: Peer | None = None
@@ -179,7 +195,7 @@ class HomePartition:
 
     def wanted(self) -> Iterator[LocalFilter]:
         """The filters that count in the digest."""
-        return (own for own in self.filters.values() if own.stage is not FilterStage.LEAVING)
+        return (own for own in self.filters.values() if own.stage not in _NOT_WANTED)
 
     def lose(self, now: float, first_s: float, most_s: float) -> None:
         """Its coordinator is not in charge, or was lost. The same peer is asked again after a while, twice as long

@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final, TypeVar
 
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Register, Registered, Row
-from ringmq.peer.engines.partitioned.names import partition_of_filter
+from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
 from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.engines.partitioned.subscribing.widening import Widening
+from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.shared_filters import is_shared
@@ -32,6 +36,13 @@ from ringmq.peer.replication.space import partitions_in
 
 LATER_S: Final = 0.05
 """The longest wait of an end for a registration that it can go along with."""
+
+RETRY_S: Final = 30.0
+RETRIED_AT_ONCE: Final = 1000
+"""How often, and how many of the filters that were refused are registered again. Only a client's own SUBSCRIBE need not
+wait for that."""
+
+_MAY_BE_REFUSED: Final = (FilterStage.ASKING, FilterStage.CHANGING)
 
 F = TypeVar("F", bound=LocalFilter)
 Ended = tuple[LocalFilter, int]
@@ -43,8 +54,8 @@ class Subscriber:
 
     __slots__ = (
         "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
-        "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_retained_cache",
-        "_shared", "_silences", "_soon", "_state", "_streams", "_widening",
+        "_in_force_soon", "_just_ended", "_lease", "_names", "_partitions", "_pending", "_plain", "_queued", "_refused",
+        "_retained_cache", "_retrying", "_shared", "_silences", "_soon", "_state", "_streams", "_truth", "_widening",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +72,8 @@ class Subscriber:
         self._streams = streams
         self._directory = directory
         self._retained_cache = retained_cache
+        self._truth = Truth(state)
+        self._names = NameHash(state.config.hash_seed)
         self._in_force_soon = in_force_soon
         self._partitions: dict[int, HomePartition] = {}
         self._by_count: dict[int, LocalFilter] = {}
@@ -79,12 +92,15 @@ class Subscriber:
         self._just_ended: list[Ended] = []
         self._ended: list[Ended] = []
         """Ends from before the last check."""
+        self._refused: dict[LocalFilter, None] = {}
+        """Those that a full partition has refused, the longest refused first."""
+        self._retrying = False
         self._silences: dict[Peer, int] = {}
         """Checks since a coordinator that owes an answer was heard."""
         self._changed = False
         self._checking = False
         self._lease = HomeLease(state, streams, directory, self._partitions, self._highest)
-        self._finder = Finder(state, streams, directory, self._keep, self._found)
+        self._finder = Finder(state, streams, directory, self._names, self._keep, self._found)
         self._widening = Widening(state, self, retained_cache)
 
     def __len__(self) -> int:
@@ -120,20 +136,23 @@ class Subscriber:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False) -> None:
+    def add(self, topic_filter: str, done: Done, lasting: bool = False, restored: bool = False) -> None:
         """Clients want a filter, or it is lasting from now on, or is so no more. `restored`: it was in force in an
         earlier process.
 
-        `done` is called when the filter is in force and its retained messages are here. It is also called when
-        clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
-        for a failure."""
+        `done` is called with SUCCESS when the filter is in force and its retained messages are here, or clients removed
+        the filter before; with QUOTA_EXCEEDED when its partition is full. Then it is tried again from time to time
+        until it is removed."""
         own = self._find(topic_filter)
         if own is None:
             own = self._begin(topic_filter, lasting, restored)
+        elif own.stage is FilterStage.REFUSED:
+            own.lasting = lasting
+            self._retry(own)
         elif own.lasting is not lasting:
             self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
-            done()
+            done(Reason.SUCCESS)
             return
         own.asking().dones.append(done)
 
@@ -155,7 +174,7 @@ class Subscriber:
 
     def _partition_for(self, topic_filter: str) -> HomePartition:
         """The partition of a filter, which is about to be registered."""
-        index = partition_of_filter(topic_filter)
+        index = self._names.partition_of_filter(topic_filter)
         partition = self._partitions.get(index)
         if partition is None:
             partition = HomePartition(index)
@@ -185,7 +204,14 @@ class Subscriber:
         own = self._find(topic_filter)
         if own is None:
             return
-        dones = self._take_out(own)
+        self._take_out(own)
+        if own.stage is FilterStage.REFUSED:
+            # Its coordinator has nothing of it that must end.
+            own.on(FilterEvent.REMOVED)
+            del self._refused[own]
+            self._forget(own)
+            return
+        dones = self._withdraw(own)
         if isinstance(own.partition, WideFilter):
             # No coordinator knows it.
             self._end(own)
@@ -194,19 +220,17 @@ class Subscriber:
         self._widening.removed(own)
         # Each SUBSCRIBE gets its SUBACK, even if its filter is removed before the grant [MQTT-3.8.4-1].
         for done in dones:
-            done()
+            done(Reason.SUCCESS)
 
-    def _take_out(self, own: LocalFilter) -> list[Callable[[], None]]:
-        """No client gets anything for this filter any more. Returns the calls that waited for it."""
-        dones = self._withdraw(own)
+    def _take_out(self, own: LocalFilter) -> None:
+        """No client gets anything for this filter any more."""
         if is_shared(own.filter):
             del self._shared[own.filter]
         else:
             self._plain.remove(own.filter)
             self._retained_cache.forget(own.filter, self.wants)
-        return dones
 
-    def _withdraw(self, own: LocalFilter) -> list[Callable[[], None]]:
+    def _withdraw(self, own: LocalFilter) -> list[Done]:
         del self._by_count[own.count]
         dones = own.leave(self._next())
         self._by_count[own.count] = own
@@ -242,7 +266,7 @@ class Subscriber:
         if own.stage is FilterStage.FETCHING:
             self._fetched(own)
         for done in own.take_dones():
-            done()
+            done(Reason.SUCCESS)
 
     def forget(self, own: LocalFilter) -> None:
         self._withdraw(own)
@@ -353,8 +377,10 @@ class Subscriber:
     def _assign(self, partition: HomePartition, peer: Peer) -> None:
         """A partition has its first coordinator, or another one, or the stream to the same one begins again."""
         if partition.coordinator is not None or partition.left is not None:
-            for own in partition.filters.values():
-                if own.unanswered:
+            for own in list(partition.filters.values()):
+                if own.stage is FilterStage.REFUSED:
+                    self._retry(own)
+                elif own.unanswered:
                     partition.queued[own] = None
             self._lease.announce(partition)
         partition.coordinator, partition.left = peer, None
@@ -383,16 +409,20 @@ class Subscriber:
                 own.on(FilterEvent.GRANTED)
                 self._widening.granted(own)
                 for done in own.take_dones():
-                    done()
+                    done(Reason.SUCCESS)
         for number in message.ended:
             own = self._by_count.get(number[1])
             if own is not None and own.stage is FilterStage.LEAVING:
                 self._end(own)
-            elif own is not None and number[0] >= own.boot:
-                self._lapse(own, number[0])
+            elif own is not None and own.stage is not FilterStage.REFUSED and number[0] >= own.boot:
+                # The next number must be higher, and numbers from a distant future are refused everywhere.
+                if self._state.is_far_boot(number[0]):
+                    self._state.counters.false_boots += 1
+                else:
+                    self._lapse(own, number[0])
         for number in message.refused:
             own = self._by_count.get(number[1])
-            if own is not None and own.number == number:
+            if own is not None and own.number == number and own.stage in _MAY_BE_REFUSED:
                 self._refuse(own)
         # All filters of a crowd were asked for by one item: their answers are one measurement.
         for began in sorted(asked_at):
@@ -422,7 +452,7 @@ class Subscriber:
         own.on(FilterEvent.FETCHED)
         own.promised = False
         for done in own.take_dones():
-            done()
+            done(Reason.SUCCESS)
 
     def _lapse(self, own: LocalFilter, known_boot: int) -> None:
         """It was not renewed in time, or an earlier boot of this peer gave higher numbers."""
@@ -437,16 +467,42 @@ class Subscriber:
         self._queue(own)
 
     def _refuse(self, own: LocalFilter) -> None:
-        """Quota exceeded: its partition is full."""
+        """Quota exceeded: its partition is full. Whoever waits for it removes it, and a kept session keeps it."""
         if self._widening.refused(own):
             return
-        dones: list[Callable[[], None]] = []
-        if own.stage is not FilterStage.LEAVING:
-            self._state.counters.refused_filters += 1
-            dones = self._take_out(own)
-        self._end(own)
+        self._state.counters.refused_filters += 1
+        dones = own.refuse()
+        self._refused[own] = None
+        self._retry_later()
         for done in dones:
-            done()
+            done(Reason.QUOTA_EXCEEDED)
+
+    def is_refused(self, topic_filter: str) -> bool:
+        if not self._refused:
+            return False
+        own = self._find(topic_filter)
+        return own is not None and own.stage is FilterStage.REFUSED
+
+    def _retry(self, own: LocalFilter) -> None:
+        """Register a refused filter once more."""
+        del self._refused[own]
+        del self._by_count[own.count]
+        own.retry(self._next())
+        self._by_count[own.count] = own
+        self._queue(own)
+
+    def _retry_refused(self) -> None:
+        """Sessions of clients that are away, or that had the filter before, may find room by now."""
+        self._retrying = False
+        for own in list(islice(self._refused, RETRIED_AT_ONCE)):
+            self._retry(own)
+        self._retry_later()
+
+    def _retry_later(self) -> None:
+        # Most refused filters are removed at once, so that a timer for each would be too many.
+        if self._refused and not self._retrying:
+            self._retrying = True
+            self._state.after(RETRY_S, self._retry_refused)
 
     def _end(self, own: LocalFilter) -> None:
         own.on(FilterEvent.ENDED)
@@ -458,7 +514,9 @@ class Subscriber:
 
     def _keep(self, row: Row) -> None:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
-        if row.kind is RecordKind.RETAINED and self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
+        if row.kind is not RecordKind.RETAINED or not self._truth.accepts_retained(row.partition, row.name, row.number):
+            return
+        if self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
             record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
             # A session that had the filter before may have missed this message while its peer was away. The live copy
             # comes to the others twice, which is better.

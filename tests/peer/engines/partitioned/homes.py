@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 
+from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import SPACE, Id, nearness
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
@@ -149,6 +151,9 @@ class Home:
         """What all coordinators know, by partition: shadows keep it when they die."""
         self.granting: dict[Peer, list[Entry]] = {}
         self.full: set[int] = set()
+        self.refused: list[str] = []
+        self.keeps_refused = False
+        """Whether sessions keep a filter that was refused, as restored ones do."""
         self.retained: dict[str, Row] = {}
         self.granted: dict[str, Number] = {}
         """The last answer for each filter that arrived."""
@@ -169,8 +174,16 @@ class Home:
         """Fills the list that it returns with the filters that are in force."""
         done: list[str] = []
         for name in filters:
-            self.subscriber.add(name, lambda name=name: done.append(name))  # type: ignore[misc]
+            self.subscriber.add(name, partial(self._answered, done, name))
         return done
+
+    def _answered(self, done: list[str], name: str, reason: Reason) -> None:
+        if reason is Reason.SUCCESS:
+            done.append(name)
+        else:
+            self.refused.append(name)
+            if not self.keeps_refused:
+                self.subscriber.remove(name)
 
     def run(self, seconds: float, *, work: bool = True) -> None:
         """Let time pass, with a renewal of leases in each period."""

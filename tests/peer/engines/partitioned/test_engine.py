@@ -165,7 +165,7 @@ def test_restored_records_are_copied_by_their_coordinator() -> None:
 def test_with_a_shell_nothing_is_sent_before_the_commit(net: Net) -> None:
     member = first_of(net)
     member.core.acknowledges_later = True
-    member.core.subscribe("a", lambda: None)
+    member.core.subscribe("a", lambda _: None)
     assert not net.queue
     assert member.core.owes
     member.core.acknowledge()

@@ -9,7 +9,8 @@ import pytest
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.coordinating.coordinator import MAX_SHAPES
+from ringmq.peer.engines.partitioned.coordinating import quota
+from ringmq.peer.engines.partitioned.coordinating.quota import MAX_SHAPES
 from ringmq.peer.engines.partitioned.item_codec import encode_item
 from ringmq.peer.engines.partitioned.messages import Append, Elsewhere, Find, Found, Release, Retain, Retained, Row
 from ringmq.peer.engines.partitioned.names import partition_of
@@ -126,14 +127,48 @@ def test_a_partition_refuses_more_shapes_than_a_match_may_cost(net: Net) -> None
     shapes = ["a/+/" + "/".join("+" if number >> bit & 1 else "x" for bit in range(7)) for number in range(100)]
     done = home.subscribe(*shapes)
     net.run(5.0)
-    assert len(done) == len(shapes), "each SUBSCRIBE is answered"
+    assert (len(done), len(home.refused)) == (MAX_SHAPES, len(shapes) - MAX_SHAPES), "each SUBSCRIBE is answered"
     assert len(home.core.subscriber) == MAX_SHAPES
     assert home.core.counters.refused_filters == len(shapes) - MAX_SHAPES
+    assert not any(record.gone for owner in net.owning("a") for _, record in owner.core.replicas), "no traces"
     home.core.unsubscribe(next(iter(home.core.subscriber)).filter)
     net.run(1.0)
-    home.subscribe("a/+/+/+/+/+/+/+/+/+")
+    assert home.subscribe("a/+/+/+/+/+/+/+/+/+") == []
     net.run(1.0)
     assert len(home.core.subscriber) == MAX_SHAPES, "there is room for another shape"
+
+
+def test_a_full_partition_takes_what_it_has_once_more(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quota, "MAX_ENTRIES", 2)
+    monkeypatch.setattr(quota, "MAX_RETAINED", 1)
+    home, other = net.others("a")[:2]
+    done = home.subscribe("a/+/1", "a/+/2", "a/+/3")
+    net.run(1.0)
+    assert (sorted(done), home.refused) == (["a/+/1", "a/+/2"], ["a/+/3"])
+    home.core.unsubscribe("a/+/1")
+    net.run(1.0)
+    assert home.subscribe("a/+/3") == []
+    assert other.subscribe("a/+/2") == []
+    net.run(1.0)
+    assert (home.refused, other.refused) == (["a/+/3"], ["a/+/2"]), "another home's entry is an entry of its own"
+
+
+def test_a_full_partition_replaces_and_clears_but_retains_nothing_more(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quota, "MAX_RETAINED", 1)
+    publisher, reader = net.others("a")[:2]
+    second = next(name for name in (f"b{n}" for n in range(100_000)) if partition_of(name) == partition_of("a"))
+    reader.subscribe(second)
+    net.run(1.0)
+    for topic, body in (("a", b"1"), (second, b"2"), ("a", b"3"), ("a", b""), (second, b"4")):
+        publisher.publish(topic, body, retain=True)
+        net.run(1.0)
+    full = Reason.QUOTA_EXCEEDED
+    nobody = Reason.NO_MATCHING_SUBSCRIBERS
+    assert publisher.reasons == [nobody, full, nobody, nobody, Reason.SUCCESS]
+    assert publisher.core.counters.not_retained == 1
+    assert [body for topic, body in reader.got if topic == second] == [b"2", b"4"], "delivered all the same"
 
 
 def _body(expiry_s: int) -> bytes:

@@ -36,7 +36,8 @@ class KeptSession:
         self.acknowledged = False
         self.removed = False
 
-    def acknowledge(self) -> None:
+    def acknowledge(self, reason: Reason) -> None:
+        assert reason is Reason.SUCCESS
         self.acknowledged = True
 
 

@@ -377,7 +377,7 @@ def test_the_longest_topic(net: Net) -> None:
     assert publisher.reasons == [Reason.SUCCESS]
 
 
-def nobody() -> None: ...
+def nobody(reason: Reason) -> None: ...
 
 
 def crash_of_all(net: Net) -> tuple[Member, Member]:

@@ -202,7 +202,7 @@ def test_status_shows_the_stages_of_filters(net: Net) -> None:
     status = subscriber.core.status(net.now, {})["subscribing"]
     assert (status["total"], status["stages"]) == (
         2,
-        {"asking": 1, "fetching": 0, "in_force": 1, "changing": 0, "leaving": 0},
+        {"asking": 1, "fetching": 0, "in_force": 1, "refused": 0, "changing": 0, "leaving": 0},
     )
     coordinator = net.owning("a")[0].me.id.hex()
     first, second = status["filters"]

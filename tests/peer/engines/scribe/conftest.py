@@ -93,7 +93,7 @@ class ScribeWorld(PubSubWorld):
         done: list[str] = []
         for name in filters:
             node.filters.add(name)
-            node.core.subscribe(name, lambda name=name: done.append(name))  # type: ignore[misc]
+            node.core.subscribe(name, lambda _, name=name: done.append(name))  # type: ignore[misc]
             self._after(node)
         return done
 

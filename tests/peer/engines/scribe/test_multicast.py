@@ -21,7 +21,7 @@ def member(lone: Lone, *filters: str, children: tuple[Peer, ...] = (), place: st
     """Let it be in a tree, below the root."""
 
     for name in filters:
-        lone.core.subscribe(name, lambda: None)
+        lone.core.subscribe(name, lambda _: None)
     for child in children:
         lone.core.forward(key_of_place(place), encode_tree(Join(place, child, False)), ROOT)
     lone.hears(ROOT, Beat((Branch(place, (ROOT.id,)),)))

@@ -22,8 +22,8 @@ def attach(lone: Lone, place: str) -> None:
 
 def test_a_filter_is_in_force_when_its_tree_is_there_and_what_is_retained(lone: Lone) -> None:
     done: list[int] = []
-    lone.core.subscribe("a", lambda: done.append(1))
-    lone.core.subscribe("a", lambda: done.append(2))
+    lone.core.subscribe("a", lambda _: done.append(1))
+    lone.core.subscribe("a", lambda _: done.append(2))
     assert len(lone.asked(Join)) == 1
     attach(lone, "a")
     assert done == []
@@ -33,18 +33,18 @@ def test_a_filter_is_in_force_when_its_tree_is_there_and_what_is_retained(lone: 
     lone.hears(ROOT, RootFetched("a", record), RootFetched("b", None))
     assert done == [1, 2]
     assert lone.kept == {"a": b"kept"}
-    lone.core.subscribe("a", lambda: done.append(3))
+    lone.core.subscribe("a", lambda _: done.append(3))
     assert done == [1, 2, 3]
     assert lone.core.subscriber.in_force("a")
 
 
 def test_a_wildcard_gets_nothing_of_what_was_retained_before(lone: Lone) -> None:
     done: list[int] = []
-    lone.core.subscribe("a/+", lambda: done.append(1))
+    lone.core.subscribe("a/+", lambda _: done.append(1))
     attach(lone, "a/#")
     assert done == [1]
     assert lone.asked(RootFetch) == []
-    lone.core.subscribe("a/#", lambda: done.append(2))
+    lone.core.subscribe("a/#", lambda _: done.append(2))
     assert done == [1, 2], "they live in the same tree"
     lone.core.unsubscribe("a/+")
     assert len(lone.core.trees) == 1
@@ -59,11 +59,11 @@ def test_what_is_on_its_way_to_another_filter_is_not_taken_before(
 ) -> None:
     """Or the copy that comes would be taken for a repetition, and the other filter would not get it."""
     lone.wait(2.0)
-    lone.core.subscribe("a/+", lambda: None)
+    lone.core.subscribe("a/+", lambda _: None)
     attach(lone, "a/#")
     lone.wait(0.5)
     done: list[int] = []
-    lone.core.subscribe("a/b", lambda: done.append(1))
+    lone.core.subscribe("a/b", lambda _: done.append(1))
     attach(lone, "a/b")
     record = SharedRecord(RecordKind.RETAINED, "a/b", None, stamp_of(published_us, ROOT.id), False, body=b"x")
     lone.hears(ROOT, RootFetched("a/b", record))
@@ -84,7 +84,7 @@ def test_stamps_follow_the_wall_clock_of_the_shell_and_never_repeat() -> None:
 
 def test_who_leaves_before_is_told_too(lone: Lone) -> None:
     done: list[int] = []
-    lone.core.subscribe("a", lambda: done.append(1))
+    lone.core.subscribe("a", lambda _: done.append(1))
     lone.core.unsubscribe("a")
     assert done == [1]
     lone.hears(ROOT, RootFetched("a", None))
@@ -95,12 +95,12 @@ def test_shared_filters_are_refused(lone: Lone) -> None:
     assert not ScribeEngine.serves("$share/g/a")
     assert ScribeEngine.serves("a/#")
     with pytest.raises(SharedFilterError, match=r"'\$share/g/a': Scribe serves no shared filters"):
-        lone.core.subscribe("$share/g/a", lambda: None)
+        lone.core.subscribe("$share/g/a", lambda _: None)
     assert len(lone.core.subscriber) == 0
 
 
 def test_wants_by_place(lone: Lone) -> None:
-    lone.core.subscribe("a/+", lambda: None)
+    lone.core.subscribe("a/+", lambda _: None)
     subscriber = lone.core.subscriber
     assert subscriber.wants("a/b")
     assert subscriber.wants_by("a/#", "a/b")

@@ -29,7 +29,7 @@ def beat(lone: Lone, sender: Peer, *path: Peer, place: str = "a") -> None:
 def subscribed(lone: Lone, *filters: str) -> list[str]:
     done: list[str] = []
     for name in filters:
-        lone.core.subscribe(name, lambda name=name: done.append(name))  # type: ignore[misc]
+        lone.core.subscribe(name, lambda _, name=name: done.append(name))  # type: ignore[misc]
     return done
 
 

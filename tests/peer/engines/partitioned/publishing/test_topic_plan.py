@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from ringmq.dispatching.algorithms import Choice
-from ringmq.peer.engines.partitioned.names import fingerprint_of
+from ringmq.peer.engines.partitioned.names import NameHash, fingerprint_of
 from ringmq.peer.engines.partitioned.publishing import topic_plan
 from ringmq.peer.engines.partitioned.publishing.route_table import RouteChanges, RouteRows, RouteTable
 from ringmq.peer.engines.partitioned.publishing.topic_plan import MAX_TOPICS, CachedTopic, TopicPlans
@@ -124,7 +124,7 @@ def test_the_oldest_topic_is_forgotten_first() -> None:
 
 
 def test_of_two_topics_with_one_fingerprint_the_later_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_plan, "fingerprint_of", lambda name: 7)
+    monkeypatch.setattr(NameHash, "fingerprint_of", lambda _, name: 7)
     world = Plans()
     world.open("a")
     world.open("b")

@@ -124,7 +124,7 @@ class Story:
                 self.lasting.discard(name)
                 if event == "keep":
                     self.lasting.add(name)
-                home.subscriber.add(name, lambda: self.done.update([ident]), event == "keep")
+                home.subscriber.add(name, lambda _: self.done.update([ident]), event == "keep")
             case "remove":
                 self.lasting.discard(name)
                 home.subscriber.remove(name)

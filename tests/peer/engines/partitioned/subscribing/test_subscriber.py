@@ -19,6 +19,7 @@ from ringmq.peer.engines.partitioned.messages import (
 )
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterStage
+from ringmq.peer.engines.partitioned.subscribing.subscriber import RETRY_S
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.space import ALL
 from tests.peer.engines.partitioned.homes import Home, peer_at
@@ -313,12 +314,15 @@ def test_numbers_exceed_those_of_an_earlier_boot_with_a_faster_clock() -> None:
     assert home.live()["a"] > (99, 1000)
 
 
-def test_a_refused_filter_is_taken_out_and_counted() -> None:
+def test_a_refused_filter_is_removed_without_a_word_to_its_coordinator() -> None:
     home = Home(3)
     home.full.add(partition_of_filter("a"))
     done = home.subscribe("a", "b")
     home.settle()
-    assert sorted(done) == ["a", "b"]
+    assert (done, home.refused) == (["b"], ["a"])
+    sent = len(home.log)
+    home.run(1.0)
+    assert len(home.log) == sent
     assert not home.subscriber.has("a")
     assert not home.subscriber.wants("a")
     assert home.state.counters.refused_filters == 1
@@ -327,6 +331,62 @@ def test_a_refused_filter_is_taken_out_and_counted() -> None:
     home.settle()
     assert done == ["a"]
     assert home.subscriber.in_force("a")
+
+
+def test_a_refused_filter_that_a_session_keeps_is_tried_again_now_and_then() -> None:
+    home = Home(3)
+    home.keeps_refused = True
+    home.full.add(partition_of_filter("a"))
+    home.subscribe("a")
+    home.settle()
+    assert home.subscriber.is_refused("a")
+    home.run(2 * RETRY_S + 1.0)
+    assert home.state.counters.refused_filters == 3
+    presents = [item for _, item in home.items(Present) if isinstance(item, Present)]
+    assert sum(present.count for present in presents) <= 2, "digests have it while it is asked for, at most"
+    home.full.clear()
+    home.run(RETRY_S)
+    assert home.subscriber.in_force("a")
+    assert not home.subscriber.is_refused("a")
+
+
+def test_a_refused_filter_is_registered_at_once_for_a_client_and_with_a_new_coordinator() -> None:
+    home = Home(3)
+    home.keeps_refused = True
+    partition = partition_of_filter("a")
+    home.full.add(partition)
+    home.subscribe("a")
+    home.settle()
+    home.full.clear()
+    done = home.subscribe("a")
+    home.settle()
+    assert done == ["a"]
+    home.full.add(partition)
+    home.lapse("a", said=True)
+    home.settle()
+    assert home.subscriber.is_refused("a"), "a filter that was in force may find no room again"
+    home.full.clear()
+    home.lose(home.actor(partition))
+    home.run(1.0)
+    assert home.subscriber.in_force("a")
+
+
+def test_late_answers_about_a_refused_filter_change_nothing() -> None:
+    home = Home(3)
+    home.keeps_refused = True
+    home.full.add(partition_of_filter("a"))
+    home.subscribe("a")
+    home.settle()
+    own = home.own("a")
+    actor = home.actor(partition_of_filter("a"))
+    for late in (
+        Registered((own.number,), (), ()),
+        Registered((), (own.number,), ()),
+        Registered((), (), (own.number,)),
+    ):
+        home.subscriber.registered(actor, late)
+    assert home.subscriber.is_refused("a")
+    assert home.state.counters.refused_filters == 1
 
 
 def test_retained_messages_of_exact_filters_come_with_the_grant() -> None:
@@ -415,7 +475,7 @@ def test_filter_in_force_that_becomes_lasting_waits_for_its_entry_alone() -> Non
     home.settle()
     home.log.clear()
     done: list[str] = []
-    home.subscriber.add("a/+", lambda: done.append("kept"), lasting=True)
+    home.subscriber.add("a/+", lambda _: done.append("kept"), lasting=True)
     home.subscriber.flush()
     assert home.subscriber.in_force("a/+"), "its clients get messages meanwhile"
     assert done == []
@@ -423,7 +483,7 @@ def test_filter_in_force_that_becomes_lasting_waits_for_its_entry_alone() -> Non
     assert done == ["kept"]
     assert home.lasting() == {"a/+"}
     assert [type(item) for _, item in home.log] == [Register], "its retained messages are here"
-    home.subscriber.add("a/+", lambda: done.append("passing"))
+    home.subscriber.add("a/+", lambda _: done.append("passing"))
     home.run(1.0)
     assert done == ["kept", "passing"]
     assert home.lasting() == set()
@@ -432,7 +492,7 @@ def test_filter_in_force_that_becomes_lasting_waits_for_its_entry_alone() -> Non
 def test_filter_that_becomes_lasting_before_it_is_sent_is_registered_once() -> None:
     home = Home(3)
     done = home.subscribe("a")
-    home.subscriber.add("a", lambda: done.append("kept"), lasting=True)
+    home.subscriber.add("a", lambda _: done.append("kept"), lasting=True)
     home.settle()
     assert done == ["a", "kept"]
     assert [len(item.entries) for _, item in home.items(Register)] == [1]

@@ -111,7 +111,7 @@ async def test_shared_filters_are_refused(ring: Start) -> None:
     await client.subscribe("$share/crew/job", "job")
     assert client.told(0x90)[-1][2:] == b"\x80\x01"
     done: list[int] = []
-    peer.ports.filter_added("$share/crew/job", lambda: done.append(1))
+    peer.ports.filter_added("$share/crew/job", lambda _: done.append(1))
     assert done == [1], "one of a session from before"
     assert len(peer.ports.core.subscriber) == 1
     await client.close()
