@@ -27,7 +27,7 @@ from ringmq.experiments.scenarios.fail import detours, fail_at_once
 from ringmq.experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
 from ringmq.experiments.scenarios.join import StormFigures, join_at_once, join_storm
 from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures, Total
-from ringmq.experiments.scenarios.pubsub.scene import TROUBLES, pubsub
+from ringmq.experiments.scenarios.pubsub.scene import ALL_TROUBLES, pubsub
 from ringmq.experiments.scenarios.replication import FAULTS, replication
 from ringmq.experiments.scenarios.split import split_and_heal
 from ringmq.experiments.scenarios.spread import Setting, spread
@@ -349,7 +349,9 @@ def _must_be_perfect(report: ScenarioReport, figures: ChurnFigures) -> None:
 )
 @click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
 @click.option(
-    "--trouble", type=click.Choice([kind.name for kind in TROUBLES]), help="Failures.  [default: chosen by the seed]"
+    "--trouble",
+    type=click.Choice([kind.name for kind in ALL_TROUBLES]),
+    help="Failures.  [default: chosen by the seed]",
 )
 def pubsub_command(
     nodes: int,

@@ -53,7 +53,7 @@ class Weather:
 class Network:
     """Decides the fate of each message: `fates` returns the delays of its arriving copies, none for a lost message."""
 
-    __slots__ = ("_bursts", "_high", "_low", "_random", "_sides", "in_turn", "lost", "weather")
+    __slots__ = ("_bursts", "_cuts", "_high", "_low", "_random", "_sides", "in_turn", "lost", "weather")
 
     def __init__(self, weather: Weather, random: Random) -> None:
         self.weather = weather
@@ -64,6 +64,11 @@ class Network:
         self._random = random
         self._bursts: dict[tuple[Id, Id], tuple[bool, float]] = {}
         self._sides: dict[Id, int] | None = None
+        self._cuts: dict[tuple[Id, Id], float] = {}
+
+    def cut(self, sender: Id, receiver: Id, until: float) -> None:
+        """Lose everything in one direction of a pair until a time."""
+        self._cuts[sender, receiver] = until
 
     def split(self, sides: dict[Id, int]) -> None:
         """Let only peers of the same side reach each other, until `heal`. Unnamed peers are on side 0."""
@@ -81,6 +86,9 @@ class Network:
         weather = self.weather
         sides = self._sides
         if sides is not None and sides.get(sender, 0) != sides.get(receiver, 0):
+            self.lost += 1
+            return ()
+        if self._cuts and self._cuts.get((sender, receiver), 0.0) > now:
             self.lost += 1
             return ()
         if weather.loss and self._random.random() < weather.loss:

@@ -76,6 +76,7 @@ class PubSubChecks:
         self.losses: Counter[str] = Counter()
         """Losses by kind. A loss is a pair of a message and a subscription."""
         self._exempt_times: list[tuple[float, float]] = []
+        self._exempt_peers: defaultdict[Peer, list[tuple[float, float]]] = defaultdict(list)
         self._last: dict[tuple[int, int, str, str, bool], int] = {}
         self._group_got: defaultdict[tuple[str, int], list[Peer]] = defaultdict(list)
         self._crashed: dict[Peer, float] = {}
@@ -84,14 +85,21 @@ class PubSubChecks:
         """Do not require that messages between these times reach every subscriber."""
         self._exempt_times.append((start, end))
 
+    def exempt_peer(self, peer: Peer, start: float, end: float) -> None:
+        """Do not require that messages in flight between these times reach the subscribers of this peer."""
+        self._exempt_peers[peer].append((start, end))
+
     def _is_exempt(self, at: float) -> bool:
         return any(start <= at <= end for start, end in self._exempt_times)
 
     def _exempt_in_flight(self, sent: PublishedMessage) -> bool:
         """Whether a message was in flight in exempt time. An earlier one may have waited for a list, and got that of
         half the ring."""
+        return self._in_flight(sent, self._exempt_times)
+
+    def _in_flight(self, sent: PublishedMessage, times: list[tuple[float, float]]) -> bool:
         end = self._world.now if sent.done_at is None else sent.done_at
-        return any(sent.at <= until and start <= end for start, until in self._exempt_times)
+        return any(sent.at <= until and start <= end for start, until in times)
 
     def _lost(self, kind: str, text: str, count: int = 1) -> None:
         if not self.lenient:
@@ -197,7 +205,7 @@ class PubSubChecks:
             acked_at, peer = subscription.acked_at, subscription.peer
             if subscription.removed_at is not None or acked_at is None or acked_at > sent.at:
                 continue
-            if self._is_exempt(acked_at):
+            if self._is_exempt(acked_at) or self._in_flight(sent, self._exempt_peers.get(peer, [])):
                 continue
             node = nodes.get(peer.id)
             if node is not None and node.alive and node.peer is peer:

@@ -208,7 +208,10 @@ class Streams:
         # Streams to a boot that cannot be would end the one to the peer, and nothing that it sends would count.
         pair = None if self._state.is_far_boot(peer.boot) else self._pairs.meet(peer)
         if pair is None:
-            self._lose(peer)
+            # Not at once: whoever still takes this boot for a coordinator would ask it again at once, without end.
+            if peer not in self._losing:
+                self._losing[peer] = None
+                self._state.after(self._state.config.retry_s, partial(self._report_lost, peer))
             return None
         if pair.outgoing is None:
             self._count += 1

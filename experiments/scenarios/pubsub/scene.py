@@ -31,13 +31,17 @@ from ringmq.peer.replication.space import key_of_partition
 DIRECT: Final = Choice("direct")
 WARM_UP_S: Final = 2.0
 QUIET_S: Final = 75.0
-"""Time at the end without failures: longer than any lease, and than removed entries are remembered."""
+"""Time at the end without failures: longer than removed entries are remembered."""
 SPLIT_S: Final = 12.0
 HEALED_S: Final = 40.0
 """Time after the healing of a split in which messages need not reach every subscriber: the rings find each other, and
 the peers find their coordinators."""
 CHECKED_S: Final = 10.0
 """Time after that in which messages must reach every subscriber again."""
+SUCCESSION_S: Final = 1.0
+"""The longest time between the crash of a coordinator and that of its successor."""
+CUT_S: Final = 8.0
+"""The longest cut: shorter than the lease of entries, so nothing may be lost."""
 LONGEST_PAUSE_S: Final = 8.0
 CALM_S: Final = 6.0
 """Time between two failures that could hit the same place: longer than a ring needs for its repair."""
@@ -61,6 +65,8 @@ RETAINED_FIRST: Final = 20
 """Messages that each peer retains at the beginning, with thousands of topics."""
 RACES_OF_BURST: Final = 3
 """Filters of a burst with publications at the moment of their SUBACK."""
+RENEWAL_SHARE: Final = 0.2
+"""Age of a lease of entries at most when its peer is paused, as a share of it: the period of its renewals."""
 NEAR_BITS: Final = ID_BITS - 16
 """Bits of the distance between a key and a peer that joins next to it: hardly any other peer is nearer."""
 
@@ -78,6 +84,13 @@ class Trouble:
     jitter: float = 0.0
     duplication: float = 0.0
     split: bool = False
+    restarts: float = 0.0
+    """Crashes of peers that come back at once under the same id, without their state."""
+    successions: float = 0.0
+    """Crashes of a coordinator, and of its successor within a second."""
+    cuts: float = 0.0
+    """Pairs of peers that cannot reach each other for a while, half of them in one direction only."""
+    longest_pause_s: float = LONGEST_PAUSE_S
 
 
 CALM: Final = Trouble(name="calm")
@@ -89,6 +102,15 @@ TROUBLES: Final = (
     Trouble(name="all", joins=0.15, crashes=0.1, pauses=0.1, loss=0.01, burst_loss=0.01, jitter=1.0, duplication=0.01),
     Trouble(name="split", joins=0.1, crashes=0.05, split=True),
 )
+"""The failures that a seed chooses from."""
+OTHERS: Final = (
+    Trouble(name="restarts", joins=0.05, restarts=0.2),
+    Trouble(name="successions", joins=0.25, successions=0.12),
+    Trouble(name="cuts", joins=0.1, cuts=0.5),
+    Trouble(name="lapses", joins=0.05, pauses=0.05, longest_pause_s=25.0),
+)
+"""Failures for `--trouble` alone, so that each seed keeps its own. In `lapses`, entries of paused peers run out."""
+ALL_TROUBLES: Final = (*TROUBLES, *OTHERS)
 
 
 class PubSubScene:
@@ -103,7 +125,7 @@ class PubSubScene:
             burst_s=0.5,
             duplication=trouble.duplication,
         )
-        calm = weather.lossless and not trouble.split and not trouble.pauses
+        calm = weather.lossless and not (trouble.split or trouble.pauses or trouble.cuts or trouble.restarts)
         scribe = dispatch.name == SCRIBE
         self.world = PubSubWorld(
             seed,
@@ -121,6 +143,11 @@ class PubSubScene:
         self._many = topics > 0
         self._unraced: set[tuple[Id, str]] = set()
         """Peers and filters without publications at the moment of the SUBACK."""
+        ring_timing, config = self.world.timing, self.world.config
+        detection_s = ring_timing.silence_s + ring_timing.fastest_verdict_s
+        self._calm_s = max(CALM_S, 1.5 * detection_s)
+        self.quiet_s = max(QUIET_S, 1.1 * (detection_s + config.entry_s + config.grace_s))
+        """A death, the lease of the entries, and the patience with peers without routes can follow each other."""
         self._calm_at = 0.0
         self._paused: list[tuple[float, PubSubNode]] = []
         self._fresh_topics = 0
@@ -144,6 +171,9 @@ class PubSubScene:
             self._crash: trouble.crashes,
             self._pause: trouble.pauses,
             self._burst_any: BURSTS if self._many else 0.0,
+            self._restart: trouble.restarts,
+            self._succession: trouble.successions,
+            self._cut: trouble.cuts,
         }
         actions, weights = list(rates), list(rates.values())
         split_at = world.now + span_s / 3 if trouble.split else end + 1
@@ -209,8 +239,11 @@ class PubSubScene:
         self._soon(partial(self._subscribe_to, name))
 
     def _soon(self, action: Callable[[], None]) -> None:
+        self._later(RACE_S, action)
+
+    def _later(self, most_s: float, action: Callable[[], None]) -> None:
         self._actions += 1
-        heappush(self._races, (self.world.now + self.world.random.uniform(0, RACE_S), self._actions, action))
+        heappush(self._races, (self.world.now + self.world.random.uniform(0, most_s), self._actions, action))
 
     def _subscribe_to(self, name: str) -> None:
         node = self._random_peer()
@@ -282,22 +315,62 @@ class PubSubScene:
         """Whether peers may fail now. More failures at once could kill a coordinator with all its shadows."""
         if self.world.now < self._calm_at:
             return False
-        self._calm_at = self.world.now + CALM_S
+        self._calm_at = self.world.now + self._calm_s
         return True
 
     def _crash(self) -> None:
         if self._may_fail():
             for node in self._victims():
-                self.crashes += 1
-                self.world.pubsub_checks.crashed(node)
-                self.world.crash(node)
+                self._end(node)
+
+    def _restart(self) -> None:
+        """Let peers crash and come back at once, in half of the cases before anybody has noticed."""
+        if self._may_fail():
+            for node in self._victims():
+                self._end(node)
+                self._later(self.world.random.choice((0.05, 5.0)), partial(self._come_back, node.peer.id))
+
+    def _come_back(self, peer_id: Id) -> None:
+        if not self.world.nodes[peer_id].alive:
+            self.joins += 1
+            join_somewhere(self.world, self.world.add(peer_id))
+
+    def _succession(self) -> None:
+        """Let a coordinator crash, and within a second its successor, which is about to collect the records."""
+        random = self.world.random
+        live = {node.peer.id: node for node in self.world.peers()}
+        if len(live) > self.world.config.shadows + 1 and self._may_fail():
+            key = key_of_partition(partition_of_filter(random.choice(self._names.filters)))
+            first, second = sorted(live, key=lambda peer_id: nearness(key, peer_id))[:2]
+            self._end(live[first])
+            self._later(random.uniform(0, SUCCESSION_S), partial(self._end, live[second]))
+
+    def _end(self, node: PubSubNode) -> None:
+        if node.alive:
+            self.crashes += 1
+            self.world.pubsub_checks.crashed(node)
+            self.world.crash(node)
+
+    def _cut(self) -> None:
+        random, now = self.world.random, self.world.now
+        peers = self._active()
+        if len(peers) > 1:
+            first, second = random.sample(peers, 2)
+            until = now + random.uniform(1.0, CUT_S)
+            self.world.network.cut(first.peer.id, second.peer.id, until)
+            if random.random() < 0.5:
+                self.world.network.cut(second.peer.id, first.peer.id, until)
 
     def _pause(self) -> None:
         if self._may_fail():
             for node in self._victims():
                 self.pauses += 1
-                length_s = self.world.random.uniform(0.5, LONGEST_PAUSE_S)
-                self._calm_at = max(self._calm_at, self.world.now + length_s + CALM_S)
+                length_s = self.world.random.uniform(0.5, self.trouble.longest_pause_s)
+                config = self.world.config
+                if length_s > config.entry_s - RENEWAL_SHARE * config.entry_s:
+                    end = self.world.now + length_s + config.entry_s
+                    self.world.pubsub_checks.exempt_peer(node.peer, self.world.now, end)
+                self._calm_at = max(self._calm_at, self.world.now + length_s + self._calm_s)
                 self._paused.append((self.world.now + length_s, node))
                 self.world.pause(node)
 
@@ -324,14 +397,15 @@ def pubsub(
     Raises InvariantBrokenError at the first broken invariant.
     """
     started_s = process_time()
-    chosen = next((kind for kind in TROUBLES if kind.name == trouble), TROUBLES[seed % len(TROUBLES)])
+    chosen = next((kind for kind in ALL_TROUBLES if kind.name == trouble), TROUBLES[seed % len(TROUBLES)])
     scene = PubSubScene(nodes, seed, timing, chosen, dispatch, topics)
     world = scene.world
     try:
         scene.run(span_s, progress)
-        world.run(world.now + QUIET_S)
+        world.run(world.now + scene.quiet_s)
         # A message with QoS 0 is sent once. In a tree a later message may overtake it, and then it is dropped.
-        lossless = world.network.weather.lossless and not chosen.jitter and dispatch.name in ("direct", SCRIBE)
+        reliable = world.network.weather.lossless and not (chosen.jitter or chosen.cuts)
+        lossless = reliable and dispatch.name in ("direct", SCRIBE)
         world.pubsub_checks.quiet(lossless)
     except AssertionError as broken:
         broken.add_note(f"seed {seed}, trouble {chosen.name}")

@@ -128,3 +128,14 @@ def test_send_takes_the_longer_of_gap_and_bytes() -> None:
 def test_parcels_wait_for_each_other_only_if_sending_takes_time(weather: dict[str, float], expected: bool) -> None:
     assert network(**weather).in_turn is expected
     assert network(uplink_bits_per_s=1e6).in_turn
+
+
+def test_a_cut_loses_one_direction_of_one_pair_for_a_while() -> None:
+    network = Network(Weather(), Random(1))
+    one, other, third = Id(1), Id(2), Id(3)
+    network.cut(one, other, until=2.0)
+    assert network.fates(one, other, 1.0) == ()
+    assert network.fates(other, one, 1.0)
+    assert network.fates(one, third, 1.0)
+    assert network.fates(one, other, 2.0)
+    assert network.lost == 1

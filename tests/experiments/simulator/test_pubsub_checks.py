@@ -167,3 +167,12 @@ def test_group_without_a_delivery_is_found_unless_a_member_left() -> None:
     assert sent.done_at is not None
     scene.subscription.removed_at = sent.done_at
     scene.checks._all_reached(lossless=True)
+
+
+def test_messages_to_a_peer_that_is_exempt_may_be_missing(scene: Scene) -> None:
+    sent = scene.checks.publishing(scene.publisher.peer, "a", 1, False, 1.5)
+    scene.checks.exempt_peer(scene.publisher.peer, 1.0, 2.0)
+    with pytest.raises(InvariantBrokenError, match="not held"):
+        scene.checks.done(sent, Reason.SUCCESS, 1.6)
+    scene.checks.exempt_peer(scene.subscriber.peer, 1.0, 2.0)
+    scene.quiet()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import msgspec
 import pytest
@@ -313,6 +314,22 @@ def test_holds_are_released_in_any_order() -> None:
     assert len(line.a.context.timers) == 0
 
 
+def test_a_peer_that_holds_back_is_told_from_a_silent_one() -> None:
+    line, releases = Line(), list[Callable[[], None]]()
+    line.b.on_item = lambda item: releases.append(line.b.streams.hold_back())
+    line.a.streams.send(B, "x", lambda: None)
+    line.exchange()
+    line.pass_time(60.0)
+    assert line.a.streams.held_back_at(B) > line.clock.now - LAN.void_s, "it is asked again and again"
+    releases[0]()
+    line.exchange()
+    assert line.a.streams.held_back_at(B) == -inf
+    line.a.on_item = lambda item: releases.append(line.a.streams.hold_back())
+    line.a.streams.send(A, "own")
+    line.exchange()
+    assert line.a.streams.held_back_at(A) == line.clock.now
+
+
 def test_a_batch_with_two_holds_is_applied_after_both() -> None:
     line, calls = Line(), list[str]()
     releases: list[Callable[[], None]] = []
@@ -490,15 +507,16 @@ def test_a_restarted_sender_ends_what_came_from_its_older_boot() -> None:
     assert line.b.streams.counters.skipped == 1
 
 
-def test_an_older_boot_gets_nothing_and_is_reported_lost() -> None:
-    line = Line()
-    older = Peer(B.id, "b", 1, B.boot - 1)
+def test_an_older_boot_gets_nothing_and_is_reported_lost_after_a_wait() -> None:
+    """Whoever believes in it would otherwise send again in the same iteration, without end."""
+    line, older = Line(), Peer(B.id, "b", 1, B.boot - 1)
     line.a.streams.send(B, "new")
     line.a.streams.send(older, "old", lambda: None)
+    line.a.streams.close(Peer(B.id, "b", 1, B.boot - 2))
     line.exchange()
-    assert (line.a.lost, line.b.handled) == ([older], ["new"])
-    line.a.streams.close(older)
-    assert not line.a.streams.idle(B)
+    assert (line.a.lost, line.b.handled, line.a.streams.idle(B)) == ([], ["new"], False)
+    line.pass_time(LAN.retry_s + 0.01)
+    assert line.a.lost == [older]
 
 
 def test_the_other_side_learns_of_a_close_with_its_next_batch() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.pubsub import names
 from ringmq.experiments.scenarios.pubsub import scene as scenario
 from ringmq.experiments.scenarios.pubsub.scene import TROUBLES, PubSubScene, pubsub
 from ringmq.experiments.simulator.checks import InvariantBrokenError
@@ -40,8 +41,8 @@ def test_invariants_hold_with_wide_filters(seed: int, trouble: str, monkeypatch:
     monkeypatch.setattr(fresh_parents, "FRESH", 1)
     monkeypatch.setattr(fresh_parents, "WITHIN_S", 600.0)
     monkeypatch.setattr(wide_filter, "ALLOWANCE", 1_000_000)
-    below = [name for name in scenario.TOPICS if name.count("/") == 1] * 8
-    monkeypatch.setattr(scenario, "FILTERS", (*scenario.FILTERS, *below))
+    below = [name for name in names.TOPICS if name.count("/") == 1] * 8
+    monkeypatch.setattr(names, "FILTERS", (*names.FILTERS, *below))
     served = []
     serve = Subscriber.serve
     monkeypatch.setattr(Subscriber, "serve", lambda *given: (served.append(given), serve(*given))[1])
@@ -133,3 +134,10 @@ def test_a_small_ring_does_not_end() -> None:
         scene._crash()
     assert len(scene.world.peers()) == 1
     assert scene.crashes == 2
+
+
+@pytest.mark.parametrize("trouble", ["restarts", "successions", "cuts", "lapses"])
+def test_invariants_hold_in_troubles_that_no_seed_chooses(trouble: str) -> None:
+    figures = pubsub(8, 1, span_s=20.0, trouble=trouble)
+    assert figures.trouble == trouble
+    assert figures.deliveries > figures.messages
