@@ -6,6 +6,7 @@ Their keys are evenly spaced, so a peer owns a contiguous range, and messages na
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from ringmq.overlay.core.ids import ID_BITS, Id
@@ -52,3 +53,13 @@ def partitions_in(runs: Iterable[tuple[int, int]]) -> Iterator[int]:
     """All partitions of these ranges. The ranges may come from another peer: what lies outside is left out."""
     for first, last in runs:
         yield from NUMBERS[max(0, first) : max(0, last + 1)]
+
+
+def numbered_runs(numbered: list[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Ranges of neighbouring partitions with the same number; the partitions are in ascending order."""
+    ranges = []
+    steps = [(partition, number, partition - index) for index, (partition, number) in enumerate(numbered)]
+    for (number, _), group in groupby(steps, lambda step: (step[1], step[2])):
+        members = [partition for partition, _, _ in group]
+        ranges.append((members[0], members[-1], number))
+    return tuple(ranges)
