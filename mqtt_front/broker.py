@@ -29,6 +29,7 @@ from ringmq.mqtt_front.matching.router import Router, RouterLimits
 from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
+from ringmq.mqtt_front.sessions.lasting_filters import LastingFilters
 from ringmq.mqtt_front.sessions.retained import Retained
 from ringmq.mqtt_front.sessions.session import Session, SessionWriter
 
@@ -72,6 +73,7 @@ class Broker:
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
         self._announced: dict[str, list[Callable[[], None]]] = {}
+        self._lasting = LastingFilters()
 
     def take_dirty(self) -> list[SessionWriter]:
         """The list `dirty`, which is empty from now on: the caller flushes these writers."""
@@ -124,7 +126,12 @@ class Broker:
             self.sessions[client_id] = session
         elif session.rights is not rights:
             self.restrict(session, rights)
+        lasted = session.lasts
         session.begin(expiry_s, will, self.journal)
+        if present and lasted != session.lasts:
+            for topic_filter, receiver in self.router.filters(session).items():
+                if self._lasting.change(topic_filter, lasted and receiver.qos > 0, session.lasts and receiver.qos > 0):
+                    self.announce(topic_filter, _nobody_waits)
         return session, present
 
     def adopt(self, session: Session) -> None:
@@ -144,8 +151,14 @@ class Broker:
         """End a session; a will that is still delayed is published now (5.0 §3.1.3.2.2)."""
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
-        for topic_filter in self.router.forget(session):
+        kept = self.router.filters(session).items() if session.lasts else ()
+        changed = [name for name, receiver in kept if self._lasting.change(name, receiver.qos > 0, False)]
+        removed = dict.fromkeys(self.router.forget(session))
+        for topic_filter in removed:
             self._withdraw(topic_filter)
+        for topic_filter in changed:
+            if topic_filter not in removed:
+                self.announce(topic_filter, _nobody_waits)
         session.end()
         if session.will_at is not None:
             self._publish_will(session)
@@ -207,10 +220,12 @@ class Broker:
         self.publish(message_of_will(will, session.client_id, self.clock.now), None)
 
     def subscribe(self, session: Session, subscription: Subscription, identifier: int | None) -> tuple[bool, bool]:
-        """Add a subscription; returns whether it is new to the session, and whether its filter is new here.
+        """Add a subscription; returns whether it is new to the session, and whether the caller must announce its
+        filter, as it is new here or has become lasting.
 
         Raises PacketError.
         """
+        before = self._counts_as_lasting(session, subscription.filter)
         added = self.router.subscribe(
             session,
             subscription.filter,
@@ -220,10 +235,21 @@ class Broker:
             identifier,
         )
         session.journal.subscribed(session, subscription, identifier)
-        return not added.replaced, added.first
+        after = session.lasts and subscription.qos > 0
+        changed = self._lasting.change(subscription.filter, before, after)
+        if changed and not after and not added.first:
+            self.announce(subscription.filter, _nobody_waits)
+        return not added.replaced, added.first or (changed and after)
+
+    def _counts_as_lasting(self, session: Session, topic_filter: str) -> bool:
+        receiver = self.router.filters(session).get(topic_filter) if session.lasts else None
+        return receiver is not None and receiver.qos > 0
 
     def announce(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """Announce the first subscription to a filter to the cluster; `done` when the filter is in force everywhere."""
+        """Announce a filter to the cluster: it is new here, or it is lasting from now on, or is so no more.
+
+        `done` is called when that is in force everywhere.
+        """
         if not _concerns_others(topic_filter):
             done()
             return
@@ -236,7 +262,7 @@ class Broker:
             for callback in waiting:
                 callback()
 
-        self.cluster.filter_added(topic_filter, in_force)
+        self.cluster.filter_added(topic_filter, in_force, topic_filter in self._lasting)
 
     def being_announced(self, topic_filter: str) -> list[Callable[[], None]] | None:
         """Callbacks of a filter that is not in force everywhere yet; the caller adds its own. None if it is."""
@@ -247,11 +273,15 @@ class Broker:
             self.cluster.filter_removed(topic_filter)
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
+        counted = self._counts_as_lasting(session, topic_filter)
         removed = self.router.unsubscribe(session, topic_filter)
         if removed.existed:
             session.journal.unsubscribed(session, topic_filter)
+        changed = self._lasting.change(topic_filter, counted, False)
         if removed.last:
             self._withdraw(topic_filter)
+        elif changed:
+            self.announce(topic_filter, _nobody_waits)
         return removed.existed
 
     def publish(self, message: Message, done: Done | None) -> None:
@@ -324,6 +354,9 @@ class Broker:
                 # Not noted: this is the copy of the group, and a replay for a filter of the session sends another.
                 return self._give(member, message, False)
         return 0
+
+
+def _nobody_waits() -> None: ...
 
 
 def _concerns_others(topic_filter: str) -> bool:

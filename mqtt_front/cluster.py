@@ -41,8 +41,12 @@ class Cluster(Protocol):
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a shared filter."""
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """A client here is the first to subscribe to this filter: its SUBACK waits for `done`."""
+    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
+        """A client here is the first to subscribe to this filter: its SUBACK waits for `done`.
+
+        `lasting`: a session that outlives this process has the filter with QoS 1 or 2. The call is repeated when that
+        changes.
+        """
 
     def filter_removed(self, topic_filter: str) -> None:
         """The last subscription here to this filter has gone."""
@@ -66,7 +70,7 @@ class Standalone:
     def serves(self, topic_filter: str) -> bool:
         return True
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
         done()
 
     def filter_removed(self, topic_filter: str) -> None: ...

@@ -30,7 +30,7 @@ from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.node import Node
 from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore, StoreError
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore, StoreError
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.errors import DataFolderError
@@ -121,8 +121,11 @@ class PeerProcess:
 
             adapter = ScribeAdapter(self.config.roles, iteration, TREES[self.config.timing], self._activity_changed)
         else:
-            store = None if self.config.data is None else RetainedStore(self.config.data / RETAINED)
-            adapter = PartitionedAdapter(self.config.roles, iteration, self._activity_changed, store, self._stop.set)
+            store = None if self.config.data is None else RecordStore(self.config.data / RETAINED)
+            former = self.folder.remembered if self.folder else ()
+            adapter = PartitionedAdapter(
+                self.config.roles, iteration, self._activity_changed, store, self._stop.set, former
+            )
         self._adapter = adapter
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)

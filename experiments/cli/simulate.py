@@ -9,12 +9,12 @@ import json
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from math import isnan
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 
 import click
 
@@ -26,8 +26,8 @@ from ringmq.experiments.scenarios.costs import table as costs_table
 from ringmq.experiments.scenarios.fail import detours, fail_at_once
 from ringmq.experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
 from ringmq.experiments.scenarios.join import StormFigures, join_at_once, join_storm
-from ringmq.experiments.scenarios.pubsub import TROUBLES, pubsub
-from ringmq.experiments.scenarios.pubsub_figures import Total
+from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures, Total
+from ringmq.experiments.scenarios.pubsub.scene import TROUBLES, pubsub
 from ringmq.experiments.scenarios.replication import FAULTS, replication
 from ringmq.experiments.scenarios.silent import BOUNDS_S, Silenced, silent_peer
 from ringmq.experiments.scenarios.split import split_and_heal
@@ -44,6 +44,8 @@ STEPS: Final = 1000
 
 Figures = dict[str, object]
 Row = tuple[str, object]
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
 
 class Number(click.FloatRange):
@@ -210,10 +212,9 @@ def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
 
 
 def _storms(first: int, count: int, progress: Progress) -> Iterator[StormFigures | str]:
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        for done, storm in enumerate(pool.map(_storm, range(first, first + count), chunksize=4), start=1):
-            progress(done / count)
-            yield storm
+    for done, storm in enumerate(_in_pool(_storm, range(first, first + count)), start=1):
+        progress(done / count)
+        yield storm
 
 
 def _storm(seed: int) -> StormFigures | str:
@@ -333,7 +334,20 @@ def _must_be_perfect(report: ScenarioReport, figures: ChurnFigures) -> None:
     "--seeds", default=1, type=click.IntRange(1), show_default=True, help="Number of runs; --seed is the first seed."
 )
 @click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each run.")
-@click.option("--dispatch", type=click.Choice([*ALGORITHMS, SCRIBE]), default="direct", show_default=True)
+@click.option(
+    "--topics",
+    type=click.IntRange(12, 100_000),
+    help="Topics, with filters of all kinds for them, and 200 filters for each peer.  [default: a dozen names]",
+)
+@click.option(
+    "--dispatch",
+    "dispatchings",
+    type=click.Choice([*ALGORITHMS, SCRIBE]),
+    multiple=True,
+    default=["direct"],
+    show_default=True,
+    help="Dispatching. Give it again for further runs with the same seeds.",
+)
 @click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
 @click.option(
     "--trouble", type=click.Choice([kind.name for kind in TROUBLES]), help="Failures.  [default: chosen by the seed]"
@@ -345,22 +359,58 @@ def pubsub_command(
     timing: str,
     seeds: int,
     seconds: float,
-    dispatch: str,
+    topics: int | None,
+    dispatchings: tuple[str, ...],
     fanout: int,
     trouble: str | None,
 ) -> None:
     """Peers publish and subscribe while others join, crash and pause, messages are lost, and the network is split."""
-    report = ScenarioReport(as_json)
-    total, choice = Total(), Choice(dispatch, fanout)
+    report, total = ScenarioReport(as_json), Total()
+    runs = [
+        PubSubRun(nodes, number, timing, seconds, trouble, Choice(name, fanout), topics or 0)
+        for number in range(seed, seed + seeds)
+        for name in dispatchings
+    ]
     with _progress("publish and subscribe", as_json) as progress:
-        for number in range(seeds):
-            try:
-                total.add(pubsub(nodes, seed + number, timing, seconds, trouble, dispatch=choice))
-            except InvariantBrokenError as broken:
-                report.must(False, f"seed {seed + number}: {broken}")
-            progress((number + 1) / seeds)
-    report.add(f"{seeds} runs of {nodes} peers", asdict(total))
+        for done, result in enumerate(_in_pool(_pubsub, runs), start=1):
+            if isinstance(result, str):
+                report.must(False, result)
+            else:
+                total.add(result)
+            progress(done / len(runs))
+    report.add(f"{len(runs)} runs of {nodes} peers", asdict(total))
     report.end()
+
+
+class PubSubRun(NamedTuple):
+    """One run of publish and subscribe."""
+
+    nodes: int
+    seed: int
+    timing: str
+    seconds: float
+    trouble: str | None
+    dispatch: Choice
+    topics: int
+
+
+def _pubsub(run: PubSubRun) -> PubSubFigures | str:
+    """Run it, perhaps in a process of a pool. Returns the text of a broken invariant, as `_storm` does."""
+    try:
+        return pubsub(
+            run.nodes, run.seed, run.timing, run.seconds, run.trouble, dispatch=run.dispatch, topics=run.topics
+        )
+    except InvariantBrokenError as broken:
+        return f"seed {run.seed}, {run.dispatch.name}: {broken}"
+
+
+def _in_pool(call: Callable[[Argument], Result], arguments: Sequence[Argument]) -> Iterator[Result]:
+    """The results in the order of the arguments, with a process for each core. A single call stays in this process."""
+    if len(arguments) == 1:
+        yield call(arguments[0])
+        return
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(call, arguments)
 
 
 @simulate.command("replication")
@@ -435,7 +485,8 @@ def silent_command(nodes: int, seed: int, as_json: bool, timing: str, seeds: int
     help="Topics that each peer published to.",
 )
 @click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="Events of each kind.")
-def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int) -> None:
+@click.option("--only", default="", help="Only the events whose name contains this text.")
+def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int, only: str) -> None:
     """Messages and bytes between peers for one event: a new topic, a subscription, a request, a retained message.
 
     Each is the difference to a run without the event. The messages of the ring itself do not count.
@@ -443,7 +494,7 @@ def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int)
     report = ScenarioReport(as_json)
     try:
         with _progress("costs", as_json) as progress:
-            rows = costs(nodes, seed, topics, count, progress)
+            rows = costs(nodes, seed, topics, count, progress, only)
     except InvariantBrokenError as broken:
         report.must(False, str(broken))
     else:

@@ -19,6 +19,7 @@ from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.counted import CountedNode, CountedWorld, MessageCount
 from ringmq.experiments.simulator.network import DELAYS_S, Weather
 from ringmq.overlay.core.timing import PRESETS as TIMINGS
+from ringmq.peer.engines.partitioned.subscribing.fresh_parents import FRESH
 from ringmq.peer.messaging.config import PRESETS
 
 BODY: Final = b"x" * 32
@@ -31,6 +32,7 @@ AGAIN_S: Final = 25.0
 REST_S: Final = 30.0
 """Time without any message before the upkeep is measured."""
 UPKEEP_S: Final = 10.0
+EARLIER_REQUESTS: Final = FRESH + 4
 TIMING: Final = "lan"
 
 
@@ -51,6 +53,7 @@ class Scene:
         random = Random(f"costs {seed}")
         self._asker, self._other = random.sample(world.members(), 2)
         self._name = f"{random.getrandbits(48):x}"
+        self._requests = 0
 
     def publish(self) -> None:
         self._world.publish_body(self._asker, f"dev/{self._name}/t", BODY)
@@ -70,11 +73,17 @@ class Scene:
     def request(self) -> None:
         """Subscribe to a fresh topic for the reply, send the request with it, and unsubscribe after the reply."""
         world, asker, other = self._world, self._asker, self._other
-        reply = f"reply/{self._name}"
+        self._requests += 1
+        reply = f"reply/{self._name}/{self._requests}"
         world.subscribe_and_wait(asker, reply)
         world.publish_and_wait(asker, filter_of(other), BODY, other)
         world.publish_and_wait(other, reply, BODY, asker)
         world.end_subscription(asker, reply)
+
+    def requests(self) -> None:
+        """So many that further ones are served by a wide filter."""
+        for _ in range(EARLIER_REQUESTS):
+            self.request()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +104,13 @@ EVENTS: Final = (
     Event(name="subscribe with a wildcard", act=Scene.subscribe_below),
     Event(name="unsubscribe", act=Scene.unsubscribe, prepare=Scene.subscribe, wait_s=SETTLE_S),
     Event(name="request with a fresh reply topic", act=Scene.request, span_s=3.0),
+    Event(
+        name=f"the same after {EARLIER_REQUESTS} requests",
+        act=Scene.request,
+        prepare=Scene.requests,
+        wait_s=SETTLE_S,
+        span_s=3.0,
+    ),
     Event(name="first retained message of a topic", act=Scene.retain),
 )
 UPKEEP: Final = "upkeep per pair and second"
@@ -105,8 +121,11 @@ def filter_of(node: CountedNode) -> str:
     return f"cmd/{node.number}"
 
 
-def costs(nodes: int, seed: int, topics: int = 20, count: int = 5, progress: Progress = silent) -> list[EventCost]:
-    """The cost of each event, as the mean of `count` events. Each peer has published to `topics` topics before.
+def costs(
+    nodes: int, seed: int, topics: int = 20, count: int = 5, progress: Progress = silent, only: str = ""
+) -> list[EventCost]:
+    """The cost of each event, as the mean of `count` events. Each peer has published to `topics` topics before. With
+    `only`, of the events whose name contains it: a large ring takes minutes for each.
 
     Raises InvariantBrokenError if an operation does not end.
     """
@@ -116,14 +135,16 @@ def costs(nodes: int, seed: int, topics: int = 20, count: int = 5, progress: Pro
     _begin(world, topics)
     rows = []
     at_rest: dict[float, MessageCount] = {}
-    for number, event in enumerate(EVENTS):
+    events = [event for event in EVENTS if only in event.name]
+    for number, event in enumerate(events):
         total = MessageCount()
         for trial in range(count):
             cost = _cost_of(world, event, f"{seed} {trial}", at_rest)
             total = MessageCount(total.messages + cost.messages, total.size_bytes + cost.size_bytes)
         rows.append(EventCost(event=event.name, messages=total.messages / count, bytes=total.size_bytes / count))
-        progress((number + 1) / (len(EVENTS) + 1))
-    rows.append(_upkeep(world, nodes))
+        progress((number + 1) / (len(events) + 1))
+    if only in UPKEEP:
+        rows.append(_upkeep(world, nodes))
     return rows
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ringmq.mqtt_front.matching.topics import matches
+from ringmq.experiments.simulator.filter_index import FilterIndex
+from ringmq.mqtt_front.matching.topics import has_wildcard, matches
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.shared_filters import inner_of, is_shared
@@ -35,17 +36,20 @@ class Subscription:
 class SimulatedClients:
     """The clients of one peer, below its roles."""
 
-    __slots__ = ("_checks", "_retained", "filters", "peer")
+    __slots__ = ("_checks", "_retained", "_unshared", "filters", "peer")
 
     def __init__(self, peer: Peer, checks: PubSubChecks) -> None:
         self.peer = peer
         self.filters: dict[str, Subscription] = {}
         self._checks = checks
         self._retained: dict[str, int] = {}
+        self._unshared: FilterIndex[Subscription] = FilterIndex()
 
     def add_subscription(self, topic_filter: str, now: float) -> Subscription:
         subscription = self.filters[topic_filter] = Subscription(self.peer, topic_filter, now)
-        self._checks.subscriptions.append(subscription)
+        self._checks.subscribing(subscription)
+        if not subscription.shared:
+            self._unshared.add(subscription.inner, subscription)
         return subscription
 
     def acknowledge(self, subscription: Subscription, now: float) -> None:
@@ -56,12 +60,21 @@ class SimulatedClients:
         self._checks.acknowledged(subscription)
         if subscription.shared:
             return
-        for topic, number in self._retained.items():
-            if number not in subscription.live and matches(subscription.inner, topic):
+        for number in self._retained_for(subscription.inner):
+            if number not in subscription.live:
                 self._checks.got(subscription, number, live=False)
 
+    def _retained_for(self, inner: str) -> list[int]:
+        """The numbers of the retained messages that a filter matches."""
+        if has_wildcard(inner):
+            return [number for topic, number in self._retained.items() if matches(inner, topic)]
+        return [self._retained[inner]] if inner in self._retained else []
+
     def remove_subscription(self, topic_filter: str, now: float) -> None:
-        self.filters.pop(topic_filter).removed_at = now
+        subscription = self.filters.pop(topic_filter)
+        subscription.removed_at = now
+        if not subscription.shared:
+            self._unshared.remove(subscription.inner, subscription)
 
     def publish_locally(self, message: PublishedMessage) -> bool:
         """Deliver a client's message at once to the other clients of the peer, except to shared filters."""
@@ -69,12 +82,11 @@ class SimulatedClients:
 
     def _deliver_unshared(self, topic: str, number: int, retain: bool) -> int:
         count = 0
-        for subscription in self.filters.values():
-            if not subscription.shared and matches(subscription.inner, topic):
-                count += 1
-                if retain and subscription.acked_at is None:
-                    subscription.live.add(number)
-                self._checks.got(subscription, number, live=True)
+        for subscription in self._unshared.matching(topic):
+            count += 1
+            if retain and subscription.acked_at is None:
+                subscription.live.add(number)
+            self._checks.got(subscription, number, live=True)
         return count
 
     # Interface for the roles

@@ -110,6 +110,7 @@ class CountedWorld(PubSubWorld):
         self._after(node)
 
     def publish_and_wait(self, node: CountedNode, topic: str, body: bytes, receiver: CountedNode) -> None:
+        receiver.clients.got.discard(topic)
         self.publish_body(node, topic, body)
         self._until(lambda: topic in receiver.clients.got, f"to bring {topic}")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.replication.record import RecordKind
+
+partition_of = lru_cache(maxsize=None)(partition_of_filter)
+"""The partition of a filter. The checks ask for the same ones of every peer, and a run has some thousands."""
 
 
 class KeptRecords:
@@ -25,9 +29,13 @@ class KeptRecords:
         """Whether the peer coordinates a partition."""
         return self._engine.acts(partition)
 
+    def served_by(self, topic_filter: str) -> str | None:
+        """The wide filter of this peer that serves a filter of its clients."""
+        return self._engine.subscriber.served_by(topic_filter)
+
     def has_entry(self, topic_filter: str, peer_id: Id) -> bool:
         key = (RecordKind.ENTRY, topic_filter, peer_id)
-        record = self._replicas.records(partition_of_filter(topic_filter)).get(key)
+        record = self._replicas.records(partition_of(topic_filter)).get(key)
         return record is not None and not record.gone
 
     def entries(self, partition: int) -> set[tuple[str, Id]]:

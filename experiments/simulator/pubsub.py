@@ -5,7 +5,7 @@ All peers of a world have the same engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ringmq.experiments.simulator.clients import SimulatedClients
 from ringmq.experiments.simulator.network import Weather
@@ -39,10 +39,21 @@ class PubSubRing(SimulatedRing):
             core.tick()
 
 
+class BurstEngine(PartitionedEngine):
+    """An engine that also takes many filters in one iteration, as its adapter does for one SUBSCRIBE."""
+
+    def subscribe_all(self, dones: Mapping[str, Callable[[], None]]) -> None:
+        def add_all() -> None:
+            for topic_filter, done in dones.items():
+                self.subscribe(topic_filter, done)
+
+        self._do(add_all)
+
+
 class PubSubNode(Node):
     """A peer with roles. It is the overlay of its roles and the application of its ring."""
 
-    __slots__ = ("clients", "core")
+    __slots__ = ("active_since", "clients", "core")
     ring: PubSubRing
 
     def __init__(self, world: PubSubWorld, number: int, peer: Peer, half: int) -> None:
@@ -51,6 +62,7 @@ class PubSubNode(Node):
         self.core = world.core_for(self, self.clients)
         self.ring = PubSubRing(peer, world.timing, self, half)
         self.ring.node = self
+        self.active_since = world.now
 
     # Overlay of the roles
 
@@ -109,6 +121,7 @@ class PubSubNode(Node):
         self.core.leaves_changed()
 
     def activity_changed(self, active: bool) -> None:
+        self.active_since = self.world.now
         self.core.activity_changed(active)
 
 
@@ -142,7 +155,7 @@ class PubSubWorld(World):
     def core_for(self, overlay: Overlay, clients: LocalClients) -> PartitionedEngine | ScribeEngine:
         if self.trees is not None:
             return ScribeEngine(overlay, clients, self.config, self.trees, clock=self)
-        return PartitionedEngine(overlay, clients, self.config, clock=self)
+        return BurstEngine(overlay, clients, self.config, clock=self)
 
     def serves(self, topic_filter: str) -> bool:
         """Whether clients can subscribe to a filter. Scribe does not serve all of them."""
@@ -175,6 +188,22 @@ class PubSubWorld(World):
 
     def subscribe(self, node: PubSubNode, topic_filter: str) -> None:
         self._at(node)
+        node.core.subscribe(topic_filter, self._subscription(node, topic_filter))
+        self._after(node)
+
+    def subscribe_together(self, node: PubSubNode, topic_filters: Iterable[str]) -> None:
+        """Subscribe to different filters with one SUBSCRIBE."""
+        self._at(node)
+        dones = {name: self._subscription(node, name) for name in topic_filters}
+        if isinstance(node.core, BurstEngine):
+            node.core.subscribe_all(dones)
+        else:
+            for name, done in dones.items():
+                node.core.subscribe(name, done)
+        self._after(node)
+
+    def _subscription(self, node: PubSubNode, topic_filter: str) -> Callable[[], None]:
+        """A new subscription of a client. Returns what its engine must call when it is in force."""
         subscription = node.clients.add_subscription(topic_filter, self.now)
 
         def done() -> None:
@@ -182,8 +211,7 @@ class PubSubWorld(World):
             if subscription.removed_at is None:
                 self.on_suback(node, topic_filter)
 
-        node.core.subscribe(topic_filter, done)
-        self._after(node)
+        return done
 
     def unsubscribe(self, node: PubSubNode, topic_filter: str) -> None:
         self._at(node)

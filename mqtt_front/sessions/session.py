@@ -112,6 +112,11 @@ class Session:
         self._again: dict[int, Delivery] = {}
         """Messages in `inflight` that were sent over an earlier connection alone, and must be repeated."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it is on the disk, so that it outlives this process."""
+        return self.journal is not NO_JOURNAL
+
     def begin(self, expiry_s: int, will: Will | None, journal: Journal) -> None:
         """The client connects; `attach` its writer next. The journal has only sessions that outlive a connection."""
         self.expiry_s, self.will = expiry_s, will

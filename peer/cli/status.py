@@ -103,7 +103,9 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     partitions, publishing, subscribing = roles["partitions"], roles["publishing"], roles["subscribing"]
     gathering = f", {partitions['gathering']:,} being taken over" if partitions["gathering"] else ""
     yield f"partitions  {partitions['owned']:,} owned, {partitions['shadowed']:,} shadowed{gathering}"
-    yield f"keeps       {partitions['entries']:,} entries, {partitions['retained']:,} retained messages"
+    lasting = f" ({partitions['lasting']:,} lasting)" if partitions["lasting"] else ""
+    away = f", {partitions['away']:,} of peers that are away" if partitions["away"] else ""
+    yield f"keeps       {partitions['entries']:,} entries{lasting}{away}, {partitions['retained']:,} retained messages"
     out_of_step = f"{partitions['out_of_step']:,} of {partitions['shadows_total']:,} shadows out of step"
     yield f"followers   {out_of_step}, routes at {partitions['holders']:,} peers"
     if partitions["silent"]:
@@ -111,8 +113,9 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
         yield f"silent      {names}: this peer goes on without them"
     held = f"{publishing['held']:,} partitions held of which {publishing['trusted']:,} are trusted"
     yield f"publishes   {publishing['topics_total']:,} topics by {publishing['routes']:,} routes, {held}"
-    in_force = subscribing["stages"]["in_force"]
-    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way"
+    in_force = subscribing["stages"]["in_force"] + subscribing["stages"]["changing"]
+    wide = f"; {subscribing['wide']:,} wide filters of this peer itself" if subscribing["wide"] else ""
+    yield f"subscribes  {in_force:,} filters in force, {subscribing['total'] - in_force:,} on their way{wide}"
     queues = roles["queues"]
     unacknowledged = f"{queues['unacknowledged']:,} messages unacknowledged"
     yield f"waiting     {size(queues['waiting_bytes'])} for peers, {unacknowledged}, {size(queued_bytes)} on links"
@@ -184,12 +187,12 @@ def lines_of_topic(answer: Mapping[str, Any]) -> Iterator[str]:
     yield from table(heads, [_coordinated(partition) for partition in answer["partitions"]])
     held = [partition["held"] for partition in answer["partitions"] if partition["held"] is not None]
     rows = [
-        (name_of(subscriber["filter"]), subscriber["id"][:SHORT], subscriber["address"])
+        (name_of(subscriber["filter"]), subscriber["id"][:SHORT], subscriber["address"], subscriber["entry"])
         for copy in held
         for subscriber in copy["subscribers"]
     ]
     yield ""
-    yield from table(("filter", "subscriber", "address"), rows) if rows else ("nobody subscribes",)
+    yield from table(("filter", "subscriber", "address", "entry"), rows) if rows else ("nobody subscribes",)
     more = sum(copy["subscribers_total"] for copy in held) - len(rows)
     if more:
         yield f"and {more:,} more"

@@ -41,7 +41,9 @@ class Subscribing(Protocol):
     """The filters of the clients here."""
 
     def __len__(self) -> int: ...
-    def add(self, topic_filter: str, done: Callable[[], None]) -> None: ...
+    def add(
+        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
+    ) -> None: ...
     def remove(self, topic_filter: str) -> None: ...
     def wants(self, topic: str) -> bool:
         """Whether an unshared filter here matches the topic."""
@@ -171,9 +173,11 @@ class BaseEngine(ABC, Generic[S, P]):
         self._state.counters.published += 1
         return True
 
-    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def subscribe(
+        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
+    ) -> None:
         """After `done`, every message published anywhere arrives here, and the retained messages have arrived."""
-        self._do(lambda: self.subscriber.add(topic_filter, done))
+        self._do(lambda: self.subscriber.add(topic_filter, done, lasting, restored))
 
     def unsubscribe(self, topic_filter: str) -> None:
         self._do(lambda: self.subscriber.remove(topic_filter))
@@ -284,7 +288,10 @@ class BaseEngine(ABC, Generic[S, P]):
     def _give(self, origin: Peer, publication: Publication) -> None:
         """A message for the clients here."""
         state = self._state
-        if publication.unshared and not self.subscriber.wants(publication.topic):
+        wanted = not publication.unshared or self.subscriber.wants(publication.topic)
+        if state.brought is not None and publication.unshared:
+            state.brought(publication.topic, wanted, origin.id, publication)
+        if not wanted:
             state.counters.unwanted += 1
             if not publication.shared:
                 self._end(origin, publication)

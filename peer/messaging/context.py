@@ -17,7 +17,7 @@ from ringmq.overlay.core.timers import TimerQueue
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
 from ringmq.peer.messaging.messages import Control
-from ringmq.peer.messaging.publication import encode_control, put_together
+from ringmq.peer.messaging.publication import Publication, encode_control, put_together
 from ringmq.peer.messaging.tracing import Tracing
 from ringmq.peer.replication.record import SharedRecord
 
@@ -26,6 +26,11 @@ ANSWER_WEIGHT: Final = 0.1
 PATIENCE: Final = 3.0
 MOST_PATIENCE: Final = 5.0
 """Bounds of the first wait for an answer: this factor of the smoothed time, and at most this factor of `ask_s`."""
+
+
+Brought = Callable[[str, bool, Id | None, Publication | None], None]
+"""Called with a topic, whether a filter here matches it, and, unless it came by the fast path, with the publisher and
+the publication."""
 
 
 @dataclass(slots=True)
@@ -63,6 +68,8 @@ class Counters:
     """Filters of this peer that their coordinator had dropped because they were not renewed."""
     expired: int = 0
     """Entries of other peers dropped here because they were not renewed."""
+    forgotten_away: int = 0
+    """Lasting entries forgotten here because their peers had been away for too long."""
     reigns: int = 0
     """Partitions that this peer became the coordinator of."""
     superseded: int = 0
@@ -75,6 +82,10 @@ class Counters:
     """Retained messages given up before their coordinator had them."""
     refused_filters: int = 0
     """Filters of clients here that their coordinator refused, as the partition is full."""
+    widened: int = 0
+    """Wide filters that this peer registered in place of many filters below one parent."""
+    narrowed: int = 0
+    """Wide filters that were taken back, were refused, or were lost with their coordinator."""
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -85,6 +96,7 @@ class MessagingContext:
 
     __slots__ = (
         "answer_s",
+        "brought",
         "clients",
         "clock",
         "clock_us",
@@ -125,6 +137,8 @@ class MessagingContext:
         """Called when acknowledgements become due; calling it more than once does no harm."""
         self.clock_us: Callable[[], int] = clock_us or self._own_us
         """The wall clock in microseconds, for the order of retained messages."""
+        self.brought: Brought | None = None
+        """Called with each publication that came for clients here, while somebody measures what filters bring."""
         self.seq = 0
         """The number of the last message published here."""
         self.hybrid_clock = 0
@@ -175,6 +189,15 @@ class MessagingContext:
 
     def leave(self, topic: str) -> None:
         self.disk.leave(topic)
+        self.owing()
+
+    def keep_entry(self, record: SharedRecord) -> None:
+        """Store a lasting entry, to be committed at the end of the iteration."""
+        self.disk.keep_entry(record)
+        self.owing()
+
+    def leave_entry(self, record: SharedRecord) -> None:
+        self.disk.leave_entry(record)
         self.owing()
 
     def forget(self, age_s: float) -> None:

@@ -86,6 +86,12 @@ class Disk(Protocol):
     def leave(self, topic: str) -> None:
         """Remove the retained message of a topic. A tombstone stays."""
 
+    def keep_entry(self, record: Any) -> None:
+        """Store a lasting entry: of a home that is there, or away."""
+
+    def leave_entry(self, record: Any) -> None:
+        """Remove a lasting entry, without a trace."""
+
     def forget(self, age_s: float) -> None:
         """Remove tombstones of retained messages that are at least this old."""
 
@@ -97,6 +103,8 @@ class NoDisk:
 
     def keep(self, topic: str, record: Any) -> None: ...
     def leave(self, topic: str) -> None: ...
+    def keep_entry(self, record: Any) -> None: ...
+    def leave_entry(self, record: Any) -> None: ...
     def forget(self, age_s: float) -> None: ...
 
 
@@ -170,8 +178,12 @@ class Engine(Protocol):
     def publish_fast(self, topic: str, body: bytes) -> bool:
         """The same for a message of the fast path (`fast_path.py`). False: nothing was done, call `publish`."""
 
-    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """Clients here want a filter. `done` is called when it is in force."""
+    def subscribe(
+        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
+    ) -> None:
+        """Clients here want a filter. `done` is called when it is in force. `lasting`: a session that outlives this
+        process has it with QoS 1 or 2; the call is repeated when that changes. `restored`: a session of an earlier
+        process has it."""
 
     def unsubscribe(self, topic_filter: str) -> None: ...
 

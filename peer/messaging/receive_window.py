@@ -106,6 +106,8 @@ class ReceiveWindows:
         if wanted is None:
             return False  # Nothing is counted or remembered yet: the general path will do so.
         counters.came += 1
+        if state.brought is not None:
+            state.brought(topic.decode(errors="replace"), wanted, None, None)
         self._gave(origin, topic, boot, seq)
         if wanted:
             counters.received += 1

@@ -40,10 +40,12 @@ class RetainedCache:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def fetched(self, record: SharedRecord) -> None:
-        """A retained message was fetched from its coordinator or root."""
+    def fetched(self, record: SharedRecord, promised: bool = False) -> None:
+        """A retained message was fetched from its coordinator or root. `promised`: clients here have a filter for it in
+        force, so that the live copy is no repetition for them, and must not be dropped."""
         if self._newer(record.name, record.number):
-            self._fetched[record.name] = record.number
+            if not promised:
+                self._fetched[record.name] = record.number
             self._state.clients.retained(record.name, b"" if record.gone else record.body)
 
     def repeats(self, origin: Id, publication: Publication) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -276,7 +276,8 @@ class Copying:
         for waiter in list(self._open):
             if waiter.partitions.isdisjoint(changed):
                 continue
-            shadows = {follower for partition in waiter.partitions for follower in self.followed.get(partition, ())}
+            followed = [self.followed.get(partition, ()) for partition in waiter.partitions]
+            shadows = dict.fromkeys(chain.from_iterable(followed))
             former = [follower for follower in waiter.missing if self._is_shadow(follower) and follower not in shadows]
             for follower in shadows:
                 follower.await_by(waiter)
@@ -410,14 +411,19 @@ class Copying:
             self._refuse(sender, refused)
 
     def _void(self, waiter: Waiter) -> None:
-        """A listener that has not answered trusts nothing older any more."""
+        """A silent listener trusts nothing older any more. One that holds its confirmation back is not silent."""
         if waiter not in self._open:
             return
-        silent = [follower for follower in waiter.missing if not self._is_shadow(follower)]
+        now, void_s = self._state.clock.now, self._state.config.void_s
+        listeners = [follower for follower in waiter.missing if not self._is_shadow(follower)]
+        until = {follower: self._streams.held_back_at(follower.peer) + void_s for follower in listeners}
+        silent = [follower for follower in listeners if until[follower] <= now]
         if silent:
             self._state.counters.silent_publishers += len(waiter.calls)
         if waiter.released(silent):
             self._complete([waiter])
+        elif len(silent) < len(listeners):
+            self._state.after(min(at for at in until.values() if at > now) - now, partial(self._void, waiter))
 
     def lost(self, peer: Peer) -> None:
         """The stream to a peer was lost: if it is a shadow, it needs everything again."""

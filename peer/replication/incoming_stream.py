@@ -12,7 +12,8 @@ from ringmq.peer.replication.stream_messages import BatchAck, Lane
 class IncomingLane:
     """The position in one lane. Acknowledgements are cumulative, so there is never more than one to send."""
 
-    __slots__ = ("_committed", "_holds", "_lane", "asked", "delayed", "last", "pending", "stream", "touched")
+    __slots__ = ("_committed", "_holds", "_lane", "asked", "delayed", "hurried", "last", "pending", "stream",
+                 "touched")  # fmt: skip
 
     def __init__(self, stream: IncomingStream, lane: Lane) -> None:
         self.stream = stream
@@ -27,6 +28,8 @@ class IncomingLane:
         """Whether the next commit changes the acknowledgement."""
         self.asked = False
         """Whether the acknowledgement after the next commit must not be delayed."""
+        self.hurried = False
+        """Whether the acknowledgement after the next commit may be delayed, but not until the next message goes."""
         self.pending = False
         """Whether an acknowledgement is due; it rides on the next batch to the peer, or goes alone later."""
         self.delayed = False

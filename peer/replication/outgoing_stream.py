@@ -23,6 +23,9 @@ BATCH_BYTES: Final = 1 << 15
 item has a batch to itself."""
 BATCH_ITEMS: Final = 512
 """Items of one batch, as a receiver handles a batch without a pause."""
+PATIENCE: Final = 10
+"""A batch of answers that repeat themselves, as those to renewals, is sent again after this factor of the usual wait:
+longer than the time between two of them, so that its acknowledgement can ride on the next question."""
 MAX_OWED: Final = 4096
 """Batches of one lane that the receiver has processed and not applied. Every acknowledgement names all of them. Beyond,
 the stream is lost."""
@@ -34,7 +37,7 @@ NOTHING: Final[frozenset[int]] = frozenset()
 class QueuedBatch:
     """Items under one sequence number. Once sent, it never changes: the receiver may have processed it."""
 
-    __slots__ = ("dones", "items", "seq", "size_bytes", "urgent")
+    __slots__ = ("dones", "items", "patient", "seq", "size_bytes", "urgent")
 
     def __init__(self) -> None:
         self.seq = 0
@@ -42,12 +45,14 @@ class QueuedBatch:
         self.size_bytes = 0
         self.dones: list[Done] = []
         self.urgent = False
+        self.patient = True
+        """Whether the acknowledgement of all its items may wait for the next message of the receiver."""
 
 
 class OutgoingLane:
     """One lane: batches in flight, full batches that wait for the window, and the open batch."""
 
-    __slots__ = ("_full", "_sent", "deadline", "in_flight", "lane", "open", "owed", "since", "tries")
+    __slots__ = ("_full", "_sent", "deadline", "in_flight", "lane", "open", "owed", "patient", "since", "tries")
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -63,6 +68,8 @@ class OutgoingLane:
         self.tries = 0
         self.deadline = inf
         """If nothing is acknowledged until then, the receiver is silent."""
+        self.patient = False
+        """Whether that time is a late one, since only patient batches are in flight."""
         self.since = 0.0
         """When the first batch after a rest was sent."""
 
@@ -98,11 +105,15 @@ class OutgoingLane:
             batch.seq = self._sent
             # A delayed acknowledgement would stop a window that is half full, so a sender of much asks for it at once.
             batch.urgent = bool(batch.dones) or 2 * len(in_flight) >= WINDOW
+            batch.patient = batch.patient and not batch.urgent
             in_flight.append(batch)
             launched.append(batch)
-        if launched and self.deadline == inf:
-            self.since = now
-            self.deadline = now + wait_s
+        if launched and (self.deadline == inf or self.patient):
+            if self.deadline == inf:
+                self.since = now
+            self.patient = all(batch.patient for batch in in_flight)
+            # A late deadline stays as it is, or becomes an early one.
+            self.deadline = min(self.deadline, now + self._wait(wait_s))
         return launched
 
     def acknowledge(self, seq: int, owed: frozenset[int], now: float, wait_s: float) -> Acknowledged | None:
@@ -135,12 +146,17 @@ class OutgoingLane:
         # Batches that were not sent again with the oldest one follow at once, without another wait.
         again = in_flight[:] if self.tries > 1 else []
         self.tries = 0
-        self.deadline = now + wait_s if in_flight or self.owed else inf
+        self.patient = not self.owed and all(batch.patient for batch in in_flight)
+        self.deadline = now + self._wait(wait_s) if in_flight or self.owed else inf
         return Acknowledged(dones, freed_bytes, freed_items, again)
+
+    def _wait(self, wait_s: float) -> float:
+        return PATIENCE * wait_s if self.patient else wait_s
 
     def silent(self, now: float, wait_s: float, most_s: float) -> list[QueuedBatch]:
         """The deadline has passed: the batches to send again. A batch without items asks for an answer alone."""
         self.tries += 1
+        self.patient = False
         self.deadline = now + min(most_s, wait_s * (1 << min(self.tries, MOST_DOUBLINGS)))
         if self.in_flight:
             # Go back N at the first silence. A receiver that stays silent is paused or gone: the oldest batch is

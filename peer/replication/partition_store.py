@@ -28,12 +28,16 @@ Changed = Callable[[int, SharedRecord | None, SharedRecord | None], None]
 class PartitionStore:
     """One per engine."""
 
-    __slots__ = ("_changed", "_digests", "_ends", "_homes", "_me", "_records", "acting", "epochs")
+    __slots__ = ("_changed", "_digests", "_ends", "_homes", "_me", "_records", "_stays", "acting", "epochs")
 
-    def __init__(self, me: Callable[[], Peer], changed: Changed) -> None:
-        """`me` is called when the first epoch is asked for: records of the disk are taken before the peer has begun."""
+    def __init__(
+        self, me: Callable[[], Peer], changed: Changed, stays: Callable[[SharedRecord], bool] = lambda record: False
+    ) -> None:
+        """`me` is called when the first epoch is asked for: records of the disk are taken before the peer has begun.
+        `stays` says of a record that is gone whether it is more than a tombstone, and not forgotten as one."""
         self._me = me
         self._changed = changed
+        self._stays = stays
         self._records: dict[int, dict[Key, SharedRecord]] = {}
         self._digests: dict[int, int] = {}
         """Of partitions that somebody has asked about."""
@@ -127,7 +131,7 @@ class PartitionStore:
             _, partition, key, number = ends.popleft()
             record = self.get(partition, key)
             # It may have come back since; if it has ended again, a later tombstone is in the queue.
-            if record is not None and record.gone and record.number == number:
+            if record is not None and record.gone and record.number == number and not self._stays(record):
                 self.forget(partition, key)
 
     def digest(self, partition: int) -> int:

@@ -41,7 +41,8 @@ class BatchAck(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     """Items of one stream and lane. A peer begins a stream with a higher number when it has closed its last stream.
 
-    `urgent`: somebody waits for the acknowledgement; otherwise it may ride on a later message. `boot`: of the receiver,
+    `urgent`: somebody waits for the acknowledgement; otherwise it may ride on a later message. `patient`: nobody waits
+    for it before the next message in any case. `boot`: of the receiver,
     so that it does not process them after its next start. `known`: the receiver has acknowledged a batch of this
     stream; otherwise a gap is a loss, not a receiver that has forgotten the stream.
     """
@@ -54,3 +55,4 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
     known: bool
     items: Annotated[tuple[bytes, ...], Meta(max_length=MAX_ITEMS)]
     acks: Annotated[tuple[BatchAck, ...], Meta(max_length=8)] = ()
+    patient: bool = False

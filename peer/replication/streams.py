@@ -105,7 +105,9 @@ class Streams:
         "_handle",
         "_losing",
         "_lost",
+        "_own_holds",
         "_pairs",
+        "_patient",
         "_present",
         "_processed",
         "_state",
@@ -119,15 +121,19 @@ class Streams:
         decode: Callable[[bytes], object],
         handle: Callable[[Peer, object], None],
         lost: Callable[[Peer], None],
+        patient: frozenset[type] = frozenset(),
     ) -> None:
         """`handle` is called with each item once. `lost` is called when a stream to a peer has ended other than by
         `close`: everything sent to it and not done before that call may be missing there, and no `done` of it follows.
+        Items of the types in `patient` are repeated by the next of them: their acknowledgement may wait for the next
+        message of the other peer.
         """
         self._state = state
         self._encode = encode
         self._decode = decode
         self._handle = handle
         self._lost = lost
+        self._patient = patient
         self.counters = StreamCounters()
         self._pairs = PairTable(self._lose)
         self._by_id = self._pairs.by_id
@@ -142,6 +148,8 @@ class Streams:
         a timer for each pair would cost more than the acknowledgements that are sent a little early."""
         self._present: tuple[IncomingLane, int, bool] | OwnItem | None = None
         """The batch, or own item, whose item is being handled: lane, number, and whether its sender waits."""
+        self._own_holds = 0
+        """Items to this peer itself that are held back."""
         self._calls: deque[Callable[[], None]] = deque()
         """Calls to make after the present one, one for each wake-up in the local queue of the context."""
         self._losing: dict[Peer, None] = {}
@@ -157,9 +165,11 @@ class Streams:
         if peer.id == self._state.me.id:
             self._later(partial(self._handle_own, OwnItem(item, done)))
         else:
-            self.send_encoded(peer, self._encode(item), done, lane)
+            self.send_encoded(peer, self._encode(item), done, lane, type(item) in self._patient)
 
-    def send_encoded(self, peer: Peer, data: bytes, done: Done | None = None, lane: Lane = Lane.CONTROL) -> None:
+    def send_encoded(
+        self, peer: Peer, data: bytes, done: Done | None = None, lane: Lane = Lane.CONTROL, patient: bool = False
+    ) -> None:
         """The same for an item that goes to several peers and needs to be encoded only once."""
         pair = self._by_id.get(peer.id)
         stream = None if pair is None or pair.boot != peer.boot else pair.outgoing
@@ -181,6 +191,7 @@ class Streams:
             batch = outgoing.next_batch()
         batch.items.append(data)
         batch.size_bytes += size_bytes
+        batch.patient = batch.patient and patient
         if done is not None:
             batch.dones.append(done)
         stream.held_bytes += size_bytes + ITEM_BYTES
@@ -229,7 +240,8 @@ class Streams:
         pair = self._by_id[peer.id]
         acks = () if pair.incoming is None else pair.incoming.take_acks()
         message = Batch(
-            lane.lane, peer.boot, stream.number, batch.seq, urgent, stream.known, tuple(batch.items), acks
+            lane.lane, peer.boot, stream.number, batch.seq, urgent, stream.known, tuple(batch.items), acks,
+            batch.patient and not urgent,
         )  # fmt: skip
         self._state.send(peer, message)
 
@@ -380,6 +392,7 @@ class Streams:
             self._present = None
         if batch.urgent:
             lane.asked = True
+        lane.hurried = lane.hurried or not batch.patient
         self._touch(lane)
 
     def _touch(self, lane: IncomingLane) -> None:
@@ -400,8 +413,9 @@ class Streams:
             if lane.asked:
                 lane.asked = False
                 due.append(lane.stream)
-            elif not lane.delayed:
+            elif lane.hurried and not lane.delayed:
                 self._delay(lane)
+            lane.hurried = False
         # Answers of this iteration to the same peers carry acknowledgements.
         self.flush()
         for incoming in due:
@@ -417,7 +431,9 @@ class Streams:
         delayed, self._delayed = self._delayed, []
         for lane in delayed:
             lane.delayed = False
-            self._send_acks(lane.stream)
+            # It may have ridden on a message, and others may wait for the next.
+            if lane.pending:
+                self._send_acks(lane.stream)
 
     def _send_acks(self, incoming: IncomingStream) -> None:
         if not incoming.closed:
@@ -431,6 +447,7 @@ class Streams:
             raise RuntimeError("hold_back must be called while an item is handled")
         if isinstance(present, OwnItem):
             present.holds += 1
+            self._own_holds += 1
             return _once(partial(self._release_own, present))
         lane, seq, urgent = present
         if not urgent:
@@ -462,6 +479,7 @@ class Streams:
             own.done()
 
     def _release_own(self, own: OwnItem) -> None:
+        self._own_holds -= 1
         own.holds -= 1
         if own.holds == 0 and own.done is not None:
             self._later(own.done)
@@ -487,6 +505,17 @@ class Streams:
         """Whether nothing for this peer is queued, unacknowledged, or processed there and not applied."""
         pair = self._by_id.get(peer.id)
         return pair is None or pair.boot != peer.boot or pair.outgoing is None or pair.outgoing.idle
+
+    def held_back_at(self, peer: Peer) -> float:
+        """When a peer was heard last that holds items back (`hold_back`): it will confirm them, unless it is silent by
+        now. -inf if it holds none back."""
+        if peer.id == self._state.me.id:
+            return self._state.clock.now if self._own_holds else -inf
+        pair = self._by_id.get(peer.id)
+        stream = None if pair is None or pair.boot != peer.boot else pair.outgoing
+        if stream is None or not any(lane is not None and lane.owed for lane in stream.lanes):
+            return -inf
+        return stream.heard_at
 
     def _overflow(self, stream: OutgoingStream) -> None:
         self.counters.overflowed += 1

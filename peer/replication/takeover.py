@@ -86,7 +86,7 @@ class Takeover:
     __slots__ = (
         "_awake", "_back", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed", "_handing",
         "_idents", "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams",
-        "_succession", "_yielded",
+        "_succession", "_unconfirmed", "_yielded",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +123,8 @@ class Takeover:
         until when it is left to do so."""
         self._back: set[int] = set()
         """Partitions that another peer has acted in, and that this peer is about to take back."""
+        self._unconfirmed: dict[tuple[Peer, int], StateRequest] = {}
+        """Requests whose answer has not been confirmed, by the peer that asked and its ident."""
         self._departures = 0
         self._departed_at = -inf
         """When a neighbour left for the last time."""
@@ -346,7 +348,12 @@ class Takeover:
                     self._streams.send(sender, piece)
                     writer = RowWriter()
         last = State(message.ident, epochs, writer.homes, tuple(writer.rows), holders, refused)
-        self._streams.send(sender, last)
+        request = sender, message.ident
+        self._unconfirmed[request] = message
+        self._streams.send(sender, last, partial(self._state_confirmed, request))
+
+    def _state_confirmed(self, request: tuple[Peer, int]) -> None:
+        self._unconfirmed.pop(request, None)
 
     def state(self, sender: Peer, message: State) -> None:
         """Records of another owner."""
@@ -409,9 +416,22 @@ class Takeover:
         """The stream to a peer was lost: it may have forgotten the request."""
         for partition in [partition for partition, (first, _) in self._handed.items() if first == peer]:
             del self._handed[partition]
-        if any(gathering.awaited.get(peer.id) == peer for gathering in self._gatherings.values()):
+        asked = any(gathering.awaited.get(peer.id) == peer for gathering in self._gatherings.values())
+        if asked or any(sender == peer for sender, _ in self._unconfirmed):
             # Not at once: a peer that has started again is lost with each message until the ring knows of its start.
-            self._state.after(self._state.config.retry_s, partial(self._ask_again, peer))
+            lost = [self._unconfirmed.pop(request) for request in list(self._unconfirmed) if request[0] == peer]
+            until = self._state.clock.now + self._state.config.give_up_s
+            self._state.after(self._state.config.retry_s, partial(self._begin_again, peer, lost, until))
+
+    def _begin_again(self, peer: Peer, lost: list[StateRequest], until: float) -> None:
+        """Repeat the requests to a peer, and the answers to its requests: it does not know that these are lost."""
+        self._ask_again(peer)
+        if self._neighbourhood.knows(peer):
+            for request in lost:
+                self.state_request(peer, request)
+        elif lost and self._state.clock.now < until:
+            # It may see this peer in the ring, and wait, before this peer sees it again.
+            self._state.after(self._state.config.slow_retry_s, partial(self._begin_again, peer, lost, until))
 
     def _ask_again(self, peer: Peer) -> None:
         for gathering in list(self._gatherings.values()):

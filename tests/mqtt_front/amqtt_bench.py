@@ -76,7 +76,7 @@ class Ears:
         if done is not None:
             done(Reason.SUCCESS)
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
         self.filters.append("+" + topic_filter)
         if self.patient:
             self.waiting.append(done)

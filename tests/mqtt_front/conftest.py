@@ -69,7 +69,7 @@ class SlowPorts:
     def serves(self, topic_filter: str) -> bool:
         return topic_filter not in self.unserved
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
         self.added.append((topic_filter, done))
 
     def filter_removed(self, topic_filter: str) -> None:
@@ -88,7 +88,7 @@ class SlowPorts:
 class QuickPorts(SlowPorts):
     """A layer above in which every filter is in force at once."""
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
         done()
 
 

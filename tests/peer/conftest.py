@@ -15,7 +15,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.partitioned.item_codec import decode_item
 from ringmq.peer.engines.partitioned.names import partition_of_filter
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.engine import NO_DISK
@@ -110,12 +110,12 @@ class Member:
 
     # What tests ask
 
-    def subscribe(self, *filters: str) -> list[str]:
+    def subscribe(self, *filters: str, lasting: bool = False) -> list[str]:
         """Fills the list that it returns with those that are in force."""
         done: list[str] = []
         for name in filters:
             self.core.clock.now = self.net.now
-            self.core.subscribe(name, lambda name=name: done.append(name))  # type: ignore[misc]
+            self.core.subscribe(name, lambda name=name: done.append(name), lasting)  # type: ignore[misc]
         return done
 
     def publish(self, topic: str, body: bytes = b"x", qos: int = 1, *, retain: bool = False) -> None:
@@ -156,10 +156,10 @@ class Net:
         self._changed()
         return member
 
-    def store(self, peer: Peer) -> RetainedStore | None:
+    def store(self, peer: Peer) -> RecordStore | None:
         if self.folder is None:
             return None
-        return RetainedStore(self.folder / f"{peer.id:x}", lambda: self.now)
+        return RecordStore(self.folder / f"{peer.id:x}", lambda: self.now)
 
     def crash(self, *members: Member) -> None:
         for member in members:

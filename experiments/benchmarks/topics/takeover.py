@@ -65,10 +65,10 @@ def owner(topic: str, ids: dict[int, Id]) -> int:
 
 
 def victims(ids: dict[int, Id], topics: Sequence[str], fault: Fault, third: Third) -> tuple[int, ...]:
-    """Coordinators of the most topics: two neighbours and a third, or one that leaves."""
+    """Coordinators of the most topics: two neighbours and a third, or one that leaves or joins."""
     around = sorted(ids, key=lambda number: ids[number])
     owned = [owner(topic, ids) for topic in topics]
-    if fault in (Fault.LEAVE, Fault.SILENT):
+    if fault in (Fault.LEAVE, Fault.JOIN, Fault.SILENT):
         steps: tuple[int, ...] = (0,)
     else:
         steps = (0, 1, 2 if third is Third.NEIGHBOUR else 1 + len(around) // 2)
@@ -79,7 +79,7 @@ def victims(ids: dict[int, Id], topics: Sequence[str], fault: Fault, third: Thir
 def cast(ring: Ring, ids: dict[int, Id], topics: Sequence[str], fault: Fault, third: Third) -> Cast:
     """Choose the peers of a fault."""
     by_number = {peer.number: peer for peer in ring.peers}
-    chosen = (ring.peers[-1].number,) if fault is Fault.JOIN else victims(ids, topics, fault, third)
+    chosen = victims(ids, topics, fault, third)
     hosts = tuple(peer for peer in ring.peers if peer.number not in chosen)
     concerned = tuple(by_number[number] for number in chosen)
     return Cast(concerned[:2], concerned[2:], hosts)

@@ -25,11 +25,13 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
         session = Session(saved.client_id, broker.config, rights, broker.counters, saved.user)
         session.restore(saved, store)
         broker.adopt(session)
+        # Also for a session that ends now: the ring keeps its filters until it hears of their end.
+        subscribed = _subscribe(broker, session, saved)
         if not access.knows(session.user):
             # The session of a removed user has no rights, so its will is not published either.
             broker.end(session)
             continue
-        subscriptions += _subscribe(broker, session, saved)
+        subscriptions += subscribed
         # A crash ends all connections without a DISCONNECT. A session without these times had a client then, or it
         # never expires and has no will; `gone` is right for both.
         if session.will_at is None and session.expires_at is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import Final, Protocol
 
@@ -18,7 +19,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Here, Silent, Where
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.engine import Overlay
-from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, partition_of_key, partitions_in
+from ringmq.peer.replication.space import NUMBERS, PARTITIONS, Runs, key_of_partition, partition_of_key, partitions_in
 
 FIRST_ASKED: Final = 4
 MOST_ASKED: Final = 64
@@ -70,8 +71,8 @@ class Directory:
     """One per engine."""
 
     __slots__ = (
-        "_acting", "_asked", "_doubted", "_everyone", "_firsts", "_heard", "_known", "_most", "_next", "_owners",
-        "_repeats", "_speakers", "_state", "_stretches", "_wait_s", "_wanted",
+        "_acting", "_asked", "_doubted", "_everyone", "_firsts", "_heard", "_known", "_most", "_named", "_next",
+        "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
     )  # fmt: skip
 
     def __init__(self, state: DirectoryContext, owners: Owners, known: Callable[[], None]) -> None:
@@ -88,8 +89,8 @@ class Directory:
         self._heard: list[Peer | None] = [None] * PARTITIONS
         """Coordinators by their own word, for partitions that the leaf set leaves in doubt: in a large ring most, in a
         small one those in its widest gap."""
-        self._speakers: set[Peer] = set()
-        """The peers in `_heard`, and perhaps others."""
+        self._named: dict[Peer, set[int]] = {}
+        """The partitions of each peer in `_heard`."""
         self._everyone: tuple[dict[Peer, PartitionRanges], PartitionRanges] | None = None
         """The last answer of `everyone` while nothing has changed: to make it takes ten times as long."""
         self._stretches: list[tuple[int, int, Peer | None]] = [(0, PARTITIONS - 1, None)]
@@ -140,11 +141,9 @@ class Directory:
         for partition in partitions:
             owner = overlay.owner(key_of_partition(partition))
             if owner is None:
-                changed |= self._heard[partition] != peer
-                self._heard[partition] = peer
+                changed |= self._name(peer, partition)
                 self._asked.pop(partition, None)
                 self._wanted.pop(partition, None)
-                self._speakers.add(peer)
                 if partition in self._acting:
                     del self._acting[partition]
             elif owner == peer:
@@ -189,11 +188,10 @@ class Directory:
     def review(self) -> None:
         """Bring `peek` up to date: two look-ups for each owner, instead of one for each partition."""
         overlay = self._state.overlay
-        doubted = [peer for peer in self._speakers if overlay.doubts(peer)]
+        doubted = [peer for peer in self._named if overlay.doubts(peer)]
         for suspect in doubted:
             # Its successor must be asked for. If the suspect lives, it answers itself.
-            self.wrong(suspect, range(PARTITIONS))
-            self._speakers.discard(suspect)
+            self._unname(suspect, self._named[suspect])
         owner = overlay.owner
         for first, last, peer in self._stretches:
             # A peer of a ring owns half of it at most, or all. So if it owns both ends of a part of a quarter, it owns
@@ -202,8 +200,7 @@ class Directory:
                 self._divide()
                 return
         # Both ends of a stretch in doubt may stay in the widest gap of the ring while a suspect between them answers.
-        for peer in (overlay.me, *overlay.leaves):
-            partition = partition_of_key(peer.id)
+        for partition in self._points():
             if self._stretch(partition)[2] is None and owner(key_of_partition(partition)) is not None:
                 self._divide()
                 return
@@ -218,6 +215,30 @@ class Directory:
             if actor is not None:
                 return actor
         return self._stretch(partition)[2] or self._heard[partition]
+
+    def by_partition(self) -> list[Peer | None]:
+        """The answer of `peek` for each partition."""
+        found = self._heard.copy()
+        for first, last, owner in self._stretches:
+            if owner is not None:
+                found[first : last + 1] = [owner] * (last + 1 - first)
+        for partition in list(self._acting):
+            found[partition] = self._actor(partition) or found[partition]
+        return found
+
+    def few(self, most: int) -> tuple[Peer, ...]:
+        """All coordinators if they are known and at most `most`, otherwise none."""
+        self.review()
+        found: dict[Peer | None, None] = {}
+        if self._acting:
+            found = dict.fromkeys(self.by_partition())
+            known = [peer for peer in found if peer is not None]
+            return tuple(known) if len(known) == len(found) <= most else ()
+        for first, last, owner in self._stretches:
+            found.update(dict.fromkeys((owner,) if owner is not None else self._heard[first : last + 1]))
+            if None in found or len(found) > most:
+                return ()
+        return tuple([peer for peer in found if peer is not None])
 
     def everyone(self) -> tuple[dict[Peer, PartitionRanges], PartitionRanges]:
         """The partitions of each coordinator, and the unknown partitions, which are asked for from now on. For reading
@@ -251,13 +272,35 @@ class Directory:
 
     def wrong(self, peer: Peer, partitions: Iterable[int]) -> None:
         """This peer does not coordinate these partitions, by its own word, or is lost."""
-        heard = self._heard
+        if self._acting:
+            partitions = list(partitions)
+            for partition in partitions:
+                if partition in self._acting and self._acting[partition][0] == peer:
+                    del self._acting[partition]
+                    self._everyone = None
+        theirs = self._named.get(peer)
+        if theirs is not None:
+            self._unname(peer, theirs.intersection(partitions))
+
+    def _unname(self, peer: Peer, partitions: Iterable[int]) -> None:
         self._everyone = None
-        for partition in partitions:
-            if heard[partition] == peer:
-                heard[partition] = None
-            if partition in self._acting and self._acting[partition][0] == peer:
-                del self._acting[partition]
+        theirs = self._named[peer]
+        for partition in list(partitions):
+            theirs.discard(partition)
+            self._heard[partition] = None
+        if not theirs:
+            del self._named[peer]
+
+    def _name(self, peer: Peer, partition: int) -> bool:
+        """This peer coordinates a partition. Returns whether that is news."""
+        before = self._heard[partition]
+        if before == peer:
+            return False
+        if before is not None:
+            self._unname(before, (partition,))
+        self._heard[partition] = peer
+        self._named.setdefault(peer, set()).add(partition)
+        return True
 
     def _go_around(self, partition: int) -> None:
         """No answer yet: the first hop may be the coordinator itself, and silent."""
@@ -297,9 +340,7 @@ class Directory:
         changed = False
         for partition in partitions_in(message.runs):
             if self._heard[partition] is None and not self._state.overlay.doubts(peer):
-                self._heard[partition] = peer
-                self._speakers.add(peer)
-                changed = True
+                changed |= self._name(peer, partition)
         if changed:
             self._everyone = None
             self._known()
@@ -310,21 +351,26 @@ class Directory:
             return
         heard = self._heard
         theirs = set(partitions_in(message.runs))
-        self._everyone = None
         if len(self._next) >= MOST_SPEAKERS:
             self._next.clear()
         self._next[sender] = message.next
         changed = False
-        for partition, peer in enumerate(heard):
-            # The answer names all partitions of the sender, so the others are not its own any more.
-            if partition not in theirs and peer is not None and peer.id == sender.id:
-                heard[partition] = None
+        # The answer names all partitions of the sender, so the others are not its own any more, nor those of its
+        # earlier start.
+        for peer in [peer for peer in self._named if peer.id == sender.id]:
+            self._unname(peer, self._named[peer] - theirs)
+        self._everyone = None
         for partition in theirs:
-            changed |= heard[partition] != sender
-            heard[partition] = sender
+            before = heard[partition]
+            if before is not sender and before != sender:
+                changed = True
+                if before is not None:
+                    self._unname(before, (partition,))
+                heard[partition] = sender
             self._asked.pop(partition, None)
             self._wanted.pop(partition, None)
-        self._speakers = {peer for peer in heard if peer is not None}
+        if theirs:
+            self._named.setdefault(sender, set()).update(theirs)
         if changed:
             self._most = min(self._most + 1, MOST_ASKED)
         self._ask_further()
@@ -332,27 +378,41 @@ class Directory:
             self._known()
 
     def _divide(self) -> None:
-        """Find the stretches by bisection: a stretch with one owner at both ends of a quarter's part is one."""
+        """Find the stretches by bisection between points that show every owner."""
         owner = self._state.overlay.owner
+        divided_at = self._points()
         stretches: list[tuple[int, int, Peer | None]] = []
-        for start in range(0, PARTITIONS, QUARTER):
-            ends = start, start + QUARTER - 1
-            parts = [(*ends, owner(key_of_partition(ends[0])), owner(key_of_partition(ends[1])))]
-            begun = len(stretches)
+        owners = {partition: owner(key_of_partition(partition)) for partition in divided_at}
+        for start, end in pairwise(divided_at):
+            parts = [(start, end)]
             while parts:
-                first, last, left, right = parts.pop()
-                # Doubts need not be contiguous: a suspect's partitions lie between others.
-                if first == last or (left is not None and left == right):
-                    if len(stretches) > begun and stretches[-1][2] == left:
-                        first = stretches.pop()[0]
-                    stretches.append((first, last, left))
+                first, last = parts.pop()
+                left = owners[first]
+                if left == owners[last] or last == first + 1:
+                    # The last partition begins the next part.
+                    _lengthen(stretches, first, last - 1, left)
                     continue
                 middle = (first + last) // 2
-                parts.append((middle + 1, last, owner(key_of_partition(middle + 1)), right))
-                parts.append((first, middle, left, owner(key_of_partition(middle))))
+                owners[middle] = owner(key_of_partition(middle))
+                parts.append((middle, last))
+                parts.append((first, middle))
+        _lengthen(stretches, PARTITIONS - 1, PARTITIONS - 1, owners[PARTITIONS - 1])
         self._stretches = stretches
         self._everyone = None
         self._firsts = [first for first, _, _ in stretches]
+
+    def _points(self) -> list[int]:
+        """Partitions between which the owners follow from both ends: equal ends have nothing else between them.
+
+        A peer of a ring owns half of it at most, or all, so an owner of both ends of a part of a quarter owns all of
+        it. Certain partitions between two in doubt belong to a peer whose id is certain as well, and lies there.
+        """
+        overlay = self._state.overlay
+        found = {end for start in range(0, PARTITIONS, QUARTER) for end in (start, start + QUARTER - 1)}
+        for peer in (overlay.me, *overlay.leaves):
+            partition = partition_of_key(peer.id)
+            found.update(NUMBERS[max(0, partition - 1) : partition + 2])
+        return sorted(found)
 
     def _explore(self, unknown: PartitionRanges) -> None:
         """Ask for partitions spread over the unknown ranges: one after the other would take a round trip for each
@@ -404,6 +464,13 @@ class Directory:
             self._repeat_later()
         if settled:
             self._known()
+
+
+def _lengthen(stretches: list[tuple[int, int, Peer | None]], first: int, last: int, owner: Peer | None) -> None:
+    """Append a stretch, or lengthen the last one, which stays in one quarter of the space if it has an owner."""
+    if stretches and stretches[-1][2] == owner and (owner is None or first % QUARTER):
+        first = stretches.pop()[0]
+    stretches.append((first, last, owner))
 
 
 def _extend(ranges: PartitionRanges, first: int, last: int) -> None:

@@ -6,7 +6,7 @@ peers that match, directly or through a tree. `peer/messaging/engine.py` explain
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from operator import itemgetter
@@ -52,7 +52,8 @@ from ringmq.peer.engines.partitioned.messages import (
     TakeOver,
     Where,
 )
-from ringmq.peer.engines.partitioned.names import partition_of
+from ringmq.peer.engines.partitioned.names import partition_of, partition_of_filter
+from ringmq.peer.engines.partitioned.publishing.assembly import Address, Assembly
 from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS as ROUTE_RENEWALS
 from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
 from ringmq.peer.engines.partitioned.status import describe, describe_topic
@@ -77,6 +78,9 @@ SWEEP_S: Final = 10.0
 TICK_S: Final = 1.0
 """How often the coordinator looks for leases and messages that have expired, and for partitions to hand over."""
 
+PATIENT: Final = frozenset({Renewed, Presented})
+"""Answers to renewals: the next renewal acknowledges them, and its answer replaces a lost one."""
+
 FIRST_STAMP: Final = 0
 """The stamp of a retained message from before this peer had a ring: lower than all others."""
 
@@ -98,7 +102,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         journals have committed. Without `owing` the engine acknowledges at the end of each call.
         """
         state = MessagingContext(overlay, clients, config, disk, clock, owing, clock_us)
-        self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost)
+        self.streams = Streams(state, encode_item, decode_item, self._handle_item, self._stream_lost, PATIENT)
         self.cleared = Tombstones(state)
         neighbourhood = Neighbourhood(lambda: state.me, config.shadows)
         self.coordinator = Coordinator(state, self.streams, neighbourhood, self.cleared)
@@ -121,6 +125,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         }
         self._item_handlers = self._handlers_of_roles()
         self._started = False
+        self._assembly = Assembly(state, (), publisher.open)
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         """A question for a coordinator passes through here."""
@@ -168,6 +173,13 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         every(SWEEP_S, self.cleared.sweep)
         if self.replicas.partitions():
             self.coordinator.takeover.wake()
+        if self._assembly.begin():
+            self.publisher.close()
+
+    def await_ring(self, former: Collection[Address]) -> None:
+        """Publications wait until the peers at these addresses are back, for a bounded time. Call it before anything
+        happens."""
+        self._assembly = Assembly(self._state, former, lambda: self._do(self.publisher.open))
 
     @property
     def owes(self) -> bool:
@@ -202,7 +214,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             self.coordinator.flush()
 
     def restore(self, kept: Iterable[SharedRecord], cleared: Iterable[tuple[str, Number, float]]) -> None:
-        """Retained messages and tombstones with their ages, from the disk. Call it before anything else."""
+        """Retained messages, lasting entries, and tombstones with their ages, from the disk. Call it before anything
+        else."""
         state = self._state
         # The table of tombstones forgets in the order of insertion, but the rows of the disk are in the order of
         # topics.
@@ -211,7 +224,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         # The records are on the disk already.
         disk, state.disk = state.disk, NO_DISK
         for record in kept:
-            self.replicas.take(partition_of(record.name), record, state.clock.now)
+            partition = (partition_of_filter if record.kind is RecordKind.ENTRY else partition_of)(record.name)
+            self.replicas.take(partition, record, state.clock.now)
         state.disk = disk
 
     def take_over(self, topic: str, body: bytes, chance: int) -> None:

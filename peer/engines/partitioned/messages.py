@@ -40,9 +40,12 @@ Columns = bytes
 
 class EntryFlag(IntFlag):
     LASTING = 1
-    """The entry of a session that outlives its connection, and is kept on disks. Not used yet."""
+    """A session on the disk of its home has the filter with QoS 1 or 2. The entry outlives the process of its home, and
+    is on the disks of all copies. Other entries are passing."""
     LAPSED = 2
-    """The entry has ended because its home was silent for the length of its lease."""
+    """The entry has ended because its home was silent for the length of its lease. With LASTING, the record stays."""
+    WIDE = 4
+    """No client has this filter: the home registers it in place of many filters that it matches. It is passing."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -109,6 +112,8 @@ class Present(msgspec.Struct, frozen=True, array_like=True, tag=3, gc=False):
     count: Count
     digest: Digest
     all: bool = False
+    asked_at: float = 0.0
+    """A time of the home's clock."""
 
 
 class Presented(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
@@ -120,6 +125,8 @@ class Presented(msgspec.Struct, frozen=True, array_like=True, tag=4, gc=False):
     runs: Ranges
     digests: Annotated[tuple[tuple[Partition, Count, Digest], ...], Meta(max_length=PARTITIONS)]
     elsewhere: Ranges = ()
+    asked_at: float = 0.0
+    """The time in the question."""
 
 
 class Registry(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):

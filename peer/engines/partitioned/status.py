@@ -14,8 +14,11 @@ from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting
+from ringmq.peer.engines.partitioned.messages import EntryFlag
 from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FINAL, FilterStage
+from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.messaging.status_parts import (
     MAX_SHOWN,
@@ -100,11 +103,17 @@ def _filters_by_partition(topic: str) -> dict[int, list[str]]:
 
 def _subscribers(records: Iterable[SharedRecord], topic: str) -> list[dict[str, str]]:
     return [
-        {"filter": short(record.name), **shown_peer(record.home)}
+        {"filter": short(record.name), **shown_peer(record.home), "entry": _kind_of_entry(record)}
         for record in records
-        if record.kind is RecordKind.ENTRY and not record.gone and record.home is not None
+        if record.kind is RecordKind.ENTRY and record.home is not None and (not record.gone or is_away(record))
         if matches(inner_of(record.name), topic)
     ]
+
+
+def _kind_of_entry(record: SharedRecord) -> str:
+    if record.flags & EntryFlag.WIDE:
+        return "wide"
+    return "away" if is_away(record) else "lasting" if is_lasting(record) else "passing"
 
 
 def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
@@ -114,6 +123,7 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
     own = [partition for partition in every if engine.acts(partition)]
     others = (partition for partition in every if not engine.acts(partition))
     kinds = Counter(record.kind for _, record in engine.replicas if not record.gone)
+    entries = Counter(_kind_of_entry(record) for _, record in engine.replicas if is_lasting(record))
     shadows = {shadow for followed in coordinator.copying.followed.values() for shadow in followed}
     return {
         "owned": sum(engine.replicas.acting),
@@ -122,12 +132,14 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
         "total": len(every),
         "coordinated": len(own),
         "entries": kinds[RecordKind.ENTRY],
+        "lasting": entries["lasting"],
+        "away": entries["away"],
         "retained": kinds[RecordKind.RETAINED],
         "holders": len(coordinator.holders),
         "shadows": [_shadow(shadow) for shadow in islice(shadows, MAX_SHOWN)],
         "shadows_total": len(shadows),
         "out_of_step": sum(shadow.behind for shadow in shadows),
-        "silent": [shown_peer(peer) for peer in coordinator.silent_peers()],
+        "silent": [shown_peer(peer) for peer in coordinator.silence.peers],
         "shown": [_partition(engine, partition) for partition in islice(chain(own, others), MAX_SHOWN)],
     }
 
@@ -191,15 +203,19 @@ def _left(until: float, now: float) -> float:
 
 
 def _subscribing(engine: PartitionedEngine) -> dict[str, Any]:
-    stages = Counter(own.stage for own in engine.subscriber)
+    """`stages` and `total` count filters of clients; `wide` those that this peer registered by itself."""
+    stages = Counter(own.stage for own in engine.subscriber if not isinstance(own, WideEntry))
     return {
         "total": len(engine.subscriber),
+        "wide": engine.subscriber.wide,
         "stages": {stage.name.lower(): stages[stage] for stage in FilterStage if stage not in FINAL},
         "filters": [
             {
                 "filter": short(own.filter),
                 "stage": own.stage.name.lower(),
                 "coordinator": id_of(own.partition.coordinator),
+                "wide": isinstance(own, WideEntry),
+                "served_by": own.partition.entry.filter if isinstance(own.partition, WideFilter) else None,
             }
             for own in islice(engine.subscriber, MAX_SHOWN)
         ],

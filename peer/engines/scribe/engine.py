@@ -177,8 +177,10 @@ class ScribeEngine:
         """Scribe has no fast path: every message goes in an envelope."""
         return False
 
-    def subscribe(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """Raises SharedFilterError."""
+    def subscribe(
+        self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False
+    ) -> None:
+        """Trees know no lasting filters: they are in memory alone. Raises SharedFilterError."""
         self._do(lambda: self.subscriber.add(topic_filter, done))
 
     def unsubscribe(self, topic_filter: str) -> None:

@@ -135,16 +135,17 @@ class EngineAdapter(ABC, Generic[E]):
     def serves(self, topic_filter: str) -> bool:
         return self.core.serves(topic_filter)
 
-    def filter_added(self, topic_filter: str, done: Callable[[], None]) -> None:
+    def filter_added(self, topic_filter: str, done: Callable[[], None], lasting: bool = False) -> None:
         # A restored session may still have a filter that this engine does not serve: it gets no messages for it.
         if is_of_the_server(inner_of(topic_filter)) or not self.core.serves(topic_filter):
             done()
             return
         if self._early is not None:
-            self._early.append(partial(self.filter_added, topic_filter, done))
+            # No client is served yet: it is a filter of a restored session.
+            self._early.append(partial(self.core.subscribe, topic_filter, done, lasting, restored=True))
             return
         self._iteration.begin()
-        self.core.subscribe(topic_filter, done)
+        self.core.subscribe(topic_filter, done, lasting)
 
     def filter_removed(self, topic_filter: str) -> None:
         if self._early is not None:
@@ -179,7 +180,10 @@ class EngineAdapter(ABC, Generic[E]):
     def receive(self, sender: Peer, payload: bytes) -> None:
         # Does not end with `_leave`: more payloads may follow from the same read, and clients get all of them in one
         # write, after `read_done`.
-        self.core.receive(sender, payload)
+        if self._early is None:
+            self.core.receive(sender, payload)
+        # Otherwise the engine does not know the filters of restored sessions yet: it would take their messages for
+        # unwanted, and acknowledge them. What is not acknowledged comes again.
 
     def undeliverable(self, key: Id, payload: bytes) -> None:
         """Every request is repeated by its sender until it is answered."""

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from ringmq.dispatching.algorithms import Choice
 from ringmq.experiments.cli import simulate
 from ringmq.experiments.scenarios.join import StormFigures
+from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures
+from ringmq.experiments.scenarios.pubsub.scene import pubsub
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 
 SMALL = {
@@ -101,7 +104,7 @@ class Pool:
         return self
 
     def __exit__(self, *_: object) -> None: ...
-    def map(self, work: Any, items: Any, chunksize: int) -> Any:
+    def map(self, work: Any, items: Any) -> Any:
         return map(work, items)
 
 
@@ -268,3 +271,25 @@ def test_more_subscribers_than_peers_is_a_usage_error() -> None:
     result = run("spread", "--subscribers", "41")
     assert result.exit_code == 2
     assert "--subscribers" in result.stderr
+
+
+def test_pubsub_runs_each_seed_with_each_dispatching(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[tuple[int, str, int]] = []
+    figures = pubsub(2, 1, span_s=1.0, trouble="calm")
+
+    def break_in_trees(nodes: int, seed: int, *_: object, dispatch: Choice, topics: int) -> PubSubFigures:
+        runs.append((seed, dispatch.name, topics))
+        if dispatch.name == "guided" and seed == 8:
+            raise InvariantBrokenError("twice: a message")
+        return figures
+
+    monkeypatch.setattr(simulate, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(simulate, "pubsub", break_in_trees)
+    result = run(
+        "pubsub", "--nodes", "2", "--seed", "7", "--seeds", "2", "--topics", "40", "--json",
+        "--dispatch", "direct", "--dispatch", "guided",
+    )  # fmt: skip
+    assert runs == [(7, "direct", 40), (7, "guided", 40), (8, "direct", 40), (8, "guided", 40)]
+    assert result.exit_code == 1
+    assert figures_of(result)["broken"] == ["seed 8, guided: twice: a message"]
+    assert figures_of(result)["4 runs of 2 peers"]["held"] == 3

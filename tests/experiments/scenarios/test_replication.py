@@ -42,9 +42,9 @@ def test_equal_seeds_give_equal_histories() -> None:
 
 
 def _renewals_overtake_routes(patch: pytest.MonkeyPatch) -> None:
-    def answer(self: HolderTable, peer: Peer, asked_at: float, known: bool) -> None:
+    def answer(self: HolderTable, peer: Peer, asked_at: float, known: bool, lag_s: float = 0.0) -> None:
         # Only items of one lane are in order.
-        self._streams.send(peer, Renewed(asked_at, known, 0), lane=Lane.CONTROL)
+        self._streams.send(peer, Renewed(asked_at, known, 0, lag_s), lane=Lane.CONTROL)
 
     patch.setattr(HolderTable, "_answer", answer)
 

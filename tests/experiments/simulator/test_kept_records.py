@@ -109,3 +109,18 @@ def test_suback_before_the_shadows_of_the_partition_hold_the_entry_is_found(scen
     for node in scene.by_distance[:2]:
         scene.checks.crashed(node)
     scene.checks.acknowledged(subscription)
+
+
+def test_a_ring_with_fewer_peers_than_copies_has_fewer_shadows() -> None:
+    world = PubSubWorld(1, LAN, config=ROLES)
+    settled_ring(world, 3)
+    *others, away = world.peers()
+    world.pause(away)
+    world.run(10.0)
+    world.subscribe(others[0], FILTER)
+    world.run(11.0)
+    subscription = others[0].clients.filters[FILTER]
+    assert subscription.acked_at is not None, "two peers are left, and both have it"
+    engine_of(others[1]).replicas.forget(PARTITION, (RecordKind.ENTRY, FILTER, others[0].peer.id))
+    with pytest.raises(InvariantBrokenError, match="held by 1 instead of 2"):
+        world.pubsub_checks.acknowledged(subscription)

@@ -72,7 +72,16 @@ FRONT = {
     },
 }
 ROLES = {
-    "partitions": {"total": 4, "coordinated": 2, "owned": 1365, "gathering": 1, "shadowed": 2731, "entries": 2468}
+    "partitions": {
+        "total": 4,
+        "coordinated": 2,
+        "owned": 1365,
+        "gathering": 1,
+        "shadowed": 2731,
+        "entries": 2468,
+        "lasting": 100,
+        "away": 7,
+    }
     | {"retained": 34, "holders": 2, "shadows_total": 4, "out_of_step": 1}
     | {"shown": [partition(7), partition(4095), partition(8, "gathering"), partition(9, "shadow")]},
     "publishing": {
@@ -82,7 +91,12 @@ ROLES = {
         "trusted": 4095,
         "routes": 1234,
     },
-    "subscribing": {"total": 5, "stages": {"asking": 1, "fetching": 0, "in_force": 3, "leaving": 1}, "filters": []},
+    "subscribing": {
+        "total": 5,
+        "wide": 0,
+        "stages": {"asking": 1, "fetching": 0, "in_force": 2, "changing": 1, "leaving": 1},
+        "filters": [],
+    },
     "queues": {"waiting_bytes": 2000, "unacknowledged": 1, "peers_total": 1, "peers": []},
     "counters": {"published": 9, "resent": 0},
 }
@@ -93,7 +107,7 @@ also known  7 in the table, 0 suspected, 1 dead
 clients     3 on mqtt 127.0.0.1:1883, mqtt_ws 127.0.0.1:8083
 messages    1,234 in (7 B), 5 out (8.0 MB), 6 dropped
 partitions  1,365 owned, 2,731 shadowed, 1 being taken over
-keeps       2,468 entries, 34 retained messages
+keeps       2,468 entries (100 lasting), 7 of peers that are away, 34 retained messages
 followers   1 of 4 shadows out of step, routes at 2 peers
 publishes   2 topics by 1,234 routes, 4,096 partitions held of which 4,095 are trusted
 subscribes  3 filters in force, 2 on their way
@@ -139,8 +153,12 @@ def test_status_text_of_a_peer_with_clients() -> None:
 PEER = {"id": "7" * 32, "address": "127.0.0.1:4887"}
 
 
+ENTRIES = {"a/b": "passing", "a/#": "lasting", "a/+": "away"}
+
+
 def subscribed(*filters: str, total: int) -> dict[str, Any]:
-    return {"subscribers_total": total, "subscribers": [{"filter": name, **LEAF} for name in filters]}
+    subscribers = [{"filter": name, **LEAF, "entry": ENTRIES[name]} for name in filters]
+    return {"subscribers_total": total, "subscribers": subscribers}
 
 
 TOPIC = {
@@ -160,10 +178,10 @@ a/b         77777777     127.0.0.1:4887          7          3        2   1 of 2
 a/#         44444444     127.0.0.1:4884          8  gathering        2   1 of 2
 #           44444444     127.0.0.1:4884       4095          -        -        -
 
-filter  subscriber         address
-a/b     44444444    127.0.0.1:4884
-a/#     44444444    127.0.0.1:4884
-a/+     44444444    127.0.0.1:4884
+filter  subscriber         address    entry
+a/b     44444444    127.0.0.1:4884  passing
+a/#     44444444    127.0.0.1:4884  lasting
+a/+     44444444    127.0.0.1:4884     away
 and 12 more"""
 
 

@@ -118,7 +118,7 @@ class Station:
             self.expected[label] = False
             self.streams.send(target, label, lambda: self._done(label), lane)
         else:
-            self.streams.send(target, label, lane=lane)
+            self.streams.send_encoded(target, msgspec.msgpack.encode(label), lane=lane, patient=size % 2 == 1)
             self.world.unconfirmed.add(label)
 
     def _done(self, label: Label) -> None:

@@ -101,6 +101,25 @@ def test_no_epoch_begins_before_all_shadows_have_answered(net: Net) -> None:
     assert is_settled(net)
 
 
+def test_an_answer_that_was_lost_with_its_stream_is_repeated(net: Net) -> None:
+    """The peer that asked cannot know that the stream of the other one has ended."""
+    net.others("a")[0].subscribe("a")
+    net.run(0.5)
+    silent = net.owning("a")[1].me
+    newcomer_id = Id(KEY + 1)
+    net.lost = lambda sender, receiver, message: (
+        sender == silent and receiver.id == newcomer_id and isinstance(message, Batch)
+    )
+    newcomer = net.add(newcomer_id)
+    net.run(net.config.give_up_s + 3.0)
+    assert net.members[silent.id].core.streams.counters.given_up == 1
+    assert not newcomer.core.acts(PARTITION)
+    net.lost = lambda sender, receiver, message: False
+    net.run(5.0)
+    assert newcomer.core.acts(PARTITION)
+    assert is_settled(net)
+
+
 def test_an_inactive_owner_is_reminded_more_and_more_seldom(net: Net) -> None:
     net.others("a")[0].subscribe("a")
     net.run(0.5)

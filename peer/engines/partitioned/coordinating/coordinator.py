@@ -7,16 +7,19 @@ trust no older routes any more. So every message published anywhere after a SUBA
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.finds import Finds
 from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
-from ringmq.peer.engines.partitioned.coordinating.home_leases import HomeLeases
+from ringmq.peer.engines.partitioned.coordinating.home_leases import Home, HomeLeases
+from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting, is_over, lapsed
 from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
 from ringmq.peer.engines.partitioned.coordinating.silence import Silence
 from ringmq.peer.engines.partitioned.messages import (
@@ -50,7 +53,7 @@ from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, Number, RecordKind, SharedRecord
 from ringmq.peer.replication.rows import Expiries, RowWriter
-from ringmq.peer.replication.space import Runs, key_of_partition, partitions_in, runs_of
+from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, partitions_in, runs_of
 from ringmq.peer.replication.takeover import Takeover
 from ringmq.peer.replication.tombstones import Tombstones
 
@@ -82,8 +85,9 @@ class Coordinator:
     """One per engine."""
 
     __slots__ = (
-        "_answers", "_askers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_neighbourhood", "_shapes",
-        "_stash", "_state", "_streams", "copying", "holders", "retained_index", "silence", "store", "takeover",
+        "_answers", "_askers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at",
+        "_neighbourhood", "_shapes", "_stash", "_state", "_streams", "copying", "holders", "retained_index", "silence",
+        "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +98,8 @@ class Coordinator:
         self._neighbourhood = neighbourhood
         self._cleared = cleared
         self._leases = HomeLeases()
+        self._looked_at = 0
+        """The partition that was looked at last for entries whose homes have been away for too long."""
         self._shapes: dict[int, Counter[bytes]] = {}
         """Shapes of live wildcard entries in coordinated partitions."""
         self._expiries = Expiries(remaining_of, aged)
@@ -104,7 +110,7 @@ class Coordinator:
         """The peers that wait for an answer of a peer which is being checked."""
         self._stash: dict[int, deque[tuple[Peer, Callable[[], None]]]] = {}
         """Requests that wait until this peer coordinates their partition."""
-        self.store = PartitionStore(lambda: state.me, self._changed)
+        self.store = PartitionStore(lambda: state.me, self._changed, is_away)
         self.holders = HolderTable(state, streams, self.store)
         self.copying = Copying(
             state, streams, neighbourhood, self.store, self, self.holders, self._deposed, self._copies_begun,
@@ -150,7 +156,7 @@ class Coordinator:
 
     def _heard(self, home: Peer) -> None:
         if self._leases.heard(home, self._state.clock.now + self._state.config.entry_s):
-            self._end_entries(home.id, before_boot=home.boot)
+            self._end_passing(home)
 
     def _answer_to(self, home: Peer) -> Answers:
         answers = self._answers.get(home)
@@ -161,16 +167,18 @@ class Coordinator:
 
     def _admit(self, partition: int, home: Peer, entry: Entry) -> None:
         """Store an entry or its end, and answer when that is in force."""
-        record = SharedRecord(
-            RecordKind.ENTRY, entry.filter, home, entry.number, entry.gone, False, entry.flags & ~EntryFlag.LAPSED
-        )
+        # Away is for the coordinator to say, and not for the home.
+        flags = 0 if entry.gone else entry.flags & (EntryFlag.LASTING | EntryFlag.WIDE)
+        record = SharedRecord(RecordKind.ENTRY, entry.filter, home, entry.number, entry.gone, False, flags)
         known = self.store.get(partition, record.key)
         if known is not None and (known.number, known.gone) > (record.number, record.gone):
             # The count names the entry of this request. The boot lets the home give a number above the known one.
             self._answer_to(home).ended.append((known.number[0], entry.number[1]))
             return
         if known is None or known.rank() < record.rank():
-            if not entry.gone and self._is_full(partition, entry.filter):
+            # A further number of a live entry takes no room.
+            further = not entry.gone and (known is None or known.gone)
+            if further and self._is_full(partition, entry.filter):
                 self._answer_to(home).refused.append(entry.number)
                 return
             self.copying.put(partition, record, soon=not entry.gone)
@@ -224,7 +232,7 @@ class Coordinator:
         same = not elsewhere and (count, digest) == (message.count, message.digest)
         details = () if same else tuple([(p, *digests[p]) for p in sorted(digests)])
         answered = runs_of(p for p in partitions_in(message.runs) if acting[p]) if not same else message.runs
-        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere)))
+        self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere), message.asked_at))
         if elsewhere:
             self.takeover.wake()
             for partition in elsewhere:
@@ -240,8 +248,10 @@ class Coordinator:
         for record in list(self.store.records(partition).values()):
             if record.kind is not RecordKind.ENTRY or record.home is None or record.home.id != sender.id:
                 continue
-            if not record.gone and record.number <= message.up_to and record.name not in names:
-                self.copying.put(partition, record.ended())
+            counts = not record.gone or is_away(record)
+            if counts and record.number <= message.up_to and record.name not in names:
+                # The number of the end overrules both the live entry and the one whose home was away.
+                self.copying.put(partition, replace(record.ended(), number=message.up_to))
         for entry in message.entries:
             if partition_of_filter(entry.filter) == partition:
                 self._admit(partition, sender, entry)
@@ -300,22 +310,31 @@ class Coordinator:
         assert record is not None, "a change has a record before or after it"
         if record.kind is RecordKind.RETAINED:
             self._retained_changed(partition, record.name, after)
-        elif self.store.acting[partition]:
-            if before is not None and not before.gone:
+            return
+        if after is not None and is_lasting(after):
+            self._state.keep_entry(after)
+        elif before is not None and is_lasting(before):
+            self._state.leave_entry(before)
+        if self.store.acting[partition]:
+            if before is not None:
                 self._entry_left(partition, before)
-            if after is not None and not after.gone:
+            if after is not None:
                 self._entry_came(partition, after)
 
     def _entry_came(self, partition: int, record: SharedRecord) -> None:
+        if record.gone and not is_away(record):
+            return
         self._leases.added(partition, record, self._state.clock.now + self._state.config.entry_s)
         shape = shape_of(inner_of(record.name))
-        if shape != EXACT:
+        if shape != EXACT and not record.gone:
             self._shapes.setdefault(partition, Counter())[shape] += 1
 
     def _entry_left(self, partition: int, record: SharedRecord) -> None:
+        if record.gone and not is_away(record):
+            return
         self._leases.removed(partition, record)
         shape = shape_of(inner_of(record.name))
-        if shape != EXACT and partition in self._shapes:
+        if shape != EXACT and not record.gone and partition in self._shapes:
             shapes = self._shapes[partition]
             shapes[shape] -= 1
             if not shapes[shape]:
@@ -361,19 +380,16 @@ class Coordinator:
 
     def silent(self, sender: Peer, message: Silent) -> None:
         """Somebody waits for an answer of a coordinator that this peer might have to act for."""
-        self._missed(message.peer, message.partition, message.origin, message)
-
-    def missed(self, peer: Peer, partition: int, origin: Peer) -> None:
-        """A coordinator leaves a role of this peer, or another peer, without an answer."""
-        self._missed(peer, partition, origin, Silent(peer, partition, origin))
+        self.missed(message.peer, message.partition, message.origin)
 
     def bypassed(self, message: Where) -> None:
         """A question for the nearest peer has been routed around it."""
         first = self._neighbourhood.owners(message.partition)[0]
         if first.id != self._state.me.id:
-            self._missed(first, message.partition, message.origin, None)
+            self.missed(first, message.partition, message.origin)
 
-    def _missed(self, peer: Peer, partition: int, origin: Peer, forwarded: Silent | None) -> None:
+    def missed(self, peer: Peer, partition: int, origin: Peer) -> None:
+        """A coordinator leaves a role of this peer, or another peer, without an answer."""
         self.takeover.wake()
         if self.store.acting[partition]:
             self._say_acting([origin])
@@ -386,16 +402,11 @@ class Coordinator:
             if len(askers) < MAX_ASKERS:
                 askers[origin] = None
             self.suspect(peer)
-        elif forwarded is not None and owners[0].id != self._state.me.id:
+        elif owners[0].id != self._state.me.id:
             key = key_of_partition(partition)
             if nearness(key, owners[1].id) < nearness(key, self._state.me.id):
                 # The origin does not know the neighbours of its coordinator.
-                self._state.send(owners[1], forwarded)
-
-    def silent_peers(self) -> list[Peer]:
-        """Members of the ring that this peer goes on without."""
-        found = [self._neighbourhood.find(peer_id) for peer_id in sorted(self.silence.silent)]
-        return [peer for peer in found if peer is not None]
+                self._state.send(owners[1], Silent(peer, partition, origin))
 
     def _silence_changed(self) -> None:
         self._neighbourhood.silent = self.silence.silent
@@ -442,12 +453,13 @@ class Coordinator:
     def took_over(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
             for record in self.store.records(partition).values():
-                if record.kind is RecordKind.ENTRY and not record.gone:
+                if record.kind is RecordKind.ENTRY:
                     self._entry_came(partition, record)
         until = self._state.clock.now + self._state.config.entry_s
         for home in self._leases:
-            # Records carry no remaining time: the leases start again with each coordinator.
-            home.until = max(home.until, until)
+            # Records carry no remaining time: the leases start again with each coordinator. So lasting entries of the
+            # disk count until their homes have had the time to register.
+            home.until, home.away = max(home.until, until), False
         self.holders.took_over(list(partitions))
         self._announce(partitions)
         for partition in partitions:
@@ -521,10 +533,9 @@ class Coordinator:
         """Once a second: drop what has expired, and remind silent coordinators."""
         now, config = self._state.clock.now, self._state.config
         for home in self._leases:
-            if home.until <= now:
-                self._state.counters.expired += sum(count for count, _ in home.digests.values())
-                self._end_entries(home.peer.id)
-                self._leases.forget(home)
+            if home.until <= now and not home.away:
+                self._lapse(home)
+        self._forget_away()
         self.holders.tick()
         for topic in self._expiries.due(now):
             self._expire(topic)
@@ -534,17 +545,45 @@ class Coordinator:
         self.holders.forget_coordinators(self._neighbourhood.ids)
         self.copying.forget_coordinators(self._neighbourhood.ids)
 
-    def _end_entries(self, home_id: Id, before_boot: int | None = None) -> None:
-        """End the entries of a home that was silent too long; or those of its earlier boots."""
-        home = self._leases.get(home_id)
-        if home is None:
-            return
+    def _end_passing(self, peer: Peer) -> None:
+        """A home has restarted: end the passing entries of its earlier boots. Its sessions are restored, so their
+        lasting entries count until it has registered them again."""
+        home = self._leases.get(peer.id)
+        assert home is not None, "a home that was heard is known"
+        for partition, record in self._live_entries(home):
+            assert record.home is not None, "entries have homes"
+            if record.home.boot < peer.boot and not is_lasting(record):
+                self.copying.put(partition, record.ended(EntryFlag.LAPSED))
+
+    def _lapse(self, home: Home) -> None:
+        """A home was silent for the length of its lease: no publisher waits for it any longer."""
+        for partition, record in self._live_entries(home):
+            self._state.counters.expired += 1
+            self.copying.put(partition, lapsed(record, self._wall_s()))
+        if home.digests:
+            home.away = True
+        else:
+            self._leases.forget(home)
+
+    def _live_entries(self, home: Home) -> Iterator[tuple[int, SharedRecord]]:
         for partition in list(home.digests):
             for record in list(self.store.records(partition).values()):
-                if record.kind is not RecordKind.ENTRY or record.home is None or record.home.id != home_id:
+                if record.kind is not RecordKind.ENTRY or record.home is None or record.home.id != home.peer.id:
                     continue
-                if not record.gone and (before_boot is None or record.home.boot < before_boot):
-                    self.copying.put(partition, record.ended(EntryFlag.LAPSED))
+                if not record.gone:
+                    yield partition, record
+
+    def _wall_s(self) -> int:
+        return self._state.clock_us() // 1_000_000
+
+    def _forget_away(self) -> None:
+        """Forget the entries of homes that never returned: each copy by itself, one partition in each call."""
+        self._looked_at = (self._looked_at + 1) % PARTITIONS
+        now_s = self._wall_s()
+        for key, record in list(self.store.records(self._looked_at).items()):
+            if is_over(record, now_s):
+                self._state.counters.forgotten_away += 1
+                self.store.forget(self._looked_at, key)
 
     def _expire(self, topic: str) -> None:
         partition = self.retained_index.partition_of(topic)

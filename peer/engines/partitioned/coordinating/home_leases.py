@@ -1,7 +1,8 @@
 """The homes at a coordinator: how long each may be silent, and a digest of its entries in each partition.
 
 A home has one lease for all its entries here. It renews it with the digest of what it believes to have, so a renewal
-takes the same few bytes however many entries there are.
+takes the same few bytes however many entries there are. Entries of a home that is away are counted and have no part in
+its digest: a home that is back finds a difference, and registers again what it wants.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.lasting import is_away
 from ringmq.peer.engines.partitioned.names import fingerprint_of
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.record import SharedRecord, digest_of
@@ -22,13 +24,15 @@ NOTHING: Final = (0, 0)
 class Home:
     """A peer with entries in partitions that are coordinated here."""
 
-    __slots__ = ("digests", "peer", "until")
+    __slots__ = ("away", "digests", "peer", "until")
 
     def __init__(self, peer: Peer, until: float) -> None:
         self.peer = peer
         self.until = until
+        self.away = False
+        """Whether its lease has run out, and it has lasting entries alone."""
         self.digests: dict[int, tuple[int, int]] = {}
-        """The number of its live entries in each partition, and their digest."""
+        """The number of its entries in each partition, and the digest of those that are live."""
 
 
 class HomeLeases:
@@ -51,23 +55,26 @@ class HomeLeases:
         if home is None:
             self._homes[peer.id] = Home(peer, until)
             return False
-        home.until = max(home.until, until)
+        home.until, home.away = max(home.until, until), False
         restarted = home.peer.boot < peer.boot
         if restarted:
             home.peer = peer
         return restarted
 
     def added(self, partition: int, record: SharedRecord, until: float) -> None:
-        """A live entry is in a partition that is coordinated here."""
+        """An entry that is live, or whose home is away, is in a partition that is coordinated here."""
         assert record.home is not None, "entries have homes"
         home = self._homes.get(record.home.id)
         if home is None:
             home = self._homes[record.home.id] = Home(record.home, until)
+        elif home.away and not record.gone:
+            # Another half of the ring, or a disk, knows it as live.
+            home.until, home.away = until, False
         count, digest = home.digests.get(partition, NOTHING)
         home.digests[partition] = count + 1, digest ^ _digest(record)
 
     def removed(self, partition: int, record: SharedRecord) -> None:
-        """An entry is not there any more, or is not live."""
+        """An entry as it was before is not there any more."""
         assert record.home is not None, "entries have homes"
         home = self._homes.get(record.home.id)
         if home is None or partition not in home.digests:
@@ -103,4 +110,4 @@ class HomeLeases:
 
 
 def _digest(record: SharedRecord) -> int:
-    return digest_of(fingerprint_of(inner_of(record.name)), record.number)
+    return 0 if is_away(record) else digest_of(fingerprint_of(inner_of(record.name)), record.number)

@@ -57,6 +57,11 @@ class Silence:
     def silent(self) -> frozenset[Id]:
         return frozenset([watch.peer.id for watch in self._watched.values() if watch.silent])
 
+    @property
+    def peers(self) -> list[Peer]:
+        """The silent peers, the longest silent first."""
+        return [watch.peer for watch in self._watched.values() if watch.silent]
+
     def watches(self, peer: Peer) -> bool:
         """Whether a peer is being checked, or is silent."""
         return peer in self._watched

@@ -44,7 +44,8 @@ class Coordinators(Protocol):
 
     def coordinator(self, partition: int) -> Peer | None: ...
     def review(self) -> None: ...
-    def peek(self, partition: int) -> Peer | None: ...
+    def by_partition(self) -> list[Peer | None]: ...
+    def few(self, most: int) -> tuple[Peer, ...]: ...
     def verify(self, partition: int) -> None: ...
     def doubt(self, partition: int) -> None: ...
     def wrong(self, peer: Peer, partitions: Iterable[int]) -> None: ...
@@ -101,7 +102,8 @@ class Holdings:
         self._epochs: dict[int, Epoch] = {}
         self._known_until = array("d", [-inf]) * PARTITIONS
         """When the trust in each partition ended that is not held any more."""
-        self._frozen: set[RouteLease] = set()
+        # No set: the order of its members would differ from run to run, and with it the order of requests.
+        self._frozen: dict[RouteLease, None] = {}
         """Leases of coordinators that have stepped down or were succeeded. Nothing extends them."""
         self._used_at = array("d", [-inf]) * PARTITIONS
         self._wanted: dict[int, None] = {}
@@ -205,10 +207,7 @@ class Holdings:
     def _few_coordinators(self) -> tuple[Peer, ...]:
         """All coordinators, if everything is held from the first message on."""
         if self._few is None:
-            self._directory.review()
-            found = {self._directory.peek(partition) for partition in range(PARTITIONS)}
-            known = tuple([peer for peer in found if peer is not None])
-            self._few = known if len(known) == len(found) <= FEW_COORDINATORS else ()
+            self._few = self._directory.few(FEW_COORDINATORS)
         return self._few
 
     def _doubt_later(self) -> None:
@@ -220,8 +219,9 @@ class Holdings:
         """Publications still wait: the coordinators of their partitions may be silent."""
         self._doubting = False
         silent: dict[Peer, list[int]] = {}
+        coordinators = self._directory.by_partition() if self._wanted else []
         for partition in self._wanted:
-            peer = self._directory.peek(partition)
+            peer = coordinators[partition]
             if peer is not None:
                 silent.setdefault(peer, []).append(partition)
         for partitions in silent.values():
@@ -290,7 +290,7 @@ class Holdings:
                 for partition in partitions:
                     self._trust.assign(partition, source.lease)
             elif lease not in self._frozen:
-                self._frozen.add(self._trust.freeze(partitions, lease))
+                self._frozen[self._trust.freeze(partitions, lease)] = None
         self._table.apply(rows, source.begun)
         self._renew_now(source)
         if ended:
@@ -335,7 +335,7 @@ class Holdings:
             source.begun.discard(partition)
         frozen = self._trust.freeze(partitions, source.lease)
         if frozen.partitions:
-            self._frozen.add(frozen)
+            self._frozen[frozen] = None
 
     def _rehold(self, partitions: Iterable[int]) -> None:
         """Ask for partitions again that are in use."""
@@ -371,7 +371,7 @@ class Holdings:
                 for partition in [each for each in lease.partitions if self._source_of[each] is source]:
                     self._trust.assign(partition, source.lease)
             if not lease.partitions:
-                self._frozen.discard(lease)
+                self._frozen.pop(lease, None)
         self._see_wanted()
 
     def _see_wanted(self) -> None:
@@ -414,11 +414,12 @@ class Holdings:
         if not self._sources and not self._wanted:
             return
         self._directory.review()
-        peek = self._directory.peek
         moved = [
             partition
-            for partition, source in enumerate(self._source_of)
-            if source is not None and peek(partition) not in (None, source.peer)
+            for partition, (source, peer) in enumerate(
+                zip(self._source_of, self._directory.by_partition(), strict=True)
+            )
+            if source is not None and peer is not None and peer is not source.peer and peer != source.peer
         ]
         # A successor that knows the holders of its predecessor sends its routes without a request; it may not know all.
         self._rehold([*moved, *self._wanted])
@@ -493,7 +494,7 @@ class Holdings:
                 if self._source_of[partition] is None and self._used_at[partition] < since:
                     self._forget(partition)
             if not lease.partitions:
-                self._frozen.discard(lease)
+                self._frozen.pop(lease, None)
 
     def _forget(self, partition: int) -> None:
         lease = self._trust.lease_of(partition)

@@ -42,8 +42,8 @@ class Publisher:
     """One per engine."""
 
     __slots__ = (
-        "_blocked", "_leaving", "_plans", "_queues", "_rotations", "_serves", "_state", "_stores", "_swept_at",
-        "_topics", "_tree_relay", "holdings", "routes_held", "send_windows", "trust",
+        "_blocked", "_closed", "_leaving", "_plans", "_queues", "_rotations", "_serves", "_state", "_stores",
+        "_swept_at", "_topics", "_tree_relay", "holdings", "routes_held", "send_windows", "trust",
     )  # fmt: skip
 
     def __init__(
@@ -71,6 +71,8 @@ class Publisher:
         """Publications of each topic that cannot be sent yet, in their order. None of these queues is empty."""
         self._blocked: dict[int, dict[str, None]] = {}
         """Each topic with a queue, below one of its partitions that are not trusted."""
+        self._closed = False
+        """Whether all publications wait until the ring is together again."""
         self._leaving: dict[Id, object] = {}
         """Peers without any route, until it is checked whether they have one again."""
         self._rotations: dict[str, int] = {}
@@ -158,6 +160,8 @@ class Publisher:
 
     def _topic(self, name: str) -> CachedTopic | None:
         """A topic with a plan that can be trusted. None: a partition is not held, or its lease has run out."""
+        if self._closed:
+            return None
         now = self._state.clock.now
         if self.trust.until <= now:
             self.trust.review(now)
@@ -190,8 +194,19 @@ class Publisher:
             queue.append(outgoing)
 
     def _block(self, name: str) -> None:
+        if self._closed:
+            return
         # One partition is enough: when it is trusted, the topic looks for the next one that is not.
         self._blocked.setdefault(self.holdings.want(name), {})[name] = None
+
+    def close(self) -> None:
+        """All publications wait from now on. Call it before the first one."""
+        self._closed = True
+
+    def open(self) -> None:
+        self._closed = False
+        for name in list(self._queues):
+            self._flush(name)
 
     def _refuse(self, outgoing: PendingPublication) -> None:
         self._stores.unsettled.pop(outgoing.publication.seq, None)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ringmq.mqtt_front.message import Message
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.publishing.assembly import Address
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import PubSubConfig
@@ -27,11 +28,13 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         config: PubSubConfig,
         iteration: Iteration,
         on_activity: Callable[[bool], None] | None = None,
-        store: RetainedStore | None = None,
+        store: RecordStore | None = None,
         on_fault: Callable[[], None] | None = None,
+        former: Collection[Address] = (),
     ) -> None:
         """The records that this peer keeps for others outlive it in a store, if there is one; `stop` closes it. When it
-        fails, `fault` is set and `on_fault` called. Raises StoreError."""
+        fails, `fault` is set and `on_fault` called. `former` are the addresses of the peers that this one knew before:
+        publications wait for them for a bounded time. Raises StoreError."""
         self._config = config
         self._store = store
         self._has_disk = store is not None
@@ -39,6 +42,7 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         super().__init__(iteration, on_activity)
         if store is not None:
             self.core.restore(*store.load())
+            self.core.await_ring(former)
 
     def _new_engine(self, clients: LocalClients) -> PartitionedEngine:
         disk = NO_DISK if self._store is None else self._store

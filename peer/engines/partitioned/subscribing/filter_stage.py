@@ -1,6 +1,7 @@
 """The stages of a filter of the clients here, and the table of their transitions.
 
     ASKING ── granted ──▶ FETCHING ── fetched ──▶ IN_FORCE
+    IN_FORCE ── changed ──▶ CHANGING ── granted ──▶ IN_FORCE
     any of these ── lapsed ──▶ ASKING
     any of these ── removed ──▶ LEAVING ── ended, replaced ──▶ GONE
 
@@ -23,6 +24,8 @@ class FilterStage(Enum):
     """Publications arrive; retained messages are missing."""
     IN_FORCE = auto()
     """The clients have their SUBACK; the lease is renewed."""
+    CHANGING = auto()
+    """It is in force, and the coordinator has not granted yet that it is lasting, or is so no more."""
     LEAVING = auto()
     """No client wants the filter any more; the coordinator has not confirmed the end yet."""
     GONE = auto()
@@ -35,6 +38,9 @@ class FilterEvent(Enum):
     """All retained messages are here."""
     LAPSED = auto()
     """The coordinator knows an end of the subscription: it was not renewed in time, or belongs to an earlier boot."""
+    CHANGED = auto()
+    """The subscription is lasting from now on, or is so no more: an entry with a higher number replaces its present
+    one, which counts until then."""
     REMOVED = auto()
     """No client here wants the filter any more."""
     ENDED = auto()
@@ -50,15 +56,24 @@ TRANSITIONS: Final[Mapping[FilterStage, Mapping[FilterEvent, FilterStage]]] = Ma
         FilterStage.ASKING: {
             FilterEvent.GRANTED: FilterStage.FETCHING,
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.ASKING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.FETCHING: {
             FilterEvent.FETCHED: FilterStage.IN_FORCE,
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.ASKING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.IN_FORCE: {
             FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.CHANGING,
+            FilterEvent.REMOVED: FilterStage.LEAVING,
+        },
+        FilterStage.CHANGING: {
+            FilterEvent.GRANTED: FilterStage.IN_FORCE,
+            FilterEvent.LAPSED: FilterStage.ASKING,
+            FilterEvent.CHANGED: FilterStage.CHANGING,
             FilterEvent.REMOVED: FilterStage.LEAVING,
         },
         FilterStage.LEAVING: {

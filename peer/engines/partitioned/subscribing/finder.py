@@ -1,7 +1,8 @@
-"""The finder: retained messages for wildcard filters that were just granted.
+"""The finder: retained messages for filters that were just granted, unless the grant has brought them.
 
 Filters that are granted in one iteration make one search. It asks each coordinator once, and ends when all partitions
-have answered. Knows no stages of filters.
+have answered: every partition for filters with wildcards, that of the topic for a filter without. Knows no stages of
+filters.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory, PartitionRanges
 from ringmq.peer.engines.partitioned.messages import Find, Found, Row
+from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.engines.partitioned.subscribing.home_lease import ItemSender, pieces
 from ringmq.peer.engines.partitioned.subscribing.local_filter import LocalFilter
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.replication.space import ALL, PARTITIONS, Runs
+from ringmq.peer.replication.space import ALL, PARTITIONS, Runs, partitions_in
 
 PATIENCE: Final = 2.0
 """A coordinator that was asked and has sent no piece for this factor of `slow_retry_s` is asked again, and then waited
@@ -26,13 +29,16 @@ question, since it had too many."""
 class RetainedSearch:
     """One question to all coordinators. Sets of partitions are the bits of an integer."""
 
-    __slots__ = ("asked", "filters", "ident", "missing", "patience_s", "wait_s")
+    __slots__ = ("asked", "everywhere", "filters", "ident", "missing", "patience_s", "wait_s")
 
     def __init__(self, ident: int, filters: list[LocalFilter], wait_s: float, patience_s: float) -> None:
+        """The filters all have wildcards, or none of them has."""
         self.ident = ident
+        self.everywhere = has_wildcard(filters[0].filter)
         self.filters = [(own, own.count) for own in filters]
         """With their numbers: a filter that was granted again since has another search."""
-        self.missing = bits_of(ALL)
+        partitions = () if self.everywhere else {partition_of(own.filter) for own in filters}
+        self.missing = bits_of(ALL if self.everywhere else [(partition, partition) for partition in partitions])
         self.asked: dict[Peer, tuple[int, float]] = {}
         """The partitions that a coordinator was asked for and has not covered, and the time of its last sign."""
         self.wait_s = wait_s
@@ -70,14 +76,19 @@ class Finder:
         if self._fresh:
             # A SUBSCRIBE with 1,000 wildcard filters would otherwise ask each coordinator 1,000 times.
             fresh, self._fresh = self._fresh, []
-            ranges, _ = self._directory.everyone()
-            for piece in pieces(fresh):
-                self._count += 1
-                state = self._state
-                search = RetainedSearch(self._count, piece, state.ask_s, PATIENCE * state.config.slow_retry_s)
-                self._searches[search.ident] = search
-                self._ask(search, ranges)
-                self._again(search)
+            exact = [own for own in fresh if not has_wildcard(own.filter)]
+            if len(exact) < len(fresh):
+                self._search([own for own in fresh if has_wildcard(own.filter)])
+            self._search(exact)
+
+    def _search(self, filters: list[LocalFilter]) -> None:
+        for piece in pieces(filters):
+            self._count += 1
+            state = self._state
+            search = RetainedSearch(self._count, piece, state.ask_s, PATIENCE * state.config.slow_retry_s)
+            self._searches[search.ident] = search
+            self._ask(search)
+            self._again(search)
 
     def found(self, sender: Peer, message: Found) -> None:
         search = self._searches.get(message.ident)
@@ -103,15 +114,26 @@ class Finder:
 
     def review(self) -> None:
         """Ask the coordinators that have become known for partitions that nobody was asked for."""
-        if self._searches:
-            ranges, _ = self._directory.everyone()
-            for search in self._searches.values():
-                self._ask(search, ranges)
+        for search in self._searches.values():
+            self._ask(search)
 
-    def _ask(self, search: RetainedSearch, ranges: dict[Peer, PartitionRanges]) -> None:
+    def _ranges(self, search: RetainedSearch) -> dict[Peer, PartitionRanges]:
+        """Partitions of each coordinator that is known; the others are asked for."""
+        if search.everywhere:
+            return self._directory.everyone()[0]
+        ranges: dict[Peer, PartitionRanges] = {}
+        for run in runs_of_bits(search.missing):
+            for partition in partitions_in((run,)):
+                peer = self._directory.coordinator(partition)
+                if peer is not None:
+                    ranges.setdefault(peer, []).append((partition, partition))
+        return ranges
+
+    def _ask(self, search: RetainedSearch) -> None:
+        ranges = self._ranges(search)
         now = self._state.clock.now
         silent = now - search.patience_s
-        names: tuple[str, ...] | None = None
+        names: tuple[str, ...] = ()
         for peer, theirs in ranges.items():
             asked, heard_at = search.asked.get(peer, (0, now))
             if heard_at < silent:
@@ -120,7 +142,9 @@ class Finder:
             # What a former coordinator was asked for is asked for here too: its answer may never come.
             wanted = bits_of(theirs) & search.missing & ~asked
             if wanted:
-                if names is None:
+                if not search.everywhere:
+                    names = tuple([own.filter for own, _ in search.filters if wanted >> partition_of(own.filter) & 1])
+                elif not names:
                     names = tuple([own.filter for own, _ in search.filters])
                 search.asked[peer] = asked | wanted, now
                 self._streams.send(peer, Find(search.ident, names, runs_of_bits(wanted)))
@@ -136,7 +160,7 @@ class Finder:
                 del self._searches[search.ident]
                 return
             search.wait_s = min(2 * search.wait_s, self._state.config.slow_retry_s)
-            self._ask(search, self._directory.everyone()[0])
+            self._ask(search)
             self._again(search)
 
         self._state.after(search.wait_s, again)

@@ -107,7 +107,7 @@ class HomeLease:
                 count += partition.count
                 digest ^= partition.digest
             runs = runs_of([partition.index for partition in theirs])
-            self._streams.send(peer, Present(runs, count, digest, everything))
+            self._streams.send(peer, Present(runs, count, digest, everything, self._state.clock.now))
         return by_peer
 
     def presented(self, sender: Peer, message: Presented) -> None:

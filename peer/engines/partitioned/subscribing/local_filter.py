@@ -6,13 +6,17 @@ Knows neither messages nor timers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import Entry
+from ringmq.peer.engines.partitioned.messages import Entry, EntryFlag
 from ringmq.peer.engines.partitioned.names import fingerprint_of
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import TRANSITIONS, FilterEvent, FilterStage
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.record import Number, digest_of
+
+IN_FORCE: Final = (FilterStage.IN_FORCE, FilterStage.CHANGING)
+"""Stages in which the clients have their SUBACK, and the retained messages are here."""
 
 
 class Question:
@@ -35,10 +39,22 @@ class Question:
 class LocalFilter:
     """One filter of the clients here. There may be 100,000: it has few fields."""
 
-    __slots__ = ("boot", "count", "filter", "partition", "question", "stage")
+    __slots__ = ("boot", "count", "filter", "lasting", "partition", "promised", "question", "stage")
 
-    def __init__(self, topic_filter: str, partition: HomePartition, number: Number) -> None:
+    def __init__(
+        self,
+        topic_filter: str,
+        partition: HomePartition,
+        number: Number,
+        lasting: bool = False,
+        promised: bool = False,
+    ) -> None:
         self.filter = topic_filter
+        self.promised = promised
+        """Whether a session had its SUBACK before this filter was registered: in an earlier process, or before the
+        entry lapsed. It must get everything live."""
+        self.lasting = lasting
+        """Whether a session that outlives this process has it with QoS 1 or 2."""
         self.partition = partition
         self.boot, self.count = number
         self.stage = FilterStage.ASKING
@@ -54,7 +70,12 @@ class LocalFilter:
     @property
     def unanswered(self) -> bool:
         """Whether its coordinator owes an answer, and a new coordinator must be asked too."""
-        return self.stage in (FilterStage.ASKING, FilterStage.LEAVING)
+        return self.stage in (FilterStage.ASKING, FilterStage.CHANGING, FilterStage.LEAVING)
+
+    @property
+    def unsent(self) -> bool:
+        """Whether nobody has heard of its present number yet."""
+        return self.stage is FilterStage.ASKING and self.question is not None and not self.question.asked
 
     def on(self, event: FilterEvent) -> None:
         """Raises KeyError for an event that this stage does not have."""
@@ -64,7 +85,17 @@ class LocalFilter:
 
     def lapse(self, number: Number) -> None:
         """The coordinator knows its end: it must be registered from the beginning, with a higher number."""
+        self.promised |= self.stage in IN_FORCE
         self.on(FilterEvent.LAPSED)
+        self._renumber(number)
+
+    def change(self, number: Number, lasting: bool) -> None:
+        """It is lasting from now on, or is so no more. Entries of one number have the same flags."""
+        self.on(FilterEvent.CHANGED)
+        self.lasting = lasting
+        self._renumber(number)
+
+    def _renumber(self, number: Number) -> None:
         self.partition.exclude(self)
         self.boot, self.count = number
         self.partition.include(self)
@@ -85,13 +116,30 @@ class LocalFilter:
             self.question = Question()
         return self.question
 
+    def move(self, partition: HomePartition, number: Number) -> None:
+        """From now on it counts in another partition, or in the wide filter that serves it, with this number."""
+        before = self.partition
+        before.exclude(self)
+        before.unanswered -= self.unanswered
+        del before.filters[self.filter]
+        self.partition = partition
+        self.boot, self.count = number
+        partition.filters[self.filter] = self
+        partition.unanswered += self.unanswered
+        partition.include(self)
+
     def take_dones(self) -> list[Callable[[], None]]:
         """The calls that wait until it is in force; they wait no more."""
         question, self.question = self.question, None
         return [] if question is None else question.dones
 
     def entry(self) -> Entry:
-        return Entry(self.filter, self.number, self.stage is FilterStage.LEAVING)
+        gone = self.stage is FilterStage.LEAVING
+        return Entry(self.filter, self.number, gone, 0 if gone else self.flags)
+
+    @property
+    def flags(self) -> EntryFlag:
+        return EntryFlag.LASTING if self.lasting else EntryFlag(0)
 
 
 class HomePartition:

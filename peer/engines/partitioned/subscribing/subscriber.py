@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie
 from ringmq.mqtt_front.matching.topics import has_wildcard
@@ -21,7 +21,9 @@ from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
-from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
+from ringmq.peer.engines.partitioned.subscribing.widening import Widening
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.shared_filters import is_shared
@@ -31,6 +33,7 @@ from ringmq.peer.replication.space import partitions_in
 LATER_S: Final = 0.05
 """The longest wait of an end for a registration that it can go along with."""
 
+F = TypeVar("F", bound=LocalFilter)
 Ended = tuple[LocalFilter, int]
 """A filter that leaves, and the count of its end, which a coordinator has applied."""
 
@@ -41,7 +44,7 @@ class Subscriber:
     __slots__ = (
         "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
         "_in_force_soon", "_just_ended", "_lease", "_partitions", "_pending", "_plain", "_queued", "_retained_cache",
-        "_shared", "_silences", "_soon", "_state", "_streams",
+        "_shared", "_silences", "_soon", "_state", "_streams", "_widening",
     )  # fmt: skip
 
     def __init__(
@@ -61,7 +64,7 @@ class Subscriber:
         self._in_force_soon = in_force_soon
         self._partitions: dict[int, HomePartition] = {}
         self._by_count: dict[int, LocalFilter] = {}
-        """All filters, also those that leave."""
+        """All filters, also those that leave, and wide ones."""
         self._plain: FilterTrie[LocalFilter] = FilterTrie()
         self._shared: dict[str, LocalFilter] = {}
         self._boot = 0
@@ -82,9 +85,16 @@ class Subscriber:
         self._checking = False
         self._lease = HomeLease(state, streams, directory, self._partitions, self._highest)
         self._finder = Finder(state, streams, directory, self._keep, self._found)
+        self._widening = Widening(state, self, retained_cache)
 
     def __len__(self) -> int:
-        return len(self._by_count)
+        """The number of filters of the clients here."""
+        return len(self._by_count) - self.wide
+
+    @property
+    def wide(self) -> int:
+        """Wide filters: registered by this peer itself."""
+        return len(self._widening)
 
     def __iter__(self) -> Iterator[LocalFilter]:
         return iter(self._by_count.values())
@@ -99,65 +109,150 @@ class Subscriber:
 
     def in_force(self, topic_filter: str) -> bool:
         own = self._find(topic_filter)
-        return own is not None and own.stage is FilterStage.IN_FORCE
+        return own is not None and own.stage in IN_FORCE
+
+    def served_by(self, topic_filter: str) -> str | None:
+        """The wide filter by which the messages of a filter of clients here come; None: by its own entry."""
+        own = self._find(topic_filter)
+        return own.partition.entry.filter if own is not None and isinstance(own.partition, WideFilter) else None
 
     def _find(self, topic_filter: str) -> LocalFilter | None:
         # A shared filter is no name of an unshared one: `$share/` begins both, but the trie is never given such.
         return self._plain.get(topic_filter) or self._shared.get(topic_filter)
 
-    def add(self, topic_filter: str, done: Callable[[], None]) -> None:
-        """`done` is called when the filter is in force and its retained messages are here. It is also called when
+    def add(self, topic_filter: str, done: Callable[[], None], lasting: bool = False, restored: bool = False) -> None:
+        """Clients want a filter, or it is lasting from now on, or is so no more. `restored`: it was in force in an
+        earlier process.
+
+        `done` is called when the filter is in force and its retained messages are here. It is also called when
         clients removed the filter before, or its partition is full, which `refused_filters` counts: there is no call
         for a failure."""
         own = self._find(topic_filter)
         if own is None:
-            own = self._begin(topic_filter)
+            own = self._begin(topic_filter, lasting, restored)
+        elif own.lasting is not lasting:
+            self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
             done()
             return
         own.asking().dones.append(done)
 
-    def _begin(self, topic_filter: str) -> LocalFilter:
+    def _begin(self, topic_filter: str, lasting: bool, restored: bool) -> LocalFilter:
+        own = self._widening.begin(topic_filter, lasting)
+        if own is None:
+            own = self._register_new(LocalFilter, topic_filter, lasting, restored)
+        if is_shared(topic_filter):
+            self._shared[topic_filter] = own
+        else:
+            self._plain.put(topic_filter, own)
+        return own
+
+    def _register_new(self, kind: type[F], topic_filter: str, lasting: bool = False, restored: bool = False) -> F:
+        own = kind(topic_filter, self._partition_for(topic_filter), self._next(), lasting, restored)
+        self._by_count[own.count] = own
+        self._queue(own)
+        return own
+
+    def _partition_for(self, topic_filter: str) -> HomePartition:
+        """The partition of a filter, which is about to be registered."""
         index = partition_of_filter(topic_filter)
         partition = self._partitions.get(index)
         if partition is None:
-            partition = self._partitions[index] = HomePartition(index)
+            partition = HomePartition(index)
         leaving = partition.filters.get(topic_filter)
         if leaving is not None:
             # The new entry has a higher number, so it does not matter whether the coordinator has heard of the end.
             leaving.on(FilterEvent.REPLACED)
             self._forget(leaving)
-        own = LocalFilter(topic_filter, partition, self._next())
         self._partitions[index] = partition
+        return partition
+
+    def _change(self, own: LocalFilter, lasting: bool) -> None:
+        if own.unsent:
+            own.lasting = lasting
+            return
+        served_by = own.partition
+        del self._by_count[own.count]
+        own.change(self._next(), lasting)
         self._by_count[own.count] = own
-        if is_shared(topic_filter):
-            self._shared[topic_filter] = own
-        else:
-            self._plain.put(topic_filter, own)
-        self._queue(own)
-        return own
+        if isinstance(served_by, WideFilter):
+            self._widening.returns(served_by, own)
+            self.register_served(own)
+        # For the last kept session that has gone nobody waits.
+        self._queue(own, soon=lasting)
 
     def remove(self, topic_filter: str) -> None:
         own = self._find(topic_filter)
         if own is None:
             return
         dones = self._take_out(own)
-        self._queue(own, soon=False)
+        if isinstance(own.partition, WideFilter):
+            # No coordinator knows it.
+            self._end(own)
+        else:
+            self._queue(own, soon=False)
+        self._widening.removed(own)
         # Each SUBSCRIBE gets its SUBACK, even if its filter is removed before the grant [MQTT-3.8.4-1].
         for done in dones:
             done()
 
     def _take_out(self, own: LocalFilter) -> list[Callable[[], None]]:
         """No client gets anything for this filter any more. Returns the calls that waited for it."""
-        del self._by_count[own.count]
-        dones = own.leave(self._next())
-        self._by_count[own.count] = own
+        dones = self._withdraw(own)
         if is_shared(own.filter):
             del self._shared[own.filter]
         else:
             self._plain.remove(own.filter)
             self._retained_cache.forget(own.filter, self.wants)
         return dones
+
+    def _withdraw(self, own: LocalFilter) -> list[Callable[[], None]]:
+        del self._by_count[own.count]
+        dones = own.leave(self._next())
+        self._by_count[own.count] = own
+        return dones
+
+    # Calls of the widening
+
+    def begin_wide(self, pattern: str) -> WideEntry | None:
+        return None if self._find(pattern) is not None else self._register_new(WideEntry, pattern)
+
+    def end_wide(self, entry: WideEntry) -> None:
+        self._withdraw(entry)
+        self._queue(entry, soon=False)
+
+    def serve(self, topic_filter: str, wide: WideFilter) -> LocalFilter:
+        own = LocalFilter(topic_filter, wide, self._next())
+        self._by_count[own.count] = own
+        own.on(FilterEvent.GRANTED)
+        self._finder.want(own)
+        self._state.join_later()
+        return own
+
+    def register_served(self, own: LocalFilter) -> None:
+        self._move(own, self._partition_for(own.filter))
+        own.asking().asked = 0
+        self._queue(own)
+
+    def serve_on(self, own: LocalFilter, wide: WideFilter) -> None:
+        before = own.partition
+        self._move(own, wide)
+        self._forget_empty(before)
+        own.on(FilterEvent.GRANTED)
+        if own.stage is FilterStage.FETCHING:
+            self._fetched(own)
+        for done in own.take_dones():
+            done()
+
+    def forget(self, own: LocalFilter) -> None:
+        self._withdraw(own)
+        self._end(own)
+
+    def _move(self, own: LocalFilter, partition: HomePartition) -> None:
+        del self._by_count[own.count]
+        own.partition.queued.pop(own, None)
+        own.move(partition, self._next())
+        self._by_count[own.count] = own
 
     def _next(self, known_boot: int = 0) -> Number:
         """A number above all earlier ones."""
@@ -199,8 +294,12 @@ class Subscriber:
         del self._by_count[own.count]
         del partition.filters[own.filter]
         partition.queued.pop(own, None)
+        self._forget_empty(partition)
+
+    def _forget_empty(self, partition: HomePartition) -> None:
+        # A wide filter is none of these partitions.
         if not partition.filters:
-            del self._partitions[partition.index]
+            self._partitions.pop(partition.index, None)
             self._queued.pop(partition.index, None)
             self._pending.pop(partition.index, None)
 
@@ -208,6 +307,7 @@ class Subscriber:
         """The end of an iteration: send the registrations of this iteration, and whatever else has become due."""
         if self._changed:
             self._review()
+        self._widening.flush()
         if self._soon:
             self._register()
         self._lease.flush()
@@ -279,6 +379,11 @@ class Subscriber:
                 if own.question is not None and own.question.asked == 1:
                     asked_at.add(own.question.asked_at)
                 self._grant(own)
+            elif own.stage is FilterStage.CHANGING:
+                own.on(FilterEvent.GRANTED)
+                self._widening.granted(own)
+                for done in own.take_dones():
+                    done()
         for number in message.ended:
             own = self._by_count.get(number[1])
             if own is not None and own.stage is FilterStage.LEAVING:
@@ -297,6 +402,8 @@ class Subscriber:
         """The filter is in force everywhere. The clients are notified when its retained messages are here."""
         own.on(FilterEvent.GRANTED)
         own.partition.wait_s = 0.0
+        if self._widening.granted(own):
+            return
         if has_wildcard(own.filter) and not is_shared(own.filter):
             self._finder.want(own)
             self._state.join_later()
@@ -313,11 +420,16 @@ class Subscriber:
         if not is_shared(own.filter):
             self._in_force_soon(own.filter)
         own.on(FilterEvent.FETCHED)
+        own.promised = False
         for done in own.take_dones():
             done()
 
     def _lapse(self, own: LocalFilter, known_boot: int) -> None:
         """It was not renewed in time, or an earlier boot of this peer gave higher numbers."""
+        if self._widening.lapsed(own):
+            # Its next entry must have a number above the known one.
+            self._next(known_boot)
+            return
         self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
         del self._by_count[own.count]
         own.lapse(self._next(known_boot))
@@ -326,6 +438,8 @@ class Subscriber:
 
     def _refuse(self, own: LocalFilter) -> None:
         """Quota exceeded: its partition is full."""
+        if self._widening.refused(own):
+            return
         dones: list[Callable[[], None]] = []
         if own.stage is not FilterStage.LEAVING:
             self._state.counters.refused_filters += 1
@@ -340,13 +454,15 @@ class Subscriber:
 
     def _covered(self, topic: str) -> bool:
         """Whether a filter in force matches: then what is retained there is here, or on its way, or was lost."""
-        return any(own.stage is FilterStage.IN_FORCE for own in self._plain.match(topic))
+        return any(own.stage in IN_FORCE or self._widening.bears(own) for own in self._plain.match(topic))
 
     def _keep(self, row: Row) -> None:
         # A filter in force receives confirmed messages live: the fetched copy would be a repetition.
         if row.kind is RecordKind.RETAINED and self.wants(row.name) and not (row.confirmed and self._covered(row.name)):
             record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
-            self._retained_cache.fetched(record)
+            # A session that had the filter before may have missed this message while its peer was away. The live copy
+            # comes to the others twice, which is better.
+            self._retained_cache.fetched(record, any(own.promised for own in self._plain.match(row.name)))
 
     def found(self, sender: Peer, message: Found) -> None:
         self._finder.found(sender, message)
@@ -356,6 +472,7 @@ class Subscriber:
     def presented(self, sender: Peer, message: Presented) -> None:
         self._heard(sender)
         self._leave(sender, partitions_in(message.elsewhere))
+        self._widening.presented(sender, message)
         self._lease.presented(sender, message)
 
     def elsewhere(self, sender: Peer, message: Elsewhere) -> None:
@@ -374,6 +491,8 @@ class Subscriber:
         state = self._state
         wrong = list(partitions)
         self._directory.wrong(peer, wrong)
+        if wrong and self.wide:
+            self._widening.doubt(set(wrong))
         for index in wrong:
             partition = self._partitions.get(index)
             if partition is not None and partition.coordinator == peer:
@@ -403,6 +522,7 @@ class Subscriber:
         """All leases; to be called RENEWALS times in a lease."""
         # The digest has the filters of this iteration, so they must be on their way before it.
         self._review()
+        self._widening.review()
         self._register()
         self._lease.renew()
 

@@ -103,8 +103,12 @@ class Owners:
     def review(self) -> None:
         """It is always up to date."""
 
-    def peek(self, partition: int) -> Peer | None:
-        return self.of[partition]
+    def by_partition(self) -> list[Peer | None]:
+        return self.of.copy()
+
+    def few(self, most: int) -> tuple[Peer, ...]:
+        known = [peer for peer in dict.fromkeys(self.of) if peer is not None]
+        return tuple(known) if None not in self.of and len(known) <= most else ()
 
     def verify(self, partition: int) -> None:
         self.verified.append(partition)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from ringmq.experiments.simulator.replication import GivenOverlay, NoClients
 from ringmq.mqtt_front.iteration import StillClock
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
-from ringmq.peer.engines.partitioned.messages import Begun, Entry, Register, State, StateRequest
+from ringmq.peer.engines.partitioned.messages import Begun, Entry, EntryFlag, Register, State, StateRequest
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.messaging.engine import NoDisk
 from ringmq.peer.replication.neighbourhood import Neighbourhood
+from ringmq.peer.replication.record import Key, SharedRecord
 from ringmq.peer.replication.space import partitions_in
 from ringmq.peer.replication.stream_messages import Lane
 from ringmq.peer.replication.tombstones import Tombstones
@@ -44,11 +47,28 @@ class NotingStreams:
     def _release(self) -> None:
         self.held -= 1
 
+    def held_back_at(self, peer: Peer) -> float:
+        """Every peer that does not answer is silent."""
+        return -inf
+
     def take(self, kind: type) -> list[tuple[Peer, object, Callable[[], None] | None]]:
         """Remove the items of a kind, and return them."""
         taken = [sent for sent in self.sent if isinstance(sent[1], kind)]
         self.sent = [sent for sent in self.sent if not isinstance(sent[1], kind)]
         return taken
+
+
+class NotingDisk(NoDisk):
+    """Has the lasting entries."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Key, SharedRecord] = {}
+
+    def keep_entry(self, record: SharedRecord) -> None:
+        self.entries[record.key] = record
+
+    def leave_entry(self, record: SharedRecord) -> None:
+        del self.entries[record.key]
 
 
 class Coordinating:
@@ -60,7 +80,9 @@ class Coordinating:
         self.overlay = GivenOverlay(self.me)
         self.overlay.active = True
         self.clock = StillClock(1000.0)
-        self.state = MessagingContext(self.overlay, NoClients(), PubSubConfig(shadows=shadows), clock=self.clock)
+        self.disk = NotingDisk()
+        config = PubSubConfig(shadows=shadows)
+        self.state = MessagingContext(self.overlay, NoClients(), config, self.disk, self.clock)
         self.streams = NotingStreams()
         self.neighbourhood = Neighbourhood(lambda: self.me, shadows)
         self.coordinator = Coordinator(self.state, self.streams, self.neighbourhood, Tombstones(self.state))
@@ -80,8 +102,11 @@ class Coordinating:
                 self.coordinator.takeover.state(peer, State(request.ident, (), (), (), ()))
         self.coordinator.flush()
 
-    def register(self, home: Peer, count: int, gone: bool = False, topic_filter: str = FILTER) -> None:
-        self.coordinator.register(home, Register((Entry(topic_filter, (home.boot, count), gone),)))
+    def register(
+        self, home: Peer, count: int, gone: bool = False, topic_filter: str = FILTER, *, lasting: bool = False
+    ) -> None:
+        flags = EntryFlag.LASTING if lasting else 0
+        self.coordinator.register(home, Register((Entry(topic_filter, (home.boot, count), gone, flags),)))
         self.coordinator.flush()
 
     def confirm(self, kind: type, *peers: Peer) -> None:

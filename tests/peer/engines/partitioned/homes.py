@@ -11,6 +11,7 @@ from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.messages import (
     Elsewhere,
     Entry,
+    EntryFlag,
     Find,
     Found,
     Here,
@@ -303,7 +304,8 @@ class Home:
                 digests.append((partition, len(live), own))
         elsewhere = runs_of(p for p in partitions_in(item.runs) if self.actor(p) != peer)
         same = (count, digest) == (item.count, item.digest) and not elsewhere
-        self.answers.append((peer, Presented(same, item.runs, () if same else tuple(digests), elsewhere)))
+        details = () if same else tuple(digests)
+        self.answers.append((peer, Presented(same, item.runs, details, elsewhere, item.asked_at)))
 
     def grant(self, peer: Peer | None = None) -> None:
         """All has been applied everywhere: answer what was registered."""
@@ -370,6 +372,11 @@ class Home:
         """The entries that coordinators hold."""
         entries = [entry for known in self.entries.values() for entry in known.values()]
         return {entry.filter: entry.number for entry in entries if not entry.gone}
+
+    def lasting(self) -> set[str]:
+        """The filters of live entries that coordinators keep on their disks."""
+        entries = [entry for known in self.entries.values() for entry in known.values()]
+        return {entry.filter for entry in entries if not entry.gone and entry.flags & EntryFlag.LASTING}
 
     def own(self, name: str) -> LocalFilter:
         return next(own for own in self.subscriber if own.filter == name)

@@ -203,3 +203,33 @@ def test_a_suspect_that_answers_is_seen_between_two_ranges_in_doubt() -> None:
     middle = PARTITIONS // 2
     assert home.directory.peek(middle) == home.actor(middle)
     assert home.directory.peek(0) is None
+
+
+@given(PLACES, st.integers(0, 20), st.integers(0, 64))
+def test_few_coordinators_are_all_or_none(places: set[int], gap: int, most: int) -> None:
+    home = home_of(places)
+    ends = [*sorted(peer.id for peer in home.ring), SPACE]
+    low, high = ends[gap % len(home.ring) :][:2]
+    home.view.doubted = lambda key: low < key < high
+    for _ in range(2):
+        home.directory.review()
+        owners = [home.directory.peek(partition) for partition in range(PARTITIONS)]
+        assert home.directory.by_partition() == owners
+        all_known = None not in owners and len(set(owners)) <= most
+        assert set(home.directory.few(most)) == (set(owners) if all_known else set())
+        for _ in range(25):
+            home.directory.everyone()
+            home.hear()
+
+
+def test_dividing_a_large_ring_takes_few_look_ups() -> None:
+    """The leaf set leaves most partitions in doubt: they are not looked up one by one."""
+    home = home_of(set(range(1, 64)))
+    home.view.doubted = lambda key: key_of_partition(1000) < key < key_of_partition(4000)
+    asked: list[Id] = []
+    owner = home.view.owner
+    home.view.owner = lambda key: asked.append(key) or owner(key)  # type: ignore[method-assign, func-returns-value]
+    home.directory.review()
+    assert home.directory.peek(500) == home.actor(500)
+    assert home.directory.peek(2000) is None
+    assert len(asked) < 1000

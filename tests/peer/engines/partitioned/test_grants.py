@@ -13,7 +13,7 @@ from ringmq.peer.engines.partitioned.coordinating.coordinator import MAX_SHAPES
 from ringmq.peer.engines.partitioned.item_codec import encode_item
 from ringmq.peer.engines.partitioned.messages import Append, Elsewhere, Find, Found, Release, Retain, Retained, Row
 from ringmq.peer.engines.partitioned.names import partition_of
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
@@ -56,6 +56,25 @@ def test_a_holder_that_trusts_older_routes_is_waited_for(net: Net) -> None:
     assert done == ["a"]
     assert net.now - began < net.config.void_s + 0.2
     assert sum(member.core.counters.silent_publishers for member in net.members.values()) == 1
+
+
+def test_a_retained_message_on_its_way_is_waited_for_however_long_it_takes(net: Net) -> None:
+    """It was published by the routes before: a subscriber that does not wait gets it neither live nor retained."""
+    (coordinator, *_), (keeper, *_) = net.owning("a"), net.owning("a/b")
+    assert coordinator is not keeper
+    publisher, home = [member for member in net.others("a/b") if member is not coordinator][:2]
+    publisher.publish("a/b")
+    net.run(0.5)
+    net.lost = lambda sender, receiver, message: (sender, receiver) == (publisher.me, keeper.me)
+    publisher.publish("a/b", b"kept", retain=True)
+    done = home.subscribe("a/+")
+    net.run(3 * net.config.void_s)
+    assert done == []
+    net.lost = lambda sender, receiver, message: False
+    net.run(2 * net.config.slow_retry_s)
+    assert done == ["a/+"]
+    assert home.kept["a/b"] == b"kept"
+    assert sum(member.core.counters.silent_publishers for member in net.members.values()) == 0
 
 
 def test_a_former_holder_is_not_waited_for(net: Net) -> None:
@@ -159,7 +178,7 @@ def test_an_expired_message_is_removed_from_all_copies_and_disks(lasting: Net) -
     assert not reader.kept.get("a"), "nor does the message come back that it had replaced"
 
 
-def _unwritten(member: Member) -> RetainedStore:
+def _unwritten(member: Member) -> RecordStore:
     """Its disk takes nothing for a while."""
     store, member.store = member.store, None
     assert store is not None
@@ -260,13 +279,15 @@ def test_a_filter_finds_all_retained_messages(net: Net, topic_filter: str, wante
 
 
 def test_a_wildcard_finds_a_message_that_a_silent_shadow_has_not_confirmed(net: Net) -> None:
-    """The publisher has sent it to all subscribers that it knew, and is silent until it is kept."""
+    """The publisher has sent it to all subscribers that it knew, and is silent for their coordinator."""
     publisher, home = net.others("a/b", "a", "#")[:2]
     publisher.publish("a/b")
     net.run(0.5)
-    shadow = net.owning("a/b")[1]
+    coordinator, shadow = net.owning("a")[0], net.owning("a/b")[1]
 
     def silent(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
+        if (sender, receiver) == (publisher.me, coordinator.me):
+            return True
         if receiver != shadow.me:
             return False
         appends = [part for part in parts_of(message) if isinstance(part, Append)]

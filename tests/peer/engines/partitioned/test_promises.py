@@ -375,3 +375,84 @@ def test_the_longest_topic(net: Net) -> None:
     net.run(0.5)
     assert one.got == [(topic, b"x")]
     assert publisher.reasons == [Reason.SUCCESS]
+
+
+def nobody() -> None: ...
+
+
+def crash_of_all(net: Net) -> tuple[Member, Member]:
+    """Two members have `a`, one of them for a kept session; all crash, and all but these two start again."""
+    kept, passing = net.others("a")[:2]
+    kept.subscribe("a", lasting=True)
+    passing.subscribe("a")
+    net.run(1.0)
+    members = list(net.members.values())
+    net.crash(*members)
+    net.queue.clear()
+    net.restart(*[member for member in members if member not in (kept, passing)])
+    net.run(0.5)
+    return kept, passing
+
+
+def test_after_a_crash_of_all_publishers_wait_for_kept_sessions(lasting: Net) -> None:
+    kept, passing = crash_of_all(lasting)
+    publisher = next(iter(lasting.members.values()))
+    publisher.publish("a", b"early")
+    lasting.run(5.0)
+    assert publisher.reasons == []
+    lasting.add(passing.me.id, 2)
+    back = lasting.add(kept.me.id, 2, lambda core: core.subscribe("a", nobody, True))
+    lasting.run(3.0)
+    assert back.got == [("a", b"early")]
+    assert publisher.reasons == [Reason.SUCCESS]
+
+
+def test_after_a_crash_of_all_nobody_waits_longer_than_a_lease_for_who_stays_away(lasting: Net) -> None:
+    crash_of_all(lasting)
+    publisher = next(iter(lasting.members.values()))
+    publisher.publish("a", b"early")
+    lasting.run(LAN.entry_s + 3.0)
+    assert len(publisher.reasons) == 1
+    publisher.publish("a", b"late")
+    lasting.run(0.5)
+    assert len(publisher.reasons) == 2, "its home is away"
+    # Nor does anybody wait after another restart, as the disks know that it is away.
+    again = lasting.restart(*lasting.members.values())
+    lasting.run(0.5)
+    again[0].publish("a", b"later")
+    lasting.run(2.0)
+    assert len(again[0].reasons) == 1
+
+
+def test_publications_wait_for_a_ring_that_is_not_together_yet(net: Net) -> None:
+    subscriber = net.others("a", "b")[0]
+    subscriber.subscribe("a", "b")
+    net.run(1.0)
+    former = [("elsewhere", port) for port in range(3)]
+    publisher = net.add(77, 1, lambda core: core.await_ring(former))
+    for body in (b"1", b"2"):
+        publisher.publish("a", body, qos=1)
+        publisher.publish("b", body, qos=0)
+    assert not publisher.core.publish_fast("b", b"x")
+    net.run(LAN.entry_s - 1.0)
+    assert subscriber.got == []
+    net.run(2.0)
+    assert subscriber.got == [("a", b"1"), ("a", b"2"), ("b", b"1"), ("b", b"2")]
+    assert len(publisher.reasons) == 4
+
+
+@pytest.mark.parametrize("topic_filter", ["a", "+"])
+def test_retained_message_reaches_a_restored_session_although_it_was_fetched(lasting: Net, topic_filter: str) -> None:
+    """Its session is no new subscriber: a retained message is nothing to it but a message that it has missed."""
+    publisher, home = lasting.others("a", topic_filter)[:2]
+    home.subscribe(topic_filter, lasting=True)
+    lasting.run(1.0)
+    lasting.crash(home)
+    publisher.publish("a", b"1", retain=True)
+    publisher.publish("a", b"2", retain=True)
+    lasting.run(1.0)
+    back = lasting.add(home.me.id, 2, lambda core: core.subscribe(topic_filter, nobody, True, restored=True))
+    lasting.run(3.0)
+    assert back.got == [("a", b"1"), ("a", b"2")]
+    assert back.kept["a"] == b"2", "for who subscribes later"
+    assert publisher.reasons == [Reason.SUCCESS] * 2

@@ -201,10 +201,14 @@ def test_status_shows_the_stages_of_filters(net: Net) -> None:
     net.lost = lambda sender, receiver, message: sender.id == subscriber.me.id
     subscriber.subscribe("b")
     status = subscriber.core.status(net.now, {})["subscribing"]
-    assert (status["total"], status["stages"]) == (2, {"asking": 1, "fetching": 0, "in_force": 1, "leaving": 0})
+    assert (status["total"], status["stages"]) == (
+        2,
+        {"asking": 1, "fetching": 0, "in_force": 1, "changing": 0, "leaving": 0},
+    )
     coordinator = net.owning("a")[0].me.id.hex()
     first, second = status["filters"]
-    assert first == {"filter": "a", "stage": "in_force", "coordinator": coordinator}
+    of_a_client = {"wide": False, "served_by": None}
+    assert first == {"filter": "a", "stage": "in_force", "coordinator": coordinator, **of_a_client}
     assert (second["filter"], second["stage"]) == ("b", "asking")
 
 

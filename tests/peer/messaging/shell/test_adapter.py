@@ -21,7 +21,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import LOCAL
 from ringmq.overlay.node import Node
 from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL as ROLES
 
@@ -124,7 +124,7 @@ class PeerHere:
         config = OverlayConfig(
             id=Id(number << 100), boot=1, listen=("127.0.0.1", 0), seeds=seeds, timing=timing, discovery=False
         )
-        self.store = None if folder is None else RetainedStore(folder / f"retained {number}")
+        self.store = None if folder is None else RecordStore(folder / f"retained {number}")
         iteration = Iteration()
         self.faults: list[str | None] = []
         self.ports = PartitionedAdapter(ROLES, iteration, store=self.store, on_fault=self._failed)
@@ -350,6 +350,7 @@ async def test_a_peer_that_was_alone_brings_what_it_kept(tmp_path: Path) -> None
 async def test_time_never_goes_back_in_a_tick_that_is_early() -> None:
     iteration = Iteration()
     ports = PartitionedAdapter(ROLES, iteration)
+    ports.begin()
     times: list[float] = []
     ahead = asyncio.get_running_loop().time() + 5.0
     iteration.advance(ahead)
@@ -364,7 +365,7 @@ async def test_stop_commits_the_retained_messages(tmp_path: Path) -> None:
     async with lasting(1, tmp_path) as (peer,):
         peer.ports.published(Message("late", b"x", retain=True), 0, None)
         peer.ports.stop()
-        store = RetainedStore(tmp_path / "retained 1")
+        store = RecordStore(tmp_path / "retained 1")
         assert "late" in [record.name for record in store.load().records]
         store.close()
 

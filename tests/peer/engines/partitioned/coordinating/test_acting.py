@@ -33,10 +33,10 @@ RUNS = ((PARTITION, PARTITION),)
 
 def wait_for_silence(peer: Coordinating) -> None:
     """Until one more peer is silent."""
-    before = len(peer.coordinator.silent_peers())
+    before = len(peer.coordinator.silence.peers)
     for _ in range(TRIES + 1):
         peer.later(LAN.silent_s / TRIES)
-        if len(peer.coordinator.silent_peers()) > before:
+        if len(peer.coordinator.silence.peers) > before:
             return
 
 
@@ -82,7 +82,7 @@ def test_the_next_peer_acts_when_all_other_owners_have_answered() -> None:
 
 def test_nobody_acts_for_a_peer_that_needs_no_shadow() -> None:
     peer, silent = next_of_a_silent_one(shadows=0)
-    assert peer.coordinator.silent_peers() == [silent]
+    assert peer.coordinator.silence.peers == [silent]
     assert requests(peer) == {}
 
 
@@ -119,7 +119,7 @@ def test_a_coordinator_goes_on_without_a_silent_shadow_and_takes_the_next() -> N
     assert not granted(peer)
     peer.later(LAN.doubt_s)
     wait_for_silence(peer)
-    assert peer.coordinator.silent_peers() == [silent]
+    assert peer.coordinator.silence.peers == [silent]
     assert not granted(peer), "the next one has no copy yet"
     confirm(peer, spare)
     assert granted(peer)
@@ -131,7 +131,7 @@ def test_a_coordinator_without_another_owner_waits_for_the_ring() -> None:
     peer.register(HOME, 1)
     peer.later(LAN.doubt_s)
     wait_for_silence(peer)
-    assert peer.coordinator.silent_peers() == peer.others
+    assert peer.coordinator.silence.peers == peer.others
     assert not granted(peer)
     peer.leaves()
     assert granted(peer)

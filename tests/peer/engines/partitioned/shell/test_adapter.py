@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ringmq.mqtt_front.message import Message
 from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
-from ringmq.peer.engines.partitioned.shell.retained_store import RetainedStore
+from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import LOCAL
 from ringmq.peer.replication.record import RecordKind, SharedRecord
@@ -19,19 +19,19 @@ async def test_without_a_store_the_front_keeps_its_retained_messages() -> None:
 
 
 async def test_retained_messages_that_are_taken_over_are_committed_at_once(tmp_path: Path) -> None:
-    store = RetainedStore(tmp_path / "retained")
+    store = RecordStore(tmp_path / "retained")
     adapter = PartitionedAdapter(LOCAL, Iteration(), store=store)
     assert adapter.take_over([Message("a", b"x", retain=True)])
     assert not store.pending
     adapter.stop()
     adapter.stop()
-    again = RetainedStore(tmp_path / "retained")
+    again = RecordStore(tmp_path / "retained")
     assert [record.name for record in again.load().records] == ["a"]
     again.close()
 
 
 async def test_a_disk_that_fails_is_a_fault_and_is_reported_once(tmp_path: Path) -> None:
-    store = RetainedStore(tmp_path / "retained")
+    store = RecordStore(tmp_path / "retained")
     faults: list[str] = []
     adapter = PartitionedAdapter(LOCAL, Iteration(), store=store, on_fault=lambda: faults.append("fault"))
     store._database.execute("PRAGMA max_page_count = 1")
@@ -44,11 +44,11 @@ async def test_a_disk_that_fails_is_a_fault_and_is_reported_once(tmp_path: Path)
 
 
 async def test_messages_of_the_disk_are_not_written_again(tmp_path: Path) -> None:
-    store = RetainedStore(tmp_path / "retained")
+    store = RecordStore(tmp_path / "retained")
     adapter = PartitionedAdapter(LOCAL, Iteration(), store=store)
     assert adapter.take_over([Message("a", b"x", retain=True), Message("b", b"x", retain=True)])
     adapter.stop()
-    store = RetainedStore(tmp_path / "retained")
+    store = RecordStore(tmp_path / "retained")
     adapter = PartitionedAdapter(LOCAL, Iteration(), store=store)
     assert not store.pending
     assert sorted(record.name for _, record in adapter.core.replicas) == ["a", "b"]
@@ -56,7 +56,7 @@ async def test_messages_of_the_disk_are_not_written_again(tmp_path: Path) -> Non
 
 
 async def test_a_message_that_is_taken_over_does_not_replace_what_the_ring_knows(tmp_path: Path) -> None:
-    store = RetainedStore(tmp_path / "retained")
+    store = RecordStore(tmp_path / "retained")
     store.keep("kept", SharedRecord(RecordKind.RETAINED, "kept", None, (5, 6), False, body=b"\0of the ring"))
     store.keep("ended", SharedRecord(RecordKind.RETAINED, "ended", None, (7, 8), True))
     store.commit()

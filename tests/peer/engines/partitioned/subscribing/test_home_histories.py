@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,17 +14,25 @@ from ringmq.peer.engines.partitioned.messages import (
     Present,
 )
 from ringmq.peer.engines.partitioned.names import fingerprint_of, partition_of_filter
+from ringmq.peer.engines.partitioned.subscribing import fresh_parents, wide_filter, widening
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterStage
+from ringmq.peer.engines.partitioned.subscribing.local_filter import LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.messaging.shared_filters import inner_of, is_shared
 from ringmq.peer.replication.record import digest_of
 from tests.peer.engines.partitioned.homes import Home, peer_at
+
+
+def is_served(own: LocalFilter) -> bool:
+    """Whether a wide filter serves it, and no coordinator knows it."""
+    return isinstance(own.partition, WideFilter)
 
 
 def digests_of(home: Home) -> dict[int, tuple[int, int]]:
     """Counts and digests by partition, from the filters alone."""
     model: dict[int, tuple[int, int]] = {}
     for own in home.subscriber:
-        if own.stage is not FilterStage.LEAVING:
+        if own.stage is not FilterStage.LEAVING and not is_served(own):
             partition = partition_of_filter(own.filter)
             count, digest = model.get(partition, (0, 0))
             model[partition] = count + 1, digest ^ digest_of(fingerprint_of(inner_of(own.filter)), own.number)
@@ -31,9 +40,11 @@ def digests_of(home: Home) -> dict[int, tuple[int, int]]:
 
 
 FILTERS = ["a", "b/c", "d", "a/+", "#", "$share/g/a", "e/#", "f"]
+BELOW = ["p/1", "p/2", "p/3", "p/+", "p/#"]
 EVENTS = st.one_of(
     st.tuples(st.just("add"), st.sampled_from(FILTERS)),
     st.tuples(st.just("add"), st.sampled_from(FILTERS)),
+    st.tuples(st.just("keep"), st.sampled_from(FILTERS)),
     st.tuples(st.just("remove"), st.sampled_from(FILTERS)),
     st.tuples(st.just("flush"), st.just(0)),
     st.tuples(st.just("work"), st.integers(0, 4)),
@@ -60,6 +71,7 @@ class Story:
         self.added: list[tuple[str, int]] = []
         self.done: Counter[int] = Counter()
         self.wanted: set[str] = set()
+        self.lasting: set[str] = set()
         for topic in ("a", "b/c", "e/f", "a/x"):
             self.home.retain(topic, topic.encode())
 
@@ -105,19 +117,31 @@ class Story:
     def _of_a_filter(self, event: str, name: str) -> None:
         home = self.home
         match event:
-            case "add":
+            case "add" | "keep":
                 ident = len(self.added)
                 self.added.append((name, ident))
                 self.wanted.add(name)
-                home.subscriber.add(name, lambda: self.done.update([ident]))
+                self.lasting.discard(name)
+                if event == "keep":
+                    self.lasting.add(name)
+                home.subscriber.add(name, lambda: self.done.update([ident]), event == "keep")
             case "remove":
-                self.wanted.discard(name)
+                self.lasting.discard(name)
                 home.subscriber.remove(name)
-                home.granted.pop(name, None)
+                if name in self.wanted:
+                    self.wanted.discard(name)
+                    home.granted.pop(name, None)
+            case "bring":
+                self.bring(name)
             case "lapse":
                 home.lapse(name, said=True)
             case "vanish":
                 home.lapse(name, said=False)
+
+    def bring(self, topic: str) -> None:
+        """A publication comes by the routes of this home."""
+        if self.home.state.brought is not None:
+            self.home.state.brought(topic, self.home.subscriber.wants(topic), None, None)
 
     def check(self) -> None:
         home = self.home
@@ -129,15 +153,20 @@ class Story:
             assert partition.index == index
             assert partition.unanswered == sum(own.unanswered for own in partition.filters.values())
         for own in home.subscriber:
+            if isinstance(own.partition, WideFilter):
+                entry = own.partition.entry
+                assert home.granted.get(entry.filter) == entry.number
+                assert own.stage in (FilterStage.FETCHING, FilterStage.IN_FORCE)
+                continue
             last = home.granted.get(own.filter) == own.number
             if own.stage is FilterStage.IN_FORCE:
                 assert last
-            elif own.stage is FilterStage.ASKING:
+            elif own.stage in (FilterStage.ASKING, FilterStage.CHANGING):
                 assert not last
             waited_for = [ident for name, ident in self.added if name == own.filter and not self.done[ident]]
             if own.stage is FilterStage.IN_FORCE:
                 assert waited_for == []
-        assert {name for name in FILTERS if home.subscriber.has(name)} == self.wanted
+        assert {name for name in (*FILTERS, *BELOW) if home.subscriber.has(name)} == self.wanted
 
     def end(self, *, near: bool) -> None:
         """All is quiet, and the home hears of the ring: by its leaf set, or in a large ring by the word of others."""
@@ -153,8 +182,10 @@ class Story:
         self.check()
         assert len(self.done) == len(self.added)
         assert len(home.subscriber) == len(self.wanted)
+        assert all(home.subscriber.has(own.filter) or isinstance(own, WideEntry) for own in home.subscriber)
         assert all(home.subscriber.in_force(name) for name in self.wanted)
-        assert home.live() == {own.filter: own.number for own in home.subscriber}
+        assert home.live() == {own.filter: own.number for own in home.subscriber if not is_served(own)}
+        assert home.lasting() == self.lasting
         for topic in home.retained:
             here = any(matches(name, topic) for name in self.wanted if not is_shared(name))
             assert home.kept.get(topic, b"") == (topic.encode() if here else b"")
@@ -171,3 +202,47 @@ def test_any_history_ends_with_the_same_filters_here_and_there(events: list[tupl
         story.step(event, argument)
         story.check()
     story.end(near=near)
+
+
+BELOW_EVENTS = st.one_of(
+    st.tuples(st.just("add"), st.sampled_from(BELOW)),
+    st.tuples(st.just("add"), st.sampled_from(BELOW[:3])),
+    st.tuples(st.just("keep"), st.sampled_from(BELOW)),
+    st.tuples(st.just("remove"), st.sampled_from(BELOW[:3])),
+    st.tuples(st.just("remove"), st.sampled_from(BELOW)),
+    st.tuples(st.just("bring"), st.sampled_from(["p/1", "p/2", "p/unwanted"])),
+    st.tuples(st.just("lapse"), st.sampled_from(BELOW)),
+    st.tuples(st.just("vanish"), st.sampled_from(BELOW)),
+    st.tuples(st.just("run"), st.integers(1, 100)),
+    EVENTS,
+)
+
+
+def widened_story() -> Story:
+    """A story that begins with a wide filter in force."""
+    story = Story()
+    for event, name in [("add", "p/1"), ("remove", "p/1"), ("add", "p/2"), ("remove", "p/2"), ("add", "p/2")]:
+        story.step(event, name)
+        story.home.settle()
+    assert story.home.subscriber.wide
+    return story
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(BELOW_EVENTS, max_size=40), st.booleans())
+def test_any_history_with_wide_filters_ends_with_the_same_filters_here_and_there(
+    events: list[tuple[str, str | int]], near: bool
+) -> None:
+    with (
+        patch.object(fresh_parents, "FRESH", 1),
+        patch.object(fresh_parents, "PAUSE_S", 0.2),
+        patch.object(wide_filter, "ALLOWANCE", 1),
+        patch.object(widening, "UNUSED_S", 8.0),
+    ):
+        story = widened_story()
+        story.home.retain("p/1", b"p/1")
+        for event, argument in events:
+            story.step(event, argument)
+            story.check()
+        story.end(near=near)
+        assert not story.home.subscriber.wide, "nobody has used it for a while"

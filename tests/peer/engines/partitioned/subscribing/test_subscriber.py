@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import tracemalloc
 
+import pytest
+
+from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.partitioned.messages import (
     Elsewhere,
     Entry,
@@ -16,6 +19,7 @@ from ringmq.peer.engines.partitioned.messages import (
 )
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterStage
+from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.space import ALL
 from tests.peer.engines.partitioned.homes import Home, peer_at
 
@@ -402,3 +406,56 @@ def test_100000_filters_cost_a_bounded_time_each_and_little_memory() -> None:
     tracemalloc.stop()
     assert all(own.stage is FilterStage.IN_FORCE for own in home.subscriber)
     assert used / len(filters) <= 600
+
+
+def test_filter_in_force_that_becomes_lasting_waits_for_its_entry_alone() -> None:
+    home = Home(3)
+    home.retain("a/b", b"x")
+    home.subscribe("a/+")
+    home.settle()
+    home.log.clear()
+    done: list[str] = []
+    home.subscriber.add("a/+", lambda: done.append("kept"), lasting=True)
+    home.subscriber.flush()
+    assert home.subscriber.in_force("a/+"), "its clients get messages meanwhile"
+    assert done == []
+    home.settle()
+    assert done == ["kept"]
+    assert home.lasting() == {"a/+"}
+    assert [type(item) for _, item in home.log] == [Register], "its retained messages are here"
+    home.subscriber.add("a/+", lambda: done.append("passing"))
+    home.run(1.0)
+    assert done == ["kept", "passing"]
+    assert home.lasting() == set()
+
+
+def test_filter_that_becomes_lasting_before_it_is_sent_is_registered_once() -> None:
+    home = Home(3)
+    done = home.subscribe("a")
+    home.subscriber.add("a", lambda: done.append("kept"), lasting=True)
+    home.settle()
+    assert done == ["a", "kept"]
+    assert [len(item.entries) for _, item in home.items(Register)] == [1]
+    assert home.lasting() == {"a"}
+
+
+@pytest.mark.parametrize("lapses", [False, True])
+def test_live_copy_of_a_fetched_message_is_a_repetition_for_new_subscribers_alone(lapses: bool) -> None:
+    home = Home(3)
+    if lapses:
+        home.subscribe("a")
+        home.settle()
+    home.retain("a", b"x", number=(5, 7))
+    if lapses:
+        home.lapse("a", said=True)
+    else:
+        home.subscribe("a")
+    home.settle()
+    assert home.kept["a"] == b"x"
+    live = Publication(1, 1, 1, "a", b"x", True, 5)
+    assert home.cache.repeats(Id(7), live) is not lapses
+    home.retain("a", b"y", number=(6, 7))
+    home.subscriber.remove("a")
+    home.subscribe("a")
+    home.settle()
+    assert home.cache.repeats(Id(7), Publication(1, 2, 1, "a", b"y", True, 6))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ringmq.experiments.scenarios.pubsub import pubsub
-from ringmq.experiments.scenarios.pubsub_figures import Total
+from ringmq.experiments.scenarios.pubsub.figures import Total
+from ringmq.experiments.scenarios.pubsub.scene import pubsub
 
 
 def test_total_sums_the_figures_of_all_runs() -> None:

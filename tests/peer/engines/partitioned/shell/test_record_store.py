@@ -9,9 +9,14 @@ from pathlib import Path
 import pytest
 
 from ringmq.mqtt_front.message import Message
-from ringmq.peer.engines.partitioned.shell.retained_store import VERSION, RetainedStore, StoreError
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.lasting import LASTING, away_since, lapsed
+from ringmq.peer.engines.partitioned.shell.record_store import VERSION, RecordStore, StoreError
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
+
+HOME = Peer(Id(1), "10.0.0.1", 4883, 7)
 
 
 class Wall:
@@ -34,8 +39,8 @@ def wall() -> Wall:
 
 
 @pytest.fixture
-def store(path: Path, wall: Wall) -> Iterator[RetainedStore]:
-    store = RetainedStore(path, wall)
+def store(path: Path, wall: Wall) -> Iterator[RecordStore]:
+    store = RecordStore(path, wall)
     yield store
     store.close()
 
@@ -49,13 +54,13 @@ def clearing(topic: str, number: Number = (7, 8)) -> SharedRecord:
     return SharedRecord(RecordKind.RETAINED, topic, None, number, True)
 
 
-def again(store: RetainedStore, path: Path, wall: Wall) -> RetainedStore:
+def again(store: RecordStore, path: Path, wall: Wall) -> RecordStore:
     """As after `kill -9`."""
     store.close()
-    return RetainedStore(path, wall)
+    return RecordStore(path, wall)
 
 
-def test_what_was_committed_is_there_again(store: RetainedStore, path: Path, wall: Wall) -> None:
+def test_what_was_committed_is_there_again(store: RecordStore, path: Path, wall: Wall) -> None:
     highest = (1 << 63) - 1
     for record in (message("ä/b", (highest, highest)), message("x"), message("x", (6, 0), payload=b"second")):
         store.keep(record.name, record)
@@ -77,7 +82,29 @@ def test_what_was_committed_is_there_again(store: RetainedStore, path: Path, wal
     assert found.cleared == [("c", (7, 8), 100.0)]
 
 
-def test_the_last_word_counts(store: RetainedStore, path: Path, wall: Wall) -> None:
+def entry(name: str, count: int, home: Peer = HOME) -> SharedRecord:
+    return SharedRecord(RecordKind.ENTRY, name, home, (home.boot, count), False, flags=LASTING)
+
+
+def test_lasting_entries_are_there_again_with_their_homes(store: RecordStore, path: Path, wall: Wall) -> None:
+    other = Peer(Id(2), "10.0.0.2", 4884, 3)
+    ended, away = entry("ended", 1), lapsed(entry("away", 2), 999_000)
+    for record in (entry("a/+", 3), entry("a/+", 4, other), ended, entry("away", 2), away):
+        store.keep_entry(record)
+    store.keep("a/+", message("a/+"))
+    store.commit()
+    store.leave_entry(ended)
+    store.keep_entry(entry("a/+", 5))
+    store.commit()
+    store.leave_entry(away)
+    found = again(store, path, wall).load().records
+    entries = {record.key: record for record in found if record.kind is RecordKind.ENTRY}
+    assert entries == {record.key: record for record in (entry("a/+", 5), entry("a/+", 4, other), away)}
+    assert away_since(entries[away.key]) == 999_000
+    assert len(found) == len(entries) + 1, "a topic is no filter"
+
+
+def test_the_last_word_counts(store: RecordStore, path: Path, wall: Wall) -> None:
     """Whether it is committed together with what was before or not."""
     for commit in (lambda: None, store.commit):
         store.keep("a", clearing("a"))
@@ -106,7 +133,7 @@ def test_the_last_word_counts(store: RetainedStore, path: Path, wall: Wall) -> N
     store.close()
 
 
-def test_time_goes_on_while_the_peer_is_away(store: RetainedStore, path: Path, wall: Wall) -> None:
+def test_time_goes_on_while_the_peer_is_away(store: RecordStore, path: Path, wall: Wall) -> None:
     store.keep("soon", message("soon", expiry_s=10))
     store.keep("late", message("late", expiry_s=100))
     store.keep("never", message("never"))
@@ -123,7 +150,7 @@ def test_time_goes_on_while_the_peer_is_away(store: RetainedStore, path: Path, w
     assert again(store, path, wall).load().cleared == [("soon", (6, 6), 0.0)]
 
 
-def test_the_file_is_nobody_elses_business(store: RetainedStore, path: Path) -> None:
+def test_the_file_is_nobody_elses_business(store: RecordStore, path: Path) -> None:
     store.keep("a", message("a"))
     store.commit()
     assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
@@ -132,17 +159,17 @@ def test_the_file_is_nobody_elses_business(store: RetainedStore, path: Path) -> 
 def test_a_file_of_another_kind_is_refused(path: Path) -> None:
     path.write_bytes(b"not a database " * 100)
     with pytest.raises(StoreError, match=r"cannot use .*retained\.sqlite"):
-        RetainedStore(path)
+        RecordStore(path)
     assert path.read_bytes().startswith(b"not a database")
 
 
-def test_a_file_of_a_later_version_is_refused(store: RetainedStore, path: Path) -> None:
+def test_a_file_of_a_later_version_is_refused(store: RecordStore, path: Path) -> None:
     store.close()
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version = {VERSION + 1}")
     database.close()
     with pytest.raises(StoreError, match=f"is of version {VERSION + 1}"):
-        RetainedStore(path)
+        RecordStore(path)
 
 
 VERSION_1 = """
@@ -157,21 +184,33 @@ PRAGMA user_version = 1;
 """
 
 
-def test_a_file_of_version_1_is_taken_over_without_its_notes(path: Path, wall: Wall) -> None:
+VERSION_2 = """
+CREATE TABLE retained (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, expires_at REAL, body BLOB)
+    WITHOUT ROWID;
+CREATE TABLE cleared (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, at REAL) WITHOUT ROWID;
+INSERT INTO retained VALUES ('a/b', 5, 6, NULL, x'0078');
+INSERT INTO cleared VALUES ('c', 7, 8, 999900.0);
+PRAGMA user_version = 2;
+"""
+
+
+@pytest.mark.parametrize("before", [VERSION_1, VERSION_2])
+def test_a_file_of_an_earlier_version_is_taken_over(path: Path, wall: Wall, before: str) -> None:
+    """Version 1 had notes, version 2 had no entries."""
     with sqlite3.connect(path) as database:
-        database.executescript(VERSION_1)
+        database.executescript(before)
     database.close()
     for _ in range(2):
-        store = RetainedStore(path, wall)
+        store = RecordStore(path, wall)
         found = store.load()
         assert [(record.name, record.number, record.body) for record in found.records] == [("a/b", (5, 6), b"\0x")]
         assert found.cleared == [("c", (7, 8), 100.0)]
         store.close()
     with sqlite3.connect(path) as database:
-        assert database.execute("PRAGMA user_version").fetchone() == (2,)
+        assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     database.close()
-    assert tables == {"retained", "cleared"}
+    assert tables == {"retained", "cleared", "entries"}
 
 
 @pytest.mark.parametrize(
@@ -181,21 +220,23 @@ def test_a_file_of_version_1_is_taken_over_without_its_notes(path: Path, wall: W
         "retained VALUES ('t', -1, 0, NULL, x'00')",
         "retained VALUES ('t', 1, 0, NULL, 'no bytes')",
         "cleared VALUES (x'ff', 1, 1, 0.0)",
+        "entries VALUES ('f', 'no id', 'host', 1, 1, 1, 1, NULL)",
+        "entries VALUES ('f', '00000000000000000000000000000001', 'host', 'x', 1, 1, 1, NULL)",
     ],
 )
-def test_a_damaged_row_is_one_clear_line(store: RetainedStore, path: Path, row: str) -> None:
+def test_a_damaged_row_is_one_clear_line(store: RecordStore, path: Path, row: str) -> None:
     store.close()
     with sqlite3.connect(path) as database:
         database.execute(f"INSERT INTO {row}")
     database.close()
-    damaged = RetainedStore(path)
+    damaged = RecordStore(path)
     with pytest.raises(StoreError, match=r"retained\.sqlite is damaged") as raised:
         damaged.load()
     assert "\n" not in str(raised.value)
     damaged.close()
 
 
-def test_a_disk_that_takes_no_more_is_one_clear_line(store: RetainedStore) -> None:
+def test_a_disk_that_takes_no_more_is_one_clear_line(store: RecordStore) -> None:
     store._database.execute("PRAGMA max_page_count = 1")
     store.keep("a", message("a", payload=bytes(100_000)))
     with pytest.raises(StoreError, match=r"cannot write to .*retained\.sqlite: database or disk is full"):

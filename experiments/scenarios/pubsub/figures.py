@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,10 @@ class PubSubFigures:
     joins: int
     crashes: int
     pauses: int
+    races: int
+    """SUBACKs with publications of other peers at that moment."""
+    checked: dict[str, int]
+    """Comparisons of the checks by kind."""
     longest_suback_s: float
     losses: dict[str, int]
     """Excused losses by kind: pairs of a message and a subscription."""
@@ -25,6 +30,13 @@ class PubSubFigures:
     digest: int
     events: int
     events_per_s: float
+    cpu_s: float
+    """Time of the processor, checks included."""
+
+
+SUMMED: Final = (
+    "messages", "subscriptions", "deliveries", "joins", "crashes", "pauses", "races", "events", "cpu_s",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -39,16 +51,20 @@ class Total:
     joins: int = 0
     crashes: int = 0
     pauses: int = 0
+    races: int = 0
     longest_suback_s: float = 0.0
     events: int = 0
+    cpu_s: float = 0.0
+    checked: dict[str, int] = field(default_factory=dict)
     losses: dict[str, int] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
 
     def add(self, figures: PubSubFigures) -> None:
         self.held += 1
-        for name in ("messages", "subscriptions", "deliveries", "joins", "crashes", "pauses", "events"):
+        for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(figures, name))
         self.longest_suback_s = max(self.longest_suback_s, figures.longest_suback_s)
-        for sums, more in ((self.losses, figures.losses), (self.counters, figures.counters)):
+        added = ((self.checked, figures.checked), (self.losses, figures.losses), (self.counters, figures.counters))
+        for sums, more in added:
             for name, count in more.items():
                 sums[name] = sums.get(name, 0) + count

@@ -1,4 +1,4 @@
-"""Stores retained messages and their tombstones on disk, by topic: the partition of a topic is computed from its name.
+"""Stores retained messages, their tombstones and lasting entries on disk, without partitions: names tell them.
 
 One SQLite file. The changes of one iteration of the event loop are committed together, before any peer is notified that
 they are safe here. Times in the file are wall-clock times, as the clock of a process starts again at zero.
@@ -8,38 +8,51 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from ringmq.overlay.core.messages import Count
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Count, Peer
+from ringmq.peer.engines.partitioned.coordinating.lasting import LASTING, away_since, lapsed
 from ringmq.peer.errors import PeerError
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 
-VERSION: Final = 2
+VERSION: Final = 3
 """The version of the tables; a file of a later version is refused."""
-_STEPS: Final = {1: "DROP TABLE notes;"}
-"""How to come from a version to the next. Version 1 had notes: which topics below a prefix have retained messages."""
 
-TABLES: Final = """
+ENTRIES: Final = """
+CREATE TABLE entries (filter TEXT, home TEXT, host TEXT, port INTEGER, home_boot INTEGER, boot INTEGER, count INTEGER,
+    away_at INTEGER, PRIMARY KEY (filter, home)) WITHOUT ROWID;
+"""
+_STEPS: Final = {1: "DROP TABLE notes;", 2: ENTRIES}
+"""How to come from a version to the next. Version 1 had notes: which topics below a prefix have retained messages.
+Version 2 had no entries."""
+
+TABLES: Final = f"""
 CREATE TABLE retained (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, expires_at REAL, body BLOB)
     WITHOUT ROWID;
 CREATE TABLE cleared (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, at REAL) WITHOUT ROWID;
-"""
+{ENTRIES}"""
 
 LOG_BYTES: Final = 16 << 20
 """The size that the write-ahead log is cut to after a burst."""
 
 _RETAINED: Final = tuple[str, Count, Count, float | None, bytes]
 _CLEARED: Final = tuple[str, Count, Count, float]
+_ENTRY: Final = tuple[str, str, str, int, Count, Count, Count, int | None]
 """The rows of the tables."""
 
 T = TypeVar("T")
 Change = tuple[str, tuple[object, ...]]
+Subject = tuple[str, str]
+"""A topic with KEPT or LEFT, or a filter with its home."""
+KEPT: Final = "kept"
+LEFT: Final = "left"
 
 
 class StoreError(PeerError):
@@ -54,16 +67,16 @@ class Kept(NamedTuple):
     """Topics, the number of the clearing, and how many seconds ago it was."""
 
 
-class RetainedStore:
+class RecordStore:
     """The disk of the roles. Call `load` first; changes from then on are safe after `commit`."""
 
     def __init__(self, path: Path, wall_s: Callable[[], float] = time.time) -> None:
         """Open or make the file. Raises StoreError."""
         self._path = path
         self._wall_s = wall_s
-        self._changes: dict[tuple[str, bool], tuple[Change, ...]] = {}
-        """The last record of each topic, and the last `leave` of each, which keeps tombstones; in the order of
-        arrival."""
+        self._changes: dict[Subject, tuple[Change, ...]] = {}
+        """The last record of each topic, the last `leave` of each, which keeps tombstones, and the last change of each
+        entry; in the order of arrival."""
         try:
             path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
             self._database = sqlite3.connect(path, isolation_level=None)
@@ -90,7 +103,7 @@ class RetainedStore:
     def keep(self, topic: str, record: SharedRecord) -> None:
         if record.gone:
             self._do(
-                (topic, False),
+                (topic, KEPT),
                 ("DELETE FROM retained WHERE topic = ?", (topic,)),
                 ("INSERT OR REPLACE INTO cleared VALUES (?, ?, ?, ?)", (topic, *record.number, self._wall_s())),
             )
@@ -98,7 +111,7 @@ class RetainedStore:
             remaining_s = remaining_of(record.body)
             expires_at = None if remaining_s is None else self._wall_s() + remaining_s
             self._do(
-                (topic, False),
+                (topic, KEPT),
                 ("DELETE FROM cleared WHERE topic = ?", (topic,)),
                 ("INSERT OR REPLACE INTO retained VALUES (?, ?, ?, ?, ?)",
                  (topic, *record.number, expires_at, record.body)),
@@ -106,13 +119,26 @@ class RetainedStore:
 
     def leave(self, topic: str) -> None:
         # Tombstones stay: for `cleared_s` they overrule older messages, also when other peers own the partition.
-        self._do((topic, True), ("DELETE FROM retained WHERE topic = ?", (topic,)))
+        self._do((topic, LEFT), ("DELETE FROM retained WHERE topic = ?", (topic,)))
+
+    def keep_entry(self, record: SharedRecord) -> None:
+        home = record.home
+        assert home is not None, "entries have homes"
+        away_at = away_since(record) if record.gone else None
+        row = (record.name, home.id.hex(), home.host, home.port, home.boot, *record.number, away_at)
+        self._do((record.name, home.id.hex()), ("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))
+
+    def leave_entry(self, record: SharedRecord) -> None:
+        home = record.home
+        assert home is not None, "entries have homes"
+        row = (record.name, home.id.hex())
+        self._do((record.name, home.id.hex()), ("DELETE FROM entries WHERE filter = ? AND home = ?", row))
 
     def forget(self, age_s: float) -> None:
         # No topic has this name.
-        self._do(("", True), ("DELETE FROM cleared WHERE at <= ?", (self._wall_s() - age_s,)))
+        self._do(("", LEFT), ("DELETE FROM cleared WHERE at <= ?", (self._wall_s() - age_s,)))
 
-    def _do(self, subject: tuple[str, bool], *changes: Change) -> None:
+    def _do(self, subject: Subject, *changes: Change) -> None:
         # The newest change moves to the end: in the place of the change that it replaces, a `leave` between them would
         # undo it.
         self._changes.pop(subject, None)
@@ -165,7 +191,17 @@ class RetainedStore:
         for topic, stamp, publisher, at in self._rows(_CLEARED, "cleared"):
             # The wall clock may have been set back since the clearing.
             cleared.append((topic, (stamp, publisher), max(0.0, now - at)))
-        return Kept(records, cleared)
+        return Kept([*records, *self._entries()], cleared)
+
+    def _entries(self) -> Iterator[SharedRecord]:
+        for topic_filter, home_id, host, port, home_boot, boot, count, away_at in self._rows(_ENTRY, "entries"):
+            try:
+                home = Peer(Id.parse(home_id), host, port, home_boot)
+            except ValueError as error:
+                raise StoreError(f"{self._path} is damaged: {error}") from None
+            number = boot, count
+            record = SharedRecord(RecordKind.ENTRY, topic_filter, home, number, False, flags=LASTING)
+            yield record if away_at is None else lapsed(record, away_at)
 
     def _rows(self, kind: type[T], table: str) -> list[T]:
         try:

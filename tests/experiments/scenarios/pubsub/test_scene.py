@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from typing import Final
+
 import pytest
 
 from ringmq.dispatching.algorithms import Choice
-from ringmq.experiments.scenarios import pubsub as scenario
-from ringmq.experiments.scenarios.pubsub import TROUBLES, PubSubScene, pubsub
+from ringmq.experiments.scenarios.pubsub import scene as scenario
+from ringmq.experiments.scenarios.pubsub.scene import TROUBLES, PubSubScene, pubsub
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.pubsub_checks import PubSubChecks
+from ringmq.peer.engines.partitioned.subscribing import fresh_parents, wide_filter
+from ringmq.peer.engines.partitioned.subscribing.subscriber import Subscriber
 from ringmq.peer.engines.scribe.config import SCRIBE
 
 
@@ -25,6 +32,22 @@ def test_invariants_hold_in_trees() -> None:
     figures = pubsub(24, 4, span_s=20.0, dispatch=Choice("guided", 2))
     assert figures.trouble == "all"
     assert figures.counters["received"] > 0
+
+
+@pytest.mark.parametrize(("seed", "trouble"), [(7, "churn"), (11, "split"), (5, "all")])
+def test_invariants_hold_with_wide_filters(seed: int, trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The clients of the scenario use few topics: one that came and went must be enough.
+    monkeypatch.setattr(fresh_parents, "FRESH", 1)
+    monkeypatch.setattr(fresh_parents, "WITHIN_S", 600.0)
+    monkeypatch.setattr(wide_filter, "ALLOWANCE", 1_000_000)
+    below = [name for name in scenario.TOPICS if name.count("/") == 1] * 8
+    monkeypatch.setattr(scenario, "FILTERS", (*scenario.FILTERS, *below))
+    served = []
+    serve = Subscriber.serve
+    monkeypatch.setattr(Subscriber, "serve", lambda *given: (served.append(given), serve(*given))[1])
+    figures = pubsub(10, seed, span_s=30.0, trouble=trouble)
+    assert figures.counters["widened"] > 0
+    assert len(served) > 3
 
 
 def test_scribe_loses_nothing_without_failures() -> None:
@@ -72,3 +95,41 @@ def test_no_more_peers_crash_at_once_than_a_place_survives() -> None:
     for _ in range(5):
         scene._crash()
     assert 1 <= scene.crashes <= scene.world.config.shadows
+
+
+RUN: Final = """
+from ringmq.experiments.scenarios.pubsub.scene import pubsub
+print(pubsub(10, 5, span_s=8.0, trouble="all").digest)
+"""
+
+
+def test_a_run_does_not_depend_on_the_order_of_sets() -> None:
+    """The order in a set of names or objects differs between processes, and must not decide about messages."""
+    digests = set()
+    for hash_seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", RUN], env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, check=True
+        )
+        digests.add(done.stdout)
+    assert len(digests) == 1
+
+
+def test_thousands_of_topics_are_checked() -> None:
+    figures = pubsub(8, 3, span_s=15.0, trouble="churn", topics=1000)
+    assert figures.subscriptions > 8 * 150, "each peer begins with a burst"
+    assert figures.races > 24
+    assert figures.checked["SUBACKs"] > 8 * 150
+    assert figures.checked["owed deliveries"] > figures.messages
+    assert figures.checked["owed to groups"] > 50
+    assert figures.checked["retained"] > 200
+    assert figures.checked["partitions"] > 600
+
+
+def test_a_small_ring_does_not_end() -> None:
+    churn = next(kind for kind in TROUBLES if kind.name == "churn")
+    scene = PubSubScene(3, 1, "lan", churn, scenario.DIRECT)
+    for second in range(1, 60):
+        scene.world.run(float(second))
+        scene._crash()
+    assert len(scene.world.peers()) == 1
+    assert scene.crashes == 2

@@ -10,14 +10,15 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from time import process_time
 from typing import Final
 
 from ringmq.dispatching.algorithms import Choice
 from ringmq.experiments.scenarios.building import Progress, join_somewhere, settled_ring, silent
-from ringmq.experiments.scenarios.pubsub_figures import PubSubFigures
+from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures
+from ringmq.experiments.scenarios.pubsub.names import ManyNames, Names
 from ringmq.experiments.simulator.network import DELAYS_S, Weather
 from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
-from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.ids import ID_BITS, SPACE, Id, nearness
 from ringmq.overlay.core.timing import PRESETS as TIMINGS
 from ringmq.peer.engines.partitioned.names import partition_of_filter
@@ -27,11 +28,6 @@ from ringmq.peer.messaging.config import PRESETS
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.space import key_of_partition
 
-TOPICS: Final = ("a", "a/b", "a/b/c", "a/b/d", "x", "x/y", "x/y/z", "m/1", "m/2", "m/3", "n", "/lead")
-FILTERS: Final = (
-    *TOPICS, "#", "a/#", "a/+", "+/b/#", "a/b/+", "x/+/z", "+", "m/+", "/+",
-    "$share/g/m/+", "$share/g/a/b", "$share/h/#",
-)  # fmt: skip
 DIRECT: Final = Choice("direct")
 WARM_UP_S: Final = 2.0
 QUIET_S: Final = 75.0
@@ -40,6 +36,8 @@ SPLIT_S: Final = 12.0
 HEALED_S: Final = 40.0
 """Time after the healing of a split in which messages need not reach every subscriber: the rings find each other, and
 the peers find their coordinators."""
+CHECKED_S: Final = 10.0
+"""Time after that in which messages must reach every subscriber again."""
 LONGEST_PAUSE_S: Final = 8.0
 CALM_S: Final = 6.0
 """Time between two failures that could hit the same place: longer than a ring needs for its repair."""
@@ -49,6 +47,20 @@ RACERS: Final = 4
 """Publications of other peers at the moment of a SUBACK."""
 RACE_S: Final = 0.12
 """Time in which a subscription and the retained messages that race with it begin; a first publication takes half."""
+PUBLICATIONS: Final = 20.0
+SUBSCRIPTIONS: Final = 3.0
+REMOVALS: Final = 1.0
+"""A second, by all clients."""
+MANY_PUBLICATIONS: Final = 40.0
+BURSTS: Final = 0.1
+"""The same with thousands of topics. Each peer begins with a burst, too."""
+BURST_FILTERS: Final = 200
+"""Filters of a SUBSCRIBE in a burst: the records of a partition have some size then, and items have several entries."""
+BURST_GAP_S: Final = 0.1
+RETAINED_FIRST: Final = 20
+"""Messages that each peer retains at the beginning, with thousands of topics."""
+RACES_OF_BURST: Final = 3
+"""Filters of a burst with publications at the moment of their SUBACK."""
 NEAR_BITS: Final = ID_BITS - 16
 """Bits of the distance between a key and a peer that joins next to it: hardly any other peer is nearer."""
 
@@ -82,7 +94,7 @@ TROUBLES: Final = (
 class PubSubScene:
     """One run: its world, and its future actions."""
 
-    def __init__(self, nodes: int, seed: int, timing: str, trouble: Trouble, dispatch: Choice) -> None:
+    def __init__(self, nodes: int, seed: int, timing: str, trouble: Trouble, dispatch: Choice, topics: int = 0) -> None:
         weather = Weather(
             delay_s=DELAYS_S[timing],
             jitter=trouble.jitter,
@@ -102,9 +114,13 @@ class PubSubScene:
             strict=calm,
         )
         self.world.pubsub_checks.lenient = scribe and trouble is not CALM
-        self._filters = [name for name in FILTERS if self.world.serves(name)]
+        serves = self.world.serves
+        self._names = ManyNames(serves, topics, seed) if topics else Names(serves)
         self.trouble = trouble
-        self.joins = self.crashes = self.pauses = 0
+        self.joins = self.crashes = self.pauses = self.races = 0
+        self._many = topics > 0
+        self._unraced: set[tuple[Id, str]] = set()
+        """Peers and filters without publications at the moment of the SUBACK."""
         self._calm_at = 0.0
         self._paused: list[tuple[float, PubSubNode]] = []
         self._fresh_topics = 0
@@ -117,25 +133,31 @@ class PubSubScene:
     def run(self, span_s: float, progress: Progress) -> None:
         world, trouble = self.world, self.trouble
         world.run(WARM_UP_S)
+        if self._many:
+            self._begin()
         end = world.now + span_s
         rates = {
-            self._publish_any: 20.0,
-            self._subscribe: 3.0,
-            self._unsubscribe: 1.0,
+            self._publish_any: MANY_PUBLICATIONS if self._many else PUBLICATIONS,
+            self._subscribe: SUBSCRIPTIONS,
+            self._unsubscribe: REMOVALS,
             self._join: trouble.joins,
             self._crash: trouble.crashes,
             self._pause: trouble.pauses,
+            self._burst_any: BURSTS if self._many else 0.0,
         }
         actions, weights = list(rates), list(rates.values())
         split_at = world.now + span_s / 3 if trouble.split else end + 1
         heal_at = split_at + SPLIT_S
+        if trouble.split and self._many:
+            end = max(end, heal_at + HEALED_S + CHECKED_S)
         while world.now < end:
             until = world.now + world.random.expovariate(sum(weights))
             while self._races and self._races[0][0] < until:
                 at, _, action = heappop(self._races)
                 world.run(max(at, world.now))
                 self._resume_due()
-                action()
+                if self._active():
+                    action()
             world.run(until)
             self._resume_due()
             if split_at <= world.now:
@@ -145,16 +167,29 @@ class PubSubScene:
             if heal_at <= world.now:
                 heal_at = end + 1
                 world.network.heal()
-            world.random.choices(actions, weights)[0]()
+            if self._active():
+                world.random.choices(actions, weights)[0]()
             progress(1 - (end - world.now) / span_s)
         world.network.heal()
         while self._paused:
             world.run(min(at for at, _ in self._paused))
             self._resume_due()
 
+    def _begin(self) -> None:
+        """Retained messages first, and then a burst of each peer, which finds them."""
+        world = self.world
+        for act in (self._retain_some, self._burst):
+            for node in world.peers():
+                act(node)
+                world.run(world.now + BURST_GAP_S)
+
+    def _retain_some(self, node: PubSubNode) -> None:
+        for _ in range(RETAINED_FIRST):
+            self.world.publish(node, self._names.topic(self.world.random), 1, retain=True)
+
     def _publish_any(self) -> None:
         random = self.world.random
-        self._publish(random.choice(TOPICS), random.randrange(3), random.random() < 0.2)
+        self._publish(self._names.topic(random), random.randrange(3), random.random() < 0.2)
 
     def _publish(self, topic: str, qos: int, retain: bool) -> None:
         self.world.publish(self._random_peer(), topic, qos, retain)
@@ -162,9 +197,9 @@ class PubSubScene:
     def _subscribe(self) -> None:
         """Subscribe while other peers retain messages that match the filter, before and after it."""
         random = self.world.random
-        name = random.choice(self._filters)
+        name = self._names.filter(random)
         for _ in range(random.randrange(3)):
-            topic = random.choice(self._topics_of(name))
+            topic = random.choice(self._names.topics_of(name))
             if random.random() < 0.5:
                 # A new topic: no publisher has its subscriber list yet.
                 self._fresh_topics += 1
@@ -182,15 +217,28 @@ class PubSubScene:
         if name not in node.clients.filters:
             self.world.subscribe(node, name)
 
-    def _topics_of(self, name: str) -> list[str]:
-        return [topic for topic in TOPICS if matches(inner_of(name), topic)]
+    def _burst_any(self) -> None:
+        self._burst(self._random_peer())
+
+    def _burst(self, node: PubSubNode) -> None:
+        """Subscribe to many filters with one SUBSCRIBE."""
+        drawn = self._names.burst(self.world.random, BURST_FILTERS)
+        fresh = [name for name in drawn if name not in node.clients.filters]
+        self._unraced.update((node.peer.id, name) for name in fresh[RACES_OF_BURST:])
+        self.world.subscribe_together(node, fresh)
 
     def _race_suback(self, node: PubSubNode, name: str) -> None:
         """Let other peers publish at the moment of a client's SUBACK."""
+        if (node.peer.id, name) in self._unraced:
+            self._unraced.discard((node.peer.id, name))
+            return
         random = self.world.random
-        others = [other for other in self.world.peers() if other is not node and other.active]
+        others = [other for other in self._active() if other is not node]
+        if not others:
+            return
+        self.races += 1
         for _ in range(RACERS):
-            topic = random.choice(self._topics_of(name))
+            topic = random.choice(self._names.topics_of(name))
             self.world.publish(random.choice(others), topic, random.randrange(3), random.random() < 0.2)
 
     def _unsubscribe(self) -> None:
@@ -200,16 +248,20 @@ class PubSubScene:
 
     def _random_peer(self) -> PubSubNode:
         """A random active peer. A few peers are chosen more often, so that subscriptions and publications meet."""
-        peers = [node for node in self.world.peers() if node.active]
+        peers = self._active()
         few = peers[: max(1, len(peers) // 5)]
         return self.world.random.choice(few if self.world.random.random() < 0.5 else peers)
+
+    def _active(self) -> list[PubSubNode]:
+        """The peers that serve clients: in a small ring perhaps none for a while."""
+        return [node for node in self.world.peers() if node.active]
 
     def _join(self) -> None:
         """Let a peer join, in half of the cases next to a key in use, which it takes over."""
         self.joins += 1
         random, peer_id = self.world.random, None
         if random.random() < 0.5:
-            key = key_of_partition(partition_of_filter(random.choice(FILTERS)))
+            key = key_of_partition(partition_of_filter(random.choice(self._names.filters)))
             peer_id = Id((key + random.choice((-1, 1)) * random.getrandbits(NEAR_BITS)) % SPACE)
         if peer_id is None or peer_id not in self.world.nodes:
             join_somewhere(self.world, self.world.add(peer_id))
@@ -218,11 +270,13 @@ class PubSubScene:
         """A random peer, or the coordinator of a place, or the coordinator and its first shadow."""
         random = self.world.random
         if random.random() < 0.4:
-            return [self._random_peer()]
+            return [self._random_peer()][: len(self._active()) - 1]
         live = {node.peer.id: node for node in self.world.peers()}
-        key = key_of_partition(partition_of_filter(random.choice(FILTERS)))
+        key = key_of_partition(partition_of_filter(random.choice(self._names.filters)))
         nearest = sorted(live, key=lambda peer_id: nearness(key, peer_id))
-        return [live[peer_id] for peer_id in nearest[: random.choice((1, self.world.config.shadows))]]
+        chosen = [live[peer_id] for peer_id in nearest[: random.choice((1, self.world.config.shadows))]]
+        # A small ring must not end.
+        return chosen[: len(self._active()) - 1]
 
     def _may_fail(self) -> bool:
         """Whether peers may fail now. More failures at once could kill a coordinator with all its shadows."""
@@ -262,13 +316,16 @@ def pubsub(
     trouble: str | None = None,
     progress: Progress = silent,
     dispatch: Choice = DIRECT,
+    topics: int = 0,
 ) -> PubSubFigures:
-    """Run the scenario, by default with the `trouble` that the seed chooses.
+    """Run the scenario, by default with the `trouble` that the seed chooses. `topics`: with as many topics, and filters
+    for them, instead of a dozen.
 
     Raises InvariantBrokenError at the first broken invariant.
     """
+    started_s = process_time()
     chosen = next((kind for kind in TROUBLES if kind.name == trouble), TROUBLES[seed % len(TROUBLES)])
-    scene = PubSubScene(nodes, seed, timing, chosen, dispatch)
+    scene = PubSubScene(nodes, seed, timing, chosen, dispatch, topics)
     world = scene.world
     try:
         scene.run(span_s, progress)
@@ -294,10 +351,13 @@ def pubsub(
         joins=scene.joins,
         crashes=scene.crashes,
         pauses=scene.pauses,
+        races=scene.races,
+        checked=dict(world.pubsub_checks.checked),
         longest_suback_s=round(world.pubsub_checks.latest_ack_s, 3),
         losses=dict(world.pubsub_checks.losses),
         counters=totals,
         digest=world.digest,
         events=world.steps,
         events_per_s=round(world.events_per_s),
+        cpu_s=round(process_time() - started_s, 1),
     )
