@@ -209,6 +209,7 @@ class Takeover:
         # A peer that has forgotten to do so does not keep them for ever.
         until = self._state.clock.now + self._state.config.give_up_s
         self._yielded.update((partition, (to, until)) for partition in partitions)
+        self._doubt()
 
     def _doubt(self) -> None:
         """Records have come here that may belong elsewhere: look after a while."""

@@ -148,6 +148,8 @@ def test_who_comes_back_refers_to_the_acting_peer_until_it_gives_back(deposed: b
     else:
         peer.coordinator.takeover.state_request(acting, StateRequest(1, RUNS, (), peer.me))
     peer.later(LAN.look_s)
+    reminded = [to for to, item, _ in peer.streams.take(TakeOver) if to == acting]
+    assert reminded, "the acting peer may have forgotten it"
     peer.register(HOME, 1)
     referred = [item for to, item, _ in peer.streams.take(Elsewhere) if to == HOME]
     assert referred == [Elsewhere(RUNS, acting)]
@@ -160,6 +162,13 @@ def test_who_comes_back_refers_to_the_acting_peer_until_it_gives_back(deposed: b
     for other, request in requests(peer).items():
         answer(peer, other, request)
     assert peer.coordinator.store.acting[PARTITION]
+
+
+def test_who_does_not_act_for_a_peer_that_believes_so_gives_back() -> None:
+    peer = Coordinating(2, 1, 3, 4, 5)
+    nearest = peer.others[0]
+    peer.coordinator.takeover.take_over(nearest, TakeOver(RUNS))
+    assert [(to, item) for to, item, _ in peer.streams.take(TakeOver)] == [(nearest, TakeOver(RUNS, back=True))]
 
 
 def test_a_lease_is_given_on_the_word_of_all_shadows() -> None:
