@@ -29,6 +29,7 @@ from ringmq.experiments.scenarios.join import StormFigures, join_at_once, join_s
 from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures, Total
 from ringmq.experiments.scenarios.pubsub.scene import ALL_TROUBLES, pubsub
 from ringmq.experiments.scenarios.replication import FAULTS, replication
+from ringmq.experiments.scenarios.silent import BOUNDS_S, Silenced, silent_peer
 from ringmq.experiments.scenarios.split import split_and_heal
 from ringmq.experiments.scenarios.spread import Setting, spread
 from ringmq.experiments.scenarios.spread_figures import table
@@ -441,6 +442,38 @@ def replication_command(
             total = {name: total.get(name, 0) + figures[name] for name in figures}
             progress((number + 1 - seed) / seeds)
     report.add(f"{seeds} runs of {nodes} peers", dict(total))
+    report.end()
+
+
+@simulate.command("silent")
+@_options(7)
+@click.option(
+    "--timing", type=click.Choice(list(BOUNDS_S)), default="lan", show_default=True, help="Preset of periods."
+)
+@click.option(
+    "--seeds", default=1, type=click.IntRange(1), show_default=True, help="Number of runs; --seed is the first seed."
+)
+@click.option(
+    "--whom",
+    type=click.Choice([each.name.lower() for each in Silenced]),
+    help="Who falls silent.  [default: chosen by the seed]",
+)
+def silent_command(nodes: int, seed: int, as_json: bool, timing: str, seeds: int, whom: str | None) -> None:
+    """One coordinator or shadow falls silent while the others publish: the longest wait for a PUBACK."""
+    report, bound_s = ScenarioReport(as_json), BOUNDS_S[timing]
+    longest_s, total = 0.0, dict.fromkeys(("messages", "late", "silences", "reigns"), 0)
+    with _progress("silent", as_json) as progress:
+        for number in range(seed, seed + seeds):
+            try:
+                figures = silent_peer(nodes, number, timing, None if whom is None else Silenced[whom.upper()])
+            except InvariantBrokenError as broken:
+                report.must(False, f"seed {number}: {broken}")
+                continue
+            report.must(not figures.late, f"seed {number}: {figures.longest_s:.3f} s: {figures.slowest}")
+            longest_s = max(longest_s, figures.longest_s)
+            total = {name: count + getattr(figures, name) for name, count in total.items()}
+            progress((number + 1 - seed) / seeds)
+    report.add(f"{seeds} runs of {nodes} peers", {"longest_puback_s": longest_s, "bound_s": bound_s, **total})
     report.end()
 
 

@@ -77,14 +77,14 @@ class NumberedTraffic:
         rotation, topic = divmod(number, len(self._topics))
         self.send(publisher, self._publishers[publisher], topic, rotation % 2)
 
-    def send(self, publisher: int, client: Client, topic: int, qos: int) -> NumberedMessage:
+    def send(self, publisher: int, client: Client, topic: int, qos: int, retain: bool = False) -> NumberedMessage:
         """Publish one message of a publisher, which need not be one of `publishers`."""
         message = NumberedMessage(publisher, topic, qos, len(self.sent), perf_counter())
         if qos:
-            message.answer = client.publish_qos1(self._topics[topic], message.payload)
+            message.answer = client.publish_qos1(self._topics[topic], message.payload, retain)
             message.answer.add_done_callback(message.answered)
         else:
-            client.publish(self._topics[topic], message.payload)
+            client.publish(self._topics[topic], message.payload, retain)
         self.sent.append(message)
         return message
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ringmq.dispatching.plan import require_fanout
+from heapq import heappush, heapreplace
+
+from ringmq.dispatching.plan import UNBOUNDED, require_fanout
 
 
 def least_depth(count: int, fanout: int) -> int:
@@ -20,3 +22,21 @@ def least_depth(count: int, fanout: int) -> int:
         level *= fanout
         reached += level
     return depth
+
+
+def least_time_s(count: int, gap_s: float, delay_s: float, fanout: int = UNBOUNDED) -> float:
+    """Least time until the last of `count` receivers has the message, if each peer sends at most `fanout` copies.
+
+    The postal model, also LogP: a send keeps its sender busy for a gap, and arrives a delay after that. The optimal
+    plan lets each peer that has the message send it to a new peer in each gap
+    (Bar-Noy and Kipnis 1992; Karp et al. 1993).
+    """
+    arrives_s = 0.0
+    # A heap of all peers that may send: when their next copies arrive, and how many more copies they may send.
+    copies = [(gap_s + delay_s, fanout - 1)]
+    for _ in range(count):
+        arrives_s, left = copies[0]
+        heapreplace(copies, (arrives_s + gap_s + delay_s, fanout - 1))
+        if left:
+            heappush(copies, (arrives_s + gap_s, left - 1))
+    return arrives_s

@@ -21,7 +21,12 @@ LONG_S: Final = 0.8
 """A longer pause may count as a failure."""
 REQUESTS: Final = 20
 """Registrations and their ends in each round."""
-FAULTS: Final = ("join", "crash", "crashes", "pause", "deaf", "break")
+STALL_S: Final = (0.2, 6.0)
+"""How long a stalled peer stands still, or cannot reach some others: shorter or longer than the others take to go on
+without it, and than a lease."""
+UNNOTICED: Final = 0.7
+"""Share of these that the ring does not notice, as with periods for distant sites."""
+FAULTS: Final = ("join", "crash", "crashes", "pause", "stall", "cut", "deaf", "break")
 QUIET_S: Final = 100.0
 """Above the life of a tombstone."""
 
@@ -33,6 +38,8 @@ class ReplicationFigures:
     joins: int = 0
     crashes: int = 0
     pauses: int = 0
+    silences: int = 0
+    """Peers that others went on without while the ring still listed them, counted at each of the others."""
     granted: int = 0
     """Entries that came into force."""
     publications: int = 0
@@ -79,6 +86,7 @@ class ReplicationHistory:
         figures.granted, figures.publications = checks.granted, checks.publications
         figures.trusted, figures.missed = checks.trusted, checks.missed
         figures.leases_lost = checks.leases_lost
+        figures.silences = sum(peer.state.counters.silent_peers for peer in self.world.peers.values())
         figures.batches = sum(self.world.sent.values())
         figures.unsettled = list(self.world.faults_when_quiet())
         return figures
@@ -121,6 +129,18 @@ class ReplicationHistory:
                     self._note_failed(peer, seconds)
                 self.figures.pauses += 1
                 self.world.pause(peer, seconds)
+        elif kind == "cut":
+            peer, seconds = random.choice(awake), random.uniform(*STALL_S)
+            others = [other for other in awake if other is not peer]
+            if others and self._may_fail(1):
+                self._note_failed(peer, seconds)
+                self.world.cut(peer, random.sample(others, random.randint(1, len(others))), seconds)
+        elif kind == "stall":
+            peer, seconds = random.choice(awake), random.uniform(*STALL_S)
+            if self._may_fail(1):
+                self._note_failed(peer, seconds)
+                self.figures.pauses += 1
+                self.world.pause(peer, seconds, noticed=random.random() < UNNOTICED)
         elif len(awake) > 1:
             for _ in range(3):
                 sender, receiver = random.sample(awake, 2)

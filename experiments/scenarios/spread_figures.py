@@ -10,8 +10,7 @@ from typing import Final
 
 from ringmq.dispatching.algorithms import Choice
 from ringmq.dispatching.plan import UNBOUNDED
-from ringmq.experiments.scenarios.broadcast_bounds import least_depth
-from ringmq.experiments.scenarios.postal import least_time_s
+from ringmq.experiments.scenarios.broadcast_bounds import least_depth, least_time_s
 from ringmq.experiments.simulator.copies import CopiesNode
 from ringmq.overlay.core.ids import Id
 

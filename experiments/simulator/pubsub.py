@@ -173,6 +173,14 @@ class PubSubWorld(World):
         self.checks.started(node.ring)
         return node
 
+    def pause(self, node: Node) -> None:
+        super().pause(node)
+        self.pubsub_checks.paused(node.peer)
+
+    def resume(self, node: Node) -> None:
+        super().resume(node)
+        self.pubsub_checks.paused(node.peer)
+
     def all_nodes(self) -> list[PubSubNode]:
         return [node for node in self.nodes.values() if isinstance(node, PubSubNode)]
 

@@ -31,6 +31,8 @@ from ringmq.peer.replication.space import key_of_partition
 if TYPE_CHECKING:
     from ringmq.experiments.simulator.pubsub import PubSubNode, PubSubWorld
 
+STEADY_TIMES: Final = 20
+"""A peer that was paused may not be relied upon for this many times `steady_s`, if it was so several times."""
 SHOWN: Final = 5
 """Subscriptions that are named in an error."""
 
@@ -80,6 +82,7 @@ class PubSubChecks:
         self._last: dict[tuple[int, int, str, str, bool], int] = {}
         self._group_got: defaultdict[tuple[str, int], list[Peer]] = defaultdict(list)
         self._crashed: dict[Peer, float] = {}
+        self._paused: dict[Peer, float] = {}
 
     def exempt(self, start: float, end: float) -> None:
         """Do not require that messages between these times reach every subscriber."""
@@ -105,6 +108,10 @@ class PubSubChecks:
         if not self.lenient:
             raise InvariantBrokenError(f"{kind}: {text}")
         self.losses[kind] += count
+
+    def paused(self, peer: Peer) -> None:
+        """A peer has been paused, or goes on."""
+        self._paused[peer] = self._world.now
 
     def crashed(self, node: PubSubNode) -> None:
         self._crashed[node.peer] = self._world.now
@@ -150,6 +157,10 @@ class PubSubChecks:
             return
         died = sum(at >= subscription.since - world.timing.silence_s for at in self._crashed.values())
         serving = sum(node.active and node.active_since <= subscription.since for node in world.peers())
+        # In a small ring nobody else can take a copy while a shadow is silent.
+        until = world.now - STEADY_TIMES * world.config.steady_s
+        silent = sum(node.paused or self._paused.get(node.peer, until) > until for node in world.all_nodes())
+        serving = min(serving, len(world.nodes) - silent)
         wanted = min(world.config.shadows + 1, serving) - died
         if count < wanted:
             raise InvariantBrokenError(f"SUBACK for {names_of([subscription])}, held by {count} instead of {wanted}")

@@ -18,14 +18,18 @@ from typing import Final
 
 from ringmq.experiments.simulator.network import Network, Weather
 from ringmq.experiments.simulator.replication_checks import PublicationChecks
-from ringmq.experiments.simulator.replication_models import ModelHolder, ModelHome
+from ringmq.experiments.simulator.replication_models import ModelDirectory, ModelHolder, ModelHome
 from ringmq.mqtt_front.iteration import StillClock
 from ringmq.overlay.core.ids import ID_BITS, Id, nearness
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
 from ringmq.peer.engines.partitioned.item_codec import decode_item, encode_item
 from ringmq.peer.engines.partitioned.messages import (
+    Acting,
+    Alive,
     Append,
+    Check,
+    Claim,
     Deposed,
     Elsewhere,
     Extra,
@@ -42,6 +46,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Renew,
     Renewed,
     Routes,
+    Silent,
     State,
     StateRequest,
     TakeOver,
@@ -54,6 +59,8 @@ from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
 from ringmq.peer.replication.streams import Streams
 from ringmq.peer.replication.tombstones import Tombstones
+
+Message = Batch | BatchAck | Silent | Check | Alive
 
 TICK_S: Final = 1.0
 LAST_EVENTS: Final = 80
@@ -121,7 +128,7 @@ class DirectContext(MessagingContext):
         clients: LocalClients,
         config: PubSubConfig,
         clock: StillClock,
-        post: Callable[[Peer, Peer, Batch | BatchAck], None],
+        post: Callable[[Peer, Peer, Message], None],
     ) -> None:
         super().__init__(overlay, clients, config, clock=clock)
         self.post = post
@@ -130,7 +137,7 @@ class DirectContext(MessagingContext):
         if peer.id == self.me.id:
             self.local.append((self.me, message))  # type: ignore[arg-type]
         else:
-            assert isinstance(message, Batch | BatchAck)
+            assert isinstance(message, Message)
             self.post(self.me, peer, message)
 
 
@@ -150,8 +157,9 @@ class ReplicationPeer:
         self.streams = Streams(self.state, encode_item, decode_item, self._handle_item, self._stream_lost)
         self.neighbourhood = Neighbourhood(lambda: peer, config.shadows)
         self.coordinator = Coordinator(self.state, self.streams, self.neighbourhood, Tombstones(self.state))
-        self.home = ModelHome(self.state, self.streams, world.checks)
-        self.holder = ModelHolder(self.state, self.streams, world.checks)
+        self.directory = ModelDirectory(self.state, self.coordinator)
+        self.home = ModelHome(self.state, self.streams, self.directory, world.checks)
+        self.holder = ModelHolder(self.state, self.streams, self.directory, world.checks)
         copying, takeover = self.coordinator.copying, self.coordinator.takeover
         self._handlers: dict[type, Callable[..., None]] = {
             Register: self.coordinator.register,
@@ -165,7 +173,9 @@ class ReplicationPeer:
             Routes: self.holder.routes,
             Renew: self.coordinator.renew,
             Renewed: self.holder.renewed,
+            Acting: self._acting,
             Append: copying.append,
+            Claim: copying.claimed,
             Deposed: copying.deposed,
             Extra: copying.extra,
             StateRequest: takeover.state_request,
@@ -181,6 +191,7 @@ class ReplicationPeer:
         every(TICK_S, self.coordinator.tick)
         every(config.entry_s / 5, self.home.renew)
         every(config.ask_s, self.home.check)
+        every(config.lease_s / 3, self.coordinator.claim)
         every(config.lease_s / 3, self.holder.renew)
         every(0.02, self.holder.publish)
         self.do(_nothing)
@@ -195,15 +206,27 @@ class ReplicationPeer:
         self.home.stream_lost(peer)
         self.holder.stream_lost(peer)
 
+    def _acting(self, sender: Peer, message: Acting) -> None:
+        self.directory.set_acting(sender, message.runs)
+
     def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
+        self.directory.wrong(sender, message.runs)
+        if message.actor is not None:
+            self.directory.set_acting(message.actor, message.runs)
         self.home.elsewhere(sender, message)
         self.holder.elsewhere(sender, message)
 
-    def receive(self, sender: Peer, message: Batch | BatchAck) -> None:
+    def receive(self, sender: Peer, message: Message) -> None:
         if isinstance(message, Batch):
             self.streams.received(sender, message)
-        else:
+        elif isinstance(message, BatchAck):
             self.streams.acknowledged(sender, message)
+        elif isinstance(message, Silent):
+            self.coordinator.silent(sender, message)
+        elif isinstance(message, Check):
+            self.coordinator.silence.check(sender, message)
+        else:
+            self.coordinator.silence.alive(sender, message)
 
     def do(self, call: Callable[[], None]) -> None:
         """One iteration, as `PartitionedEngine` makes it."""
@@ -264,6 +287,8 @@ class ReplicationWorld:
         self.last: deque[str] = deque(maxlen=LAST_EVENTS)
         self.deaf: dict[tuple[Id, Id, Lane], float] = {}
         """Until when a lane of a pair loses all batches in one direction."""
+        self.cuts: dict[tuple[Id, Id], float] = {}
+        """Until when nothing passes from one peer to another, which the ring does not notice."""
         self.last_streams: dict[tuple[Peer, Peer], int] = {}
         """The number of the last stream from a peer to another."""
         self.sent: dict[str, int] = {}
@@ -303,11 +328,13 @@ class ReplicationWorld:
             raise
         self.clock.now = until
 
-    def post(self, sender: Peer, receiver: Peer, message: Batch | BatchAck) -> None:
+    def post(self, sender: Peer, receiver: Peer, message: Message) -> None:
         peer = self.peers.get(receiver.id)
         if peer is None or not peer.alive:
             return
         now = self.clock.now
+        if self.cuts and now < self.cuts.get((sender.id, receiver.id), -inf):
+            return
         if isinstance(message, Batch) and now < self.deaf.get((sender.id, receiver.id, message.lane), -inf):
             return
         if isinstance(message, Batch):
@@ -376,6 +403,12 @@ class ReplicationWorld:
         lane = self.random.choice((Lane.CONTROL, Lane.LOG))
         self.deaf[sender.peer.id, receiver.peer.id, lane] = self.clock.now + seconds
 
+    def cut(self, peer: ReplicationPeer, others: Iterable[ReplicationPeer], seconds: float) -> None:
+        """Nothing passes between a peer and these others for some time, while the others of the ring reach all."""
+        until = self.clock.now + seconds
+        for other in others:
+            self.cuts[peer.peer.id, other.peer.id] = self.cuts[other.peer.id, peer.peer.id] = until
+
     def break_stream(self, sender: ReplicationPeer, receiver: ReplicationPeer) -> None:
         """The sender finds that its stream is lost, with all that it has sent and not heard of."""
         number = self.last_streams.get((sender.peer, receiver.peer))
@@ -398,12 +431,13 @@ class ReplicationWorld:
         if not peer.alive or peer.paused:
             listener.sees(peer.peer, there=False)
 
-    def pause(self, peer: ReplicationPeer, seconds: float) -> None:
-        """Its process stands still; messages wait. A long pause ends its membership."""
+    def pause(self, peer: ReplicationPeer, seconds: float, *, noticed: bool = True) -> None:
+        """Its process stands still; messages wait. A long pause that the ring notices ends its membership."""
         peer.paused = True
         self.checks.paused(peer.peer, seconds)
-        self._detect(peer)
-        self.at(seconds, None, partial(self._resume, peer, seconds))
+        if noticed:
+            self._detect(peer)
+        self.at(seconds, None, partial(self._resume, peer, seconds if noticed else 0.0))
 
     def _resume(self, peer: ReplicationPeer, seconds: float) -> None:
         if not peer.alive:
@@ -423,6 +457,7 @@ class ReplicationWorld:
         """All peers learn the truth, and the network has no faults any more."""
         self.network.weather = Weather(delay_s=self.network.weather.delay_s)
         self.deaf = {}
+        self.cuts = {}
         for peer in self.live:
             assert not peer.paused, "let all pauses end first"
             for known in list(peer.overlay.known.values()):

@@ -6,7 +6,9 @@ from functools import partial
 from math import inf
 
 from ringmq.experiments.simulator.replication_checks import PublicationChecks, Route
+from ringmq.overlay.core.ids import nearness
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
 from ringmq.peer.engines.partitioned.item_codec import unpacked
 from ringmq.peer.engines.partitioned.messages import (
     Elsewhere,
@@ -14,6 +16,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Hold,
     Present,
     Presented,
+    Ranges,
     Register,
     Registered,
     Registry,
@@ -21,6 +24,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Renewed,
     RouteChange,
     Routes,
+    Silent,
 )
 from ringmq.peer.engines.partitioned.names import fingerprint_of
 from ringmq.peer.messaging.context import MessagingContext
@@ -29,12 +33,59 @@ from ringmq.peer.replication.space import key_of_partition, partitions_in, runs_
 from ringmq.peer.replication.streams import Streams
 
 
+class ModelDirectory:
+    """The coordinators, as one peer knows them: the ring's owners, and peers that act for them."""
+
+    def __init__(self, state: MessagingContext, coordinator: Coordinator) -> None:
+        self.state = state
+        self.coordinator = coordinator
+        self.acting: dict[int, tuple[Peer, Peer]] = {}
+
+    def owner(self, partition: int) -> Peer:
+        owner = self.state.overlay.owner(key_of_partition(partition))
+        assert owner is not None
+        if partition in self.acting:
+            peer, instead_of = self.acting[partition]
+            if owner == instead_of and not self.state.overlay.doubts(peer):
+                return peer
+            del self.acting[partition]
+        return owner
+
+    def set_acting(self, peer: Peer, runs: Ranges) -> None:
+        for partition in partitions_in(runs):
+            owner = self.state.overlay.owner(key_of_partition(partition))
+            assert owner is not None
+            self.acting.pop(partition, None)
+            if peer not in (owner, self.state.me):
+                self.acting[partition] = peer, owner
+
+    def wrong(self, peer: Peer, runs: Ranges) -> None:
+        for partition in partitions_in(runs):
+            if partition in self.acting and self.acting[partition][0] == peer:
+                del self.acting[partition]
+
+    def doubt(self, partition: int) -> None:
+        """The coordinator of a partition has left a request unanswered."""
+        silent, key = self.owner(partition), key_of_partition(partition)
+        others = [peer for peer in (self.state.me, *self.state.overlay.leaves) if peer != silent]
+        peer = min(others, key=lambda other: nearness(key, other.id), default=self.state.me)
+        if silent == self.state.me:
+            return
+        if peer == self.state.me:
+            self.coordinator.missed(silent, partition, self.state.me)
+        else:
+            self.state.send(peer, Silent(silent, partition, self.state.me))
+
+
 class ModelHome:
     """A peer with filters, which it registers and renews."""
 
-    def __init__(self, state: MessagingContext, streams: Streams, checks: PublicationChecks) -> None:
+    def __init__(
+        self, state: MessagingContext, streams: Streams, directory: ModelDirectory, checks: PublicationChecks
+    ) -> None:
         self.state = state
         self.streams = streams
+        self.directory = directory
         self.checks = checks
         self.me = state.me
         self.count = 0
@@ -42,6 +93,8 @@ class ModelHome:
         self.pending: dict[Number, tuple[Entry, Peer | None]] = {}
         """Entries without an answer, with the coordinator that was asked."""
         self.owners: dict[int, Peer] = {}
+        self.checked: set[Number] = set()
+        """Entries that had no answer at the last check."""
 
     def _number(self) -> Number:
         self.count += 1
@@ -72,9 +125,7 @@ class ModelHome:
                 del self.pending[number]
 
     def _owner(self, partition: int) -> Peer:
-        owner = self.state.overlay.owner(key_of_partition(partition))
-        assert owner is not None
-        return owner
+        return self.directory.owner(partition)
 
     def flush(self) -> None:
         asked: dict[Peer, list[Entry]] = {}
@@ -87,10 +138,17 @@ class ModelHome:
             self.streams.send(peer, Register(tuple(entries)))
 
     def check(self) -> None:
-        """Ask again if another peer is the coordinator now."""
+        """Ask again if another peer is the coordinator now; doubt one that has not answered since the last check."""
+        unanswered: dict[int, None] = {}
         for number, (entry, peer) in self.pending.items():
-            if peer != self._owner(self.checks.partition_of[entry.filter]):
+            partition = self.checks.partition_of[entry.filter]
+            if peer != self._owner(partition):
                 self.pending[number] = entry, None
+            elif number in self.checked:
+                unanswered[partition] = None
+        self.checked = set(self.pending)
+        for partition in unanswered:
+            self.directory.doubt(partition)
 
     def registered(self, sender: Peer, message: Registered) -> None:
         for number in message.in_force:
@@ -151,6 +209,7 @@ class ModelHome:
                 self.streams.send(peer, Present(runs, len(names), digest))
 
     def presented(self, sender: Peer, message: Presented) -> None:
+        self.directory.wrong(sender, message.elsewhere)
         if message.same:
             return
         theirs = {partition: (count, digest) for partition, count, digest in message.digests}
@@ -178,9 +237,12 @@ class Held:
 class ModelHolder:
     """A publisher's peer, which wants some partitions, or all."""
 
-    def __init__(self, state: MessagingContext, streams: Streams, checks: PublicationChecks) -> None:
+    def __init__(
+        self, state: MessagingContext, streams: Streams, directory: ModelDirectory, checks: PublicationChecks
+    ) -> None:
         self.state = state
         self.streams = streams
+        self.directory = directory
         self.checks = checks
         self.leases: dict[Peer, float] = {}
         self.held: dict[int, Held] = {}
@@ -189,9 +251,7 @@ class ModelHolder:
         self.asked: dict[Peer, float] = {}
 
     def _owner(self, partition: int) -> Peer:
-        owner = self.state.overlay.owner(key_of_partition(partition))
-        assert owner is not None
-        return owner
+        return self.directory.owner(partition)
 
     def renew(self) -> None:
         """Three times in a lease."""
@@ -271,7 +331,7 @@ class ModelHolder:
             self.leases.pop(sender, None)
             self.asked.pop(sender, None)
         else:
-            until = message.asked_at + self.state.config.lease_s
+            until = message.asked_at - message.lag_s + self.state.config.lease_s
             self.leases[sender] = max(self.leases.get(sender, -inf), until)
 
     def elsewhere(self, sender: Peer, message: Elsewhere) -> None:
@@ -286,4 +346,6 @@ class ModelHolder:
         partition = self.checks.random.choice(self.checks.partitions)
         held = self.held.get(partition)
         trusted = held is not None and self._trusts(held, self.state.clock.now)
+        if not trusted and partition in self.wanted and self.state.overlay.active:
+            self.directory.doubt(partition)
         self.checks.published(self.state.me, partition, held.routes if trusted and held is not None else None)

@@ -108,6 +108,9 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     yield f"keeps       {partitions['entries']:,} entries{lasting}{away}, {partitions['retained']:,} retained messages"
     out_of_step = f"{partitions['out_of_step']:,} of {partitions['shadows_total']:,} shadows out of step"
     yield f"followers   {out_of_step}, routes at {partitions['holders']:,} peers"
+    if partitions["silent"]:
+        names = ", ".join(peer["address"] for peer in partitions["silent"])
+        yield f"silent      {names}: this peer goes on without them"
     held = f"{publishing['held']:,} partitions held of which {publishing['trusted']:,} are trusted"
     yield f"publishes   {publishing['topics_total']:,} topics by {publishing['routes']:,} routes, {held}"
     in_force = subscribing["stages"]["in_force"] + subscribing["stages"]["changing"]

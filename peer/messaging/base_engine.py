@@ -216,8 +216,7 @@ class BaseEngine(ABC, Generic[S, P]):
         else:
             self._do(lambda: self._handle(sender, message))
 
-    @staticmethod
-    def forward(key: Id, payload: bytes, next_hop: Peer) -> bool:
+    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         """Routed payloads are for the owner of their key alone."""
         return True
 

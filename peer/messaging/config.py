@@ -43,6 +43,16 @@ class PubSubConfig:
     retry_s: float = 0.3
     """The same for a message to a known peer. Above the longest round trip."""
     slow_retry_s: float = 2.0
+    doubt_s: float = 0.1
+    """How long a peer may leave a request unanswered before it is checked whether it answers at all. A check costs two
+    messages. Above the usual round trip."""
+    silent_s: float = 0.25
+    """How long a peer may leave such a check unanswered before the others go on without it: it is taken out of step as
+    a shadow, and succeeded as a coordinator. With `doubt_s` it bounds the wait for one silent peer. Above the longest
+    round trip, and above the pauses of a healthy process, or partitions change hands for nothing."""
+    steady_s: float = 2.0
+    """How long a peer that was silent must answer before it is relied upon again; twice as long each time that it falls
+    silent again soon after."""
     give_up_s: float = 60.0
     """A message is neither retried for longer, nor held for longer without routes, whatever the leases say."""
     look_s: float = 1.0
@@ -80,6 +90,12 @@ class PubSubConfig:
             algorithm(choice.name)
         if not 0 < self.lease_s <= self.entry_s:
             raise ValueError(f"lease_s must be more than 0 and at most entry_s, got {self.lease_s}")
+        # Otherwise leases run out while a successor is still being found.
+        if not 0 < self.doubt_s + self.silent_s <= self.lease_s / 3:
+            raise ValueError(
+                f"doubt_s + silent_s must be more than 0 and at most a third of lease_s ({self.lease_s / 3:g}),"
+                f" got {self.doubt_s + self.silent_s:g}"
+            )
 
     @property
     def void_s(self) -> float:
@@ -90,6 +106,7 @@ class PubSubConfig:
 LAN: Final = PubSubConfig()
 LOCAL: Final = LAN
 WAN: Final = replace(
-    LAN, lease_s=15.0, entry_s=60.0, grace_s=24.0, ask_s=0.5, retry_s=1.0, slow_retry_s=6.0, look_s=3.0
-)
+    LAN, lease_s=15.0, entry_s=60.0, grace_s=24.0, ask_s=0.5, retry_s=1.0, slow_retry_s=6.0, look_s=3.0,
+    doubt_s=0.3, silent_s=0.6, steady_s=10.0,
+)  # fmt: skip
 PRESETS: Final[dict[str, PubSubConfig]] = {"local": LOCAL, "lan": LAN, "wan": WAN}

@@ -64,6 +64,8 @@ class Counters:
     """QoS 1 and 2 to a peer that are not retried any more: its lease ran out, or it never acknowledged."""
     passed_on: int = 0
     """QoS 1 and 2 for a shared filter that went to another peer with members of it, as the first was given up."""
+    silent_peers: int = 0
+    """Peers that answered nothing for a while, and that this peer went on without."""
     silent_publishers: int = 0
     """Subscriptions that came into force without the answer of a publisher, whose lease had expired."""
     leases_lost: int = 0

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ringmq.overlay.core.messages import Count
-from ringmq.peer.engines.partitioned.messages import Here, Where
+from ringmq.peer.engines.partitioned.messages import Alive, Check, Here, Silent, Where
 from ringmq.peer.replication.record import Name
 from ringmq.peer.replication.stream_messages import Batch, BatchAck
 
@@ -29,7 +29,7 @@ class Unserved(msgspec.Struct, frozen=True, array_like=True, gc=False):
     groups: Names
 
 
-# Tags are on the wire, and those of Batch, BatchAck, Where and Here stand with their classes. Numbers below 20 belonged
+# Tags are on the wire, and those of the others stand with their classes. Numbers below 20 belonged
 # to the engine before the partitions: they are not used again.
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     """The sender has received every message of the publisher's `boot` up to `up_to`, and those in
@@ -41,4 +41,4 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     unserved: Annotated[tuple[Unserved, ...], Meta(max_length=MAX_ITEMS)] = ()
 
 
-Control = Held | Batch | BatchAck | Where | Here
+Control = Held | Batch | BatchAck | Where | Here | Silent | Check | Alive

@@ -14,15 +14,15 @@ from typing import Final, NamedTuple, Protocol
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import Append, Begun, Deposed, Extra
+from ringmq.peer.engines.partitioned.messages import Append, Begun, Claim, Deposed, Extra
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.replication.followers import EVERY, Call, Follower, Then, Waiter
+from ringmq.peer.replication.authority import Authority
+from ringmq.peer.replication.followers import EVERY, Call, Follower, ItemStreams, Patience, Then, Waiter
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, Key, SharedRecord
 from ringmq.peer.replication.rows import RowWriter, read_rows
 from ringmq.peer.replication.space import NUMBERS
-from ringmq.peer.replication.stream_messages import Lane
 
 LATER_S: Final = 0.05
 """The longest wait of an end that nobody waits for. An unsubscribe costs as many messages as a subscription, unless it
@@ -31,16 +31,6 @@ PIECE_BYTES: Final = 1 << 16
 """Estimated bytes of rows in one message; a single record may be larger."""
 
 Changes = list[tuple[int, SharedRecord]]
-
-
-class ItemStreams(Protocol):
-    """The streams to other peers."""
-
-    def send(
-        self, peer: Peer, item: object, done: Callable[[], None] | None = None, lane: Lane = Lane.CONTROL
-    ) -> None: ...
-    def hold_back(self) -> Callable[[], None]: ...
-    def held_back_at(self, peer: Peer) -> float: ...
 
 
 class Listeners(Protocol):
@@ -57,6 +47,9 @@ class Listeners(Protocol):
 
     def shadow_removed(self, peer: Peer) -> None:
         """No successor of this peer any more."""
+
+    def vouched(self) -> None:
+        """The authority of this peer has been confirmed anew, or depends on others now."""
 
 
 class Records(Protocol):
@@ -86,25 +79,9 @@ class Copying:
     """One per engine. At the end of each iteration call `flush`."""
 
     __slots__ = (
-        "_answers",
-        "_armed",
-        "_changes",
-        "_copied_from",
-        "_copies_begun",
-        "_copying",
-        "_deposed",
-        "_followers",
-        "_idents",
-        "_listeners",
-        "_neighbourhood",
-        "_new",
-        "_open",
-        "_records",
-        "_soon",
-        "_state",
-        "_streams",
-        "followed",
-        "store",
+        "_answers", "_armed", "_changes", "_copied_from", "_copies_begun", "_copying", "_deposed", "_followers",
+        "_idents", "_listeners", "_neighbourhood", "_new", "_open", "_patience", "_records", "_soon", "_state",
+        "_streams", "authority", "followed", "store",
     )  # fmt: skip
 
     def __init__(
@@ -117,9 +94,10 @@ class Copying:
         listeners: Listeners,
         deposed: Callable[[list[int]], None],
         copies_begun: Callable[[Iterable[Begun]], None],
+        suspect: Callable[[Peer], None],
     ) -> None:
         """`deposed` is called with partitions that another peer has a higher epoch of, `copies_begun` with those that
-        another peer has copies made of here."""
+        another peer has copies made of here, `suspect` with a shadow that leaves changes unanswered."""
         self._state = state
         self._streams = streams
         self._neighbourhood = neighbourhood
@@ -137,6 +115,8 @@ class Copying:
         """Whether changes or calls must not wait for later ones."""
         self._armed = False
         self._open: dict[Waiter, None] = {}
+        self._patience = Patience(state, self._open, self._is_shadow, suspect)
+        self.authority = Authority(state, streams, store, self._followers, self.followed, listeners.vouched)
         self._copying: dict[int, tuple[Epoch, set[Key]]] = {}
         """Partitions whose beginning is coming in several messages: its epoch, and the keys that have come."""
         self._copied_from: dict[Id, set[int]] = {}
@@ -226,6 +206,7 @@ class Copying:
     def stop(self, partitions: Iterable[int]) -> None:
         """This peer does not coordinate these partitions any more. Who waits for an answer must ask again elsewhere."""
         stopped = set(partitions)
+        self.authority.changed()
         for partition in stopped:
             self.store.acting[partition] = 0
             self.followed.pop(partition, None)
@@ -242,6 +223,8 @@ class Copying:
 
     def review(self) -> None:
         """Let the right shadows follow every coordinated partition."""
+        since = self.authority.since
+        self.authority.changed()
         followed, acting, shadows_of = self.followed, self.store.acting, self._neighbourhood.shadows
         begun: dict[Follower, list[int]] = {}
         changed: set[int] = set()
@@ -257,6 +240,7 @@ class Copying:
                     if follower is not None:
                         former.append(follower)
                     follower = self._followers[peer.id] = Follower(peer)
+                    follower.vouched_at = since
                     fresh.append(follower)
                 if follower not in before and follower.ready:
                     begun.setdefault(follower, []).append(partition)
@@ -287,6 +271,8 @@ class Copying:
             self._complete(follower.gone())
             if follower.peer.id not in self._followers and self._neighbourhood.knows(follower.peer):
                 self._listeners.shadow_removed(follower.peer)
+        if former:
+            self._listeners.vouched()
 
     def _restart_waiters(self, changed: set[int]) -> None:
         """Let the waiters of these partitions wait for the shadows that they have now."""
@@ -403,7 +389,7 @@ class Copying:
             waiter = waiters.get((shadows, listeners))
             if waiter is None:
                 deadline = self._state.clock.now + self._state.config.void_s if listeners else inf
-                waiter = waiters[shadows, listeners] = Waiter(deadline)
+                waiter = waiters[shadows, listeners] = Waiter(deadline, self._state.clock.now)
             waiter.partitions.add(call.partition)
             waiter.calls.append(call)
         for (shadows, listeners), waiter in waiters.items():
@@ -413,8 +399,19 @@ class Copying:
                 waiter.call()
                 continue
             self._open[waiter] = None
+            self._patience.look_later()
             if waiter.deadline < inf:
                 self._state.after(self._state.config.void_s, partial(self._void, waiter))
+
+    def claimed(self, sender: Peer, message: Claim) -> None:
+        """A coordinator asks whether this peer obeys its epochs: the acknowledgement says so."""
+        refused: set[int] = set()
+        epoch_of = self.store.epoch
+        for first, last, number in message.epochs:
+            epoch = Epoch(number, sender.id)
+            refused.update(partition for partition in NUMBERS[first : last + 1] if epoch_of(partition) > epoch)
+        if refused:
+            self._refuse(sender, refused)
 
     def _void(self, waiter: Waiter) -> None:
         """A silent listener trusts nothing older any more. One that holds its confirmation back is not silent."""
@@ -438,7 +435,9 @@ class Copying:
         if former is None or former.peer != peer:
             return
         follower = self._followers[peer.id] = Follower(peer)
+        follower.vouched_at = former.vouched_at
         follower.ready = False
+        self.authority.changed()
         beginning = follower.sends()
         for partition, followers in list(self.followed.items()):
             if former in followers:

@@ -8,15 +8,31 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from math import inf
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from ringmq.overlay.core.messages import Peer
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.stream_messages import Lane
 
 Then = Callable[[], None]
 
+MOST_LOOKED_AT: Final = 1000
+"""Waiting calls in one look for silent shadows; the oldest are the first."""
+
 EVERY: Final = -1
 """Stands for all partitions in a call that waits for every shadow."""
+
+
+class ItemStreams(Protocol):
+    """The streams to other peers."""
+
+    def send(
+        self, peer: Peer, item: object, done: Callable[[], None] | None = None, lane: Lane = Lane.CONTROL
+    ) -> None: ...
+    def hold_back(self) -> Callable[[], None]: ...
+    def held_back_at(self, peer: Peer) -> float: ...
 
 
 class Call(NamedTuple):
@@ -33,7 +49,7 @@ class Call(NamedTuple):
 class Follower:
     """A peer that changes are sent to."""
 
-    __slots__ = ("_early", "_waiting", "applied", "noted", "peer", "ready", "sent")
+    __slots__ = ("_early", "_waiting", "applied", "claiming", "noted", "peer", "ready", "sent", "vouched_at")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -43,6 +59,10 @@ class Follower:
         """It has applied all messages up to this number."""
         self.noted = 0
         """Number of the last message to a shadow about the listeners of its coordinator."""
+        self.vouched_at = 0.0
+        """A shadow obeyed the epochs of its coordinator at this time, or later."""
+        self.claiming = False
+        """Whether it is being asked for that."""
         self.ready = True
         """Whether changes are sent to it. Otherwise a beginning will follow, and changes wait for that."""
         self._early: set[int] = set()
@@ -98,9 +118,10 @@ class Follower:
 class Waiter:
     """Calls to make when all followers of these partitions have applied what they were sent."""
 
-    __slots__ = ("calls", "deadline", "missing", "partitions")
+    __slots__ = ("calls", "deadline", "missing", "opened_at", "partitions")
 
-    def __init__(self, deadline: float = inf) -> None:
+    def __init__(self, deadline: float = inf, opened_at: float = 0.0) -> None:
+        self.opened_at = opened_at
         self.partitions: set[int] = set()
         self.calls: list[Call] = []
         self.missing: dict[Follower, int] = {}
@@ -136,3 +157,43 @@ class Waiter:
         self.calls = [call for call in self.calls if call.partition not in stopped]
         self.partitions.difference_update(stopped)
         return removed
+
+
+class Patience:
+    """Doubts the shadows that calls have waited for longer than `doubt_s`. One per coordinator."""
+
+    __slots__ = ("_is_shadow", "_looking", "_open", "_state", "_suspect")
+
+    def __init__(
+        self,
+        state: MessagingContext,
+        waiters: Iterable[Waiter],
+        is_shadow: Callable[[Follower], bool],
+        suspect: Callable[[Peer], None],
+    ) -> None:
+        """`waiters` are those of now, the oldest first."""
+        self._state = state
+        self._open = waiters
+        self._is_shadow = is_shadow
+        self._suspect = suspect
+        self._looking = False
+
+    def look_later(self) -> None:
+        """A call waits."""
+        if not self._looking:
+            self._looking = True
+            self._state.after(self._state.config.doubt_s, self._look)
+
+    def _look(self) -> None:
+        self._looking = False
+        if not self._open:
+            return
+        before = self._state.clock.now - self._state.config.doubt_s / 2
+        doubted: dict[Peer, None] = {}
+        for waiter in islice(self._open, MOST_LOOKED_AT):
+            if waiter.opened_at > before:
+                break
+            doubted.update((follower.peer, None) for follower in waiter.missing if self._is_shadow(follower))
+        for peer in doubted:
+            self._suspect(peer)
+        self.look_later()

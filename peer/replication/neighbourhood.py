@@ -21,7 +21,7 @@ SPARE: Final = 2
 class Neighbourhood:
     """One per engine."""
 
-    __slots__ = ("_ids", "_known", "_me", "_middles", "_owners", "_shadows", "departures", "version")
+    __slots__ = ("_ids", "_known", "_me", "_middles", "_owners", "_shadows", "departures", "silent", "version")
 
     def __init__(self, me: Callable[[], Peer], shadows: int) -> None:
         """`me` is called at the first use: a peer that listens on any port has no address before its start."""
@@ -35,6 +35,8 @@ class Neighbourhood:
         """The owners between two such points, by the index of the second."""
         self.version = 0
         """Grows with each change."""
+        self.silent: frozenset[Id] = frozenset()
+        """Members of the ring that leave this peer without answers."""
         self.departures = 0
         """Grows with each peer that is not there any more, or has started again."""
 
@@ -69,6 +71,9 @@ class Neighbourhood:
     def __contains__(self, peer_id: Id) -> bool:
         return peer_id in self._known
 
+    def find(self, peer_id: Id) -> Peer | None:
+        return self._known.get(peer_id)
+
     def knows(self, peer: Peer) -> bool:
         """Whether this very start of a peer is there."""
         return self._known.get(peer.id) == peer
@@ -101,12 +106,34 @@ class Neighbourhood:
         return tuple([known[peer_id] for peer_id in sorted(near, key=lambda peer_id: nearness(key, peer_id))[:count]])
 
     def first(self, partition: int) -> bool:
-        """Whether this peer is the nearest."""
-        return self.owners(partition)[0].id == self._me().id
+        """Whether this peer should coordinate a partition: it is the nearest, or acts for the nearest."""
+        return self.coordinator(partition).id == self._me().id
+
+    def coordinator(self, partition: int) -> Peer:
+        """The nearest peer. If it is silent, and all other owners answer, the next one acts for it: their answers
+        prove that none of its shadows obeys it any more, so it can grant nothing. Without shadows it would not need
+        them."""
+        owners = self.owners(partition)
+        if not self.silent or owners[0].id not in self.silent or not self._shadows or len(owners) == 1:
+            return owners[0]
+        return owners[0] if any(peer.id in self.silent for peer in owners[1:]) else owners[1]
+
+    def silent_first(self, partition: int) -> Peer | None:
+        """The nearest peer, if this peer acts for it."""
+        first = self.owners(partition)[0]
+        return first if first.id != self._me().id and self.first(partition) else None
 
     def shadows(self, partition: int) -> tuple[Peer, ...]:
-        """The peers that must have copies while this peer coordinates the partition."""
-        return self.owners(partition)[1 : self._shadows + 1]
+        """The peers that must have copies while this peer coordinates the partition: the nearest that answer. If no
+        other owner does, this peer cannot go on alone, as a successor may have their word; unless it acts for one."""
+        owners = self.owners(partition)
+        if not self.silent:
+            return owners[1 : self._shadows + 1]
+        me = self._me().id
+        others = [peer for peer in owners if peer.id not in self.silent and peer.id != me]
+        if others or (owners[0].id != me and owners[0].id in self.silent):
+            return tuple(others[: self._shadows])
+        return owners[1 : self._shadows + 1]
 
     def belongs(self, partition: int) -> bool:
         """Whether this peer must have a copy at all."""
@@ -114,7 +141,8 @@ class Neighbourhood:
         return any(peer.id == me for peer in self.owners(partition)[: self._shadows + 1])
 
     def mine(self) -> list[int]:
-        """The partitions that this peer is the nearest to: a contiguous range of the circle, unsorted."""
+        """The partitions that this peer is the nearest to, a contiguous range of the circle, and those of silent peers
+        that it acts for; unsorted."""
         if not self._ids:
             self._begin()
         ids, me = self._ids, self._me().id
@@ -122,7 +150,7 @@ class Neighbourhood:
             return list(NUMBERS)
         middle = partition_of_key(me)
         at = ids.index(me)
-        found = [middle] if self.first(middle) else []
+        found = [middle] if self._nearest_to(middle) else []
         # A peer may own the partitions on one side of its id only, so both sides are looked at in any case. Between it
         # and the next peer, the partitions that it owns come first.
         for step, neighbour in ((1, ids[(at + 1) % len(ids)]), (-1, ids[at - 1])):
@@ -130,12 +158,25 @@ class Neighbourhood:
             low, high = 0, min(partition_of_key(way) + 1, PARTITIONS - 1)
             while low < high:
                 between = (low + high + 1) // 2
-                if self.first((middle + step * between) % PARTITIONS):
+                if self._nearest_to((middle + step * between) % PARTITIONS):
                     low = between
                 else:
                     high = between - 1
             found += [NUMBERS[(middle + step * distance) % PARTITIONS] for distance in range(1, low + 1)]
+        if self.silent:
+            found += [partition for partition in NUMBERS if self.silent_first(partition) is not None]
         return found
+
+    def _nearest_to(self, partition: int) -> bool:
+        return self.owners(partition)[0].id == self._me().id
+
+    def beside(self, peer: Peer) -> tuple[Peer, ...]:
+        """The neighbours of a peer on both sides."""
+        ids, known = self._ids, self._known
+        if len(ids) < 2 or peer.id not in known:
+            return ()
+        at = ids.index(peer.id)
+        return tuple([known[peer_id] for peer_id in sorted({ids[at - 1], ids[(at + 1) % len(ids)]})])
 
     def owned_runs(self) -> Runs:
         return runs_of(self.mine())

@@ -6,6 +6,7 @@ Their keys are evenly spaced, so a peer owns a contiguous range, and messages na
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Final
 
 from ringmq.overlay.core.ids import ID_BITS, Id
@@ -56,3 +57,13 @@ def partitions_in(runs: Iterable[tuple[int, int]]) -> Iterator[int]:
         if beyond <= last and first <= last:
             yield from NUMBERS[max(beyond, first) : last + 1]
             beyond = last + 1
+
+
+def numbered_runs(numbered: list[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
+    """Ranges of neighbouring partitions with the same number; the partitions are in ascending order."""
+    ranges = []
+    steps = [(partition, number, partition - index) for index, (partition, number) in enumerate(numbered)]
+    for (number, _), group in groupby(steps, lambda step: (step[1], step[2])):
+        members = [partition for partition, _, _ in group]
+        ranges.append((members[0], members[-1], number))
+    return tuple(ranges)

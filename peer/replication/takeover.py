@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import partial
-from itertools import groupby
 from math import inf
 from typing import Final, Protocol
 
@@ -26,12 +25,13 @@ from ringmq.peer.engines.partitioned.messages import (
     TakeOver,
 )
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams, Records
+from ringmq.peer.replication.copying import PIECE_BYTES, Copying, Records
+from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, SharedRecord, is_higher, next_epoch
 from ringmq.peer.replication.rows import RowWriter, read_rows
-from ringmq.peer.replication.space import Runs, key_of_partition, partitions_in, runs_of
+from ringmq.peer.replication.space import Runs, key_of_partition, numbered_runs, partitions_in, runs_of
 
 MOST_DOUBLINGS: Final = 5
 HANDED_TWICE: Final = 3
@@ -41,13 +41,17 @@ HANDED_TWICE: Final = 3
 class Gathering:
     """Partitions with the same owners, whose records this peer collects."""
 
-    __slots__ = ("awaited", "began_at", "epochs", "holders", "ident", "owners", "partitions")
+    __slots__ = ("awaited", "began_at", "epochs", "holders", "ident", "owners", "partitions", "silent")
 
-    def __init__(self, ident: int, owners: tuple[Peer, ...], partitions: set[int], now: float) -> None:
+    def __init__(
+        self, ident: int, owners: tuple[Peer, ...], silent: Peer | None, me: Id, partitions: set[int], now: float
+    ) -> None:
         self.ident = ident
         self.owners = owners
+        self.silent = silent
+        """The nearest peer, if it is silent and this peer is to act for it."""
         self.partitions = partitions
-        self.awaited = {peer.id: peer for peer in owners[1:]}
+        self.awaited = {peer.id: peer for peer in owners if peer.id != me and peer != silent}
         self.began_at = now
         self.epochs: dict[int, int] = {}
         self.holders: dict[Id, Peer] = {}
@@ -80,9 +84,9 @@ class Takeover:
     """One per engine."""
 
     __slots__ = (
-        "_awake", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed", "_handing",
-        "_idents", "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams", "_succession",
-        "_unconfirmed",
+        "_awake", "_back", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed", "_handing",
+        "_idents", "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams",
+        "_succession", "_unconfirmed", "_yielded",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +118,11 @@ class Takeover:
         """Partitions whose records are on their way to their coordinator, with their digest."""
         self._handing: dict[int, dict[Peer, None]] = {}
         """Peers that have handed partitions over to this peer, and have no answer yet."""
+        self._yielded: dict[int, tuple[Peer, float]] = {}
+        """Partitions that this peer is the nearest to, with the peer that acts for it, as this peer was silent; and
+        until when it is left to do so."""
+        self._back: set[int] = set()
+        """Partitions that another peer has acted in, and that this peer is about to take back."""
         self._unconfirmed: dict[tuple[Peer, int], StateRequest] = {}
         """Requests whose answer has not been confirmed, by the peer that asked and its ident."""
         self._departures = 0
@@ -142,11 +151,14 @@ class Takeover:
         if not self._awake:
             return
         store = self._store
-        mine = set(self._neighbourhood.mine()) if self._state.overlay.active else set()
+        mine = self._mine() if self._state.overlay.active else set()
         over = [partition for partition in _ones(store.acting) if partition not in mine]
         if over:
             self._step_down(over)
-        for partition in [partition for partition in self._of if partition not in mine]:
+            self._give_back([partition for partition in over if store.epoch(partition).actor == self._state.me.id])
+        left = [partition for partition in self._of if partition not in mine]
+        self._give_back([partition for partition in left if self._of[partition].silent is not None])
+        for partition in left:
             self._leave_gathering(partition)
         self._gather([partition for partition in mine if not store.acting[partition]])
         self._copying.review()
@@ -157,6 +169,47 @@ class Takeover:
         self._doubts = 0
         self._handed = {}
         self._hand_over()
+
+    def _mine(self) -> set[int]:
+        """The partitions that this peer should coordinate."""
+        mine = set(self._neighbourhood.mine())
+        if self._yielded:
+            now, knows, silent = self._state.clock.now, self._neighbourhood.knows, self._neighbourhood.silent
+            self._yielded = {
+                partition: (peer, until)
+                for partition, (peer, until) in self._yielded.items()
+                if until > now and knows(peer) and peer.id not in silent and partition in mine
+            }
+            mine.difference_update(self._yielded)
+        return mine
+
+    def _give_back(self, partitions: list[int]) -> None:
+        """Let the nearest peer coordinate partitions that this peer has acted in."""
+        back: dict[Peer, list[int]] = {}
+        for partition in partitions:
+            back.setdefault(self._neighbourhood.owners(partition)[0], []).append(partition)
+        for peer, theirs in back.items():
+            if peer.id != self._state.me.id:
+                self._streams.send(peer, TakeOver(runs_of(theirs), back=True))
+
+    def actor(self, partition: int) -> Peer | None:
+        """The peer that acts for this one."""
+        yielded = self._yielded.get(partition)
+        return None if yielded is None else yielded[0]
+
+    def is_back(self, partitions: Collection[int]) -> bool:
+        """Whether another peer has acted in some of these partitions, which this peer coordinates again. To be
+        called once."""
+        back = self._back.intersection(partitions)
+        self._back -= back
+        return bool(back)
+
+    def _yield(self, partitions: Iterable[int], to: Peer) -> None:
+        """This peer was silent, and another acts for it until it gives the partitions back."""
+        # A peer that has forgotten to do so does not keep them for ever.
+        until = self._state.clock.now + self._state.config.give_up_s
+        self._yielded.update((partition, (to, until)) for partition in partitions)
+        self._doubt()
 
     def _doubt(self) -> None:
         """Records have come here that may belong elsewhere: look after a while."""
@@ -178,6 +231,12 @@ class Takeover:
     def deposed(self, partitions: list[int]) -> None:
         """Another peer has a higher epoch of these partitions."""
         self._step_down(partitions)
+        neighbourhood, store = self._neighbourhood, self._store
+        for partition in partitions:
+            actor = neighbourhood.find(store.epoch(partition).actor)
+            if actor is not None and neighbourhood.owners(partition)[0].id == self._state.me.id:
+                # It would not act if this peer had not been silent.
+                self._yield((partition,), actor)
         self._state.after(0.0, self.review)
 
     def _leave_gathering(self, partition: int) -> None:
@@ -190,35 +249,44 @@ class Takeover:
         """Ask the owners of partitions for their records, unless the same owners are being asked."""
         if not self._state.overlay.active:
             return
-        by_owners: dict[tuple[Peer, ...], set[int]] = {}
+        by_owners: dict[tuple[tuple[Peer, ...], Peer | None], set[int]] = {}
         for partition in partitions:
-            owners = self._neighbourhood.owners(partition)
+            owners, silent = self._neighbourhood.owners(partition), self._neighbourhood.silent_first(partition)
             gathering = self._of.get(partition)
             if gathering is not None:
-                if gathering.owners == owners:
+                if gathering.owners == owners and gathering.silent == silent:
                     continue
                 self._leave_gathering(partition)
-            by_owners.setdefault(owners, set()).add(partition)
-        for owners, together in by_owners.items():
+            by_owners.setdefault((owners, silent), set()).add(partition)
+        for (owners, silent), together in by_owners.items():
             self._idents += 1
-            gathering = Gathering(self._idents, owners, together, self._state.clock.now)
+            me, now = self._state.me.id, self._state.clock.now
+            gathering = Gathering(self._idents, owners, silent, me, together, now)
             self._gatherings[gathering.ident] = gathering
             for partition in together:
                 self._of[partition] = gathering
             request = self._request(gathering)
             for peer in gathering.awaited.values():
                 self._streams.send(peer, request)
+            if silent is not None:
+                # If it comes back, it stops before it answers anybody else.
+                self._streams.send(silent, request)
             self._state.after(self._state.config.slow_retry_s, partial(self._wait_for_shadows_alone, gathering))
             self._go_on(gathering)
 
     def _request(self, gathering: Gathering) -> StateRequest:
         partitions = sorted(gathering.partitions)
         digests = tuple([(p, self._store.digest(p)) for p in partitions if self._store.records(p)])
-        return StateRequest(gathering.ident, runs_of(partitions), digests)
+        return StateRequest(gathering.ident, runs_of(partitions), digests, gathering.silent)
 
     def _wait_for_shadows_alone(self, gathering: Gathering) -> None:
         """Shadows are waited for while the ring lists them; other owners rarely know more, so a bounded time."""
-        if self._gatherings.get(gathering.ident) is gathering:
+        if self._gatherings.get(gathering.ident) is not gathering:
+            return
+        if gathering.silent is not None:
+            # A silent coordinator may be back, with any of the owners as its shadows: all must have answered.
+            self._state.after(self._state.config.slow_retry_s, partial(self._wait_for_shadows_alone, gathering))
+        else:
             shadows = {peer.id for peer in gathering.owners[: self._state.config.shadows + 1]}
             gathering.awaited = {peer_id: peer for peer_id, peer in gathering.awaited.items() if peer_id in shadows}
             self._go_on(gathering)
@@ -227,10 +295,17 @@ class Takeover:
         """Another peer must coordinate partitions: step down, obey no lower epoch, and send it what it lacks."""
         refused: list[int] = []
         given: list[int] = []
+        silent = message.silent is not None and message.silent.id == self._state.me.id
         for partition in partitions_in(message.runs):
+            if message.silent is not None and not silent and not self._may_act(partition, sender, message.silent):
+                refused.append(partition)
+                continue
             if self._store.acting[partition] or partition in self._of:
+                if self._neighbourhood.silent_first(partition) == sender:
+                    refused.append(partition)  # it is back, and gets them when it is steady
+                    continue
                 key = key_of_partition(partition)
-                if nearness(key, self._state.me.id) < nearness(key, sender.id):
+                if not silent and nearness(key, self._state.me.id) < nearness(key, sender.id):
                     refused.append(partition)  # its leaf set is not up to date; it will be
                     continue
                 if partition in self._of:
@@ -247,13 +322,20 @@ class Takeover:
         raised = {epoch: Epoch(next_epoch(epoch.number), sender.id) for epoch in former}
         for partition in given:
             self._store.epochs[partition] = raised[self._store.epoch(partition)]
+        if silent:
+            self._yield(given, sender)
         self._send_state(sender, message, given, holders, runs_of(refused))
+
+    def _may_act(self, partition: int, peer: Peer, silent: Peer) -> bool:
+        """Whether a peer may act for the silent one, as far as this peer sees the ring."""
+        owners = self._neighbourhood.owners(partition)
+        return owners[0].id in (silent.id, peer.id)
 
     def _send_state(
         self, sender: Peer, message: StateRequest, given: list[int], holders: tuple[Peer, ...], refused: Runs
     ) -> None:
         known = dict(message.digests)
-        epochs = _ranges([(partition, self._store.epoch(partition).number) for partition in given])
+        epochs = numbered_runs([(partition, self._store.epoch(partition).number) for partition in given])
         writer = RowWriter()
         for partition in given:
             records: Iterable[SharedRecord] = self._store.records(partition).values()
@@ -293,6 +375,10 @@ class Takeover:
         for partition in partitions_in(message.refused):
             if self._of.get(partition) is gathering:
                 self._leave_gathering(partition)
+                key = key_of_partition(partition)
+                if gathering.silent is None and nearness(key, self._state.me.id) < nearness(key, sender.id):
+                    # It acts for this peer. Nobody else who is farther away refuses.
+                    self._yield((partition,), sender)
         if message.refused:
             # One of both has an old view of the ring: it is looked at again when that may have changed.
             self._state.after(self._state.config.look_s, self.review)
@@ -363,7 +449,7 @@ class Takeover:
         store, neighbourhood = self._store, self._neighbourhood
         for partition in store.partitions():
             first = neighbourhood.owners(partition)[0]
-            if first.id == self._state.me.id:
+            if first.id == self._state.me.id or store.acting[partition]:
                 continue
             if not neighbourhood.belongs(partition):
                 waits = True
@@ -373,6 +459,9 @@ class Takeover:
                     strays.setdefault(first, []).append(partition)
             elif store.epoch(partition).actor != first.id:
                 waiting.setdefault(first, []).append(partition)
+        for partition, (peer, _) in self._yielded.items():
+            # It answers if it does not act any more.
+            waiting.setdefault(peer, []).append(partition)
         for peer, partitions in strays.items():
             self._send_strays(peer, partitions)
         for peer, partitions in waiting.items():
@@ -386,6 +475,8 @@ class Takeover:
 
     def tick(self) -> None:
         """Once a second: remind again."""
+        if self._yielded and any(until <= self._state.clock.now for _, until in self._yielded.values()):
+            self.review()
         if self._awake and self._nudged_at <= self._state.clock.now:
             if self._doubts > HANDED_TWICE:
                 # A coordinator that has them and does not answer has started again, or has left and come back.
@@ -452,15 +543,33 @@ class Takeover:
             self._streams.send(peer, HandedOver(((partition, partition),)))
 
     def take_over(self, sender: Peer, message: TakeOver) -> None:
-        """A shadow of these partitions misses its coordinator, which this peer should be."""
+        """A shadow of these partitions misses its coordinator, which this peer should be; or a peer that has acted for
+        this one does so no more."""
         self.wake()
-        self._gather(
-            [
-                partition
-                for partition in partitions_in(message.runs)
-                if self._neighbourhood.first(partition) and not self._store.acting[partition]
-            ]
-        )
+        wanted: list[int] = []
+        deposed: list[int] = []
+        back: list[int] = []
+        for partition in partitions_in(message.runs):
+            actor = self.actor(partition)
+            if actor is not None:
+                if actor.id != sender.id:
+                    continue
+                del self._yielded[partition]
+                self._back.add(partition)
+            if self._neighbourhood.first(partition):
+                if not self._store.acting[partition]:
+                    wanted.append(partition)
+                elif message.back:
+                    # This peer was succeeded, and has not heard of it before.
+                    deposed.append(partition)
+            elif self._neighbourhood.owners(partition)[0] == sender and not self._store.acting[partition]:
+                back.append(partition)
+        if back and not message.back:
+            # It is back, and believes that this peer acts for it.
+            self._streams.send(sender, TakeOver(runs_of(back), back=True))
+        if deposed:
+            self._step_down(deposed)
+        self._gather(wanted + deposed)
 
 
 def _join(holders: dict[Id, Peer], peers: Iterable[Peer]) -> None:
@@ -477,16 +586,6 @@ def _ones(flags: bytearray) -> list[int]:
         found.append(at)
         at = flags.find(1, at + 1)
     return found
-
-
-def _ranges(numbered: list[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
-    """Ranges of neighbouring partitions with the same number; the partitions are in ascending order."""
-    ranges = []
-    steps = [(partition, number, partition - index) for index, (partition, number) in enumerate(numbered)]
-    for (number, _), group in groupby(steps, lambda step: (step[1], step[2])):
-        members = [partition for partition, _, _ in group]
-        ranges.append((members[0], members[-1], number))
-    return tuple(ranges)
 
 
 def _nothing() -> None:

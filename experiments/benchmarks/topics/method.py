@@ -27,6 +27,8 @@ class Fault(StrEnum):
 
     KILL = "kill"
     STOP = "stop"
+    SILENT = "silent"
+    """One peer is stopped, a coordinator and a shadow of many topics, while some messages are retained."""
     JOIN = "join"
     LEAVE = "leave"
 

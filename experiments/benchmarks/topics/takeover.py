@@ -34,6 +34,8 @@ from ringmq.peer.replication.space import key_of_partition
 
 AT_ONCE: Final = 100
 """Filters of a SUBSCRIBE."""
+RETAINED_EVERY: Final = 4
+"""Every such message is retained if one peer is silent: its PUBACK needs the coordinator and its shadows."""
 USUAL_S: Final = 1.0
 """Duration of the measurement before the fault."""
 NEXT_S: Final = 0.5
@@ -66,7 +68,7 @@ def victims(ids: dict[int, Id], topics: Sequence[str], fault: Fault, third: Thir
     """Coordinators of the most topics: two neighbours and a third, or one that leaves or joins."""
     around = sorted(ids, key=lambda number: ids[number])
     owned = [owner(topic, ids) for topic in topics]
-    if fault in (Fault.LEAVE, Fault.JOIN):
+    if fault in (Fault.LEAVE, Fault.JOIN, Fault.SILENT):
         steps: tuple[int, ...] = (0,)
     else:
         steps = (0, 1, 2 if third is Third.NEIGHBOUR else 1 + len(around) // 2)
@@ -132,7 +134,8 @@ async def takeover(system: System, meter: Meter, method: TopicsMethod, reading: 
         if not topics:
             raise BenchError(f"no filter was granted within {method.timeout_s:g} s")
         traffic = NumberedTraffic(publishers, topics, method.rate_hz)
-        flowing = asyncio.create_task(_flow(traffic, publishers, topics, method.rate_hz))
+        retained = RETAINED_EVERY if method.fault is Fault.SILENT else 0
+        flowing = asyncio.create_task(_flow(traffic, publishers, topics, method.rate_hz, retained))
         try:
             # The first message to each topic opens it. Only later messages show the usual cost.
             await asyncio.sleep(min(len(topics) / method.rate_hz, method.timeout_s))
@@ -184,14 +187,18 @@ async def _subscribe(
     return len(names) if work.complete else len(clients) * min(granted)
 
 
-async def _flow(traffic: NumberedTraffic, publishers: Sequence[Client], topics: Sequence[str], rate_hz: float) -> None:
-    """Publish to one topic after the other, each with a publisher at another peer than its subscriber."""
+async def _flow(
+    traffic: NumberedTraffic, publishers: Sequence[Client], topics: Sequence[str], rate_hz: float, retained: int
+) -> None:
+    """Publish to one topic after the other, each with a publisher at another peer than its subscriber. One message of
+    `retained` is retained; with 0 none is."""
     start = perf_counter()
     while True:
         for _ in range(int((perf_counter() - start) * rate_hz) - len(traffic.sent)):
             topic = len(traffic.sent) % len(topics)
             publisher = (topic + 1) % len(publishers)
-            traffic.send(publisher, publishers[publisher], topic, 1)
+            retain = bool(retained) and len(traffic.sent) % retained == 0
+            traffic.send(publisher, publishers[publisher], topic, 1, retain)
         await asyncio.sleep(TICK_S)
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import pairwise
+from math import inf
 from typing import Final, Protocol
 
 from ringmq.mqtt_front.iteration import Clock
-from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import Here, Where
+from ringmq.peer.engines.partitioned.messages import Here, Silent, Where
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.engine import Overlay
 from ringmq.peer.replication.space import NUMBERS, PARTITIONS, Runs, key_of_partition, partition_of_key, partitions_in
@@ -23,7 +25,12 @@ FIRST_ASKED: Final = 4
 MOST_ASKED: Final = 64
 """Bounds of the number of questions without an answer. An answer covers a whole range and makes others needless, so
 it begins low, and grows with each answer that brings something new, as the window of TCP's slow start."""
+GO_AROUND: Final = 4
+"""Peers that are asked for an unanswered question, at most twice as many."""
 QUARTER: Final = PARTITIONS // 4
+MOST_SPEAKERS: Final = 4096
+MOST_DOUBTED: Final = 1024
+"""Bounds of what is remembered of other peers. Beyond, all is forgotten, and costs a message more when it is needed."""
 
 PartitionRanges = list[tuple[int, int]]
 
@@ -40,24 +47,45 @@ class DirectoryContext(Protocol):
     @property
     def ask_s(self) -> float: ...
     def route(self, key: Id, message: Where) -> None: ...
-    def send(self, peer: Peer, message: Here) -> None: ...
+    def send(self, peer: Peer, message: Here | Silent | Where) -> None: ...
     def after(self, delay_s: float, then: Callable[[], None]) -> None: ...
+
+
+class Owners(Protocol):
+    """The part of a coordinator that the directory uses."""
+
+    def owned_runs(self) -> Runs:
+        """The partitions that this peer is nearest to."""
+
+    def neighbours(self, peer: Peer) -> tuple[Peer, ...]:
+        """The peers that act for a peer when it is silent, as far as this one knows."""
+
+    def missed(self, peer: Peer, partition: int, origin: Peer) -> None:
+        """A coordinator that this peer might have to act for leaves another without an answer."""
+
+    def bypassed(self, message: Where) -> None:
+        """A question for another peer has come here."""
 
 
 class Directory:
     """One per engine."""
 
     __slots__ = (
-        "_asked", "_everyone", "_firsts", "_heard", "_known", "_most", "_named", "_owned_runs", "_repeats", "_state",
-        "_stretches", "_wait_s", "_wanted",
+        "_acting", "_asked", "_doubted", "_everyone", "_firsts", "_heard", "_known", "_most", "_named", "_next",
+        "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
     )  # fmt: skip
 
-    def __init__(self, state: DirectoryContext, owned_runs: Callable[[], Runs], known: Callable[[], None]) -> None:
-        """`owned_runs` gives the partitions that this peer is nearest to. `known` is called when a partition has
-        another coordinator here than before, or its first."""
+    def __init__(self, state: DirectoryContext, owners: Owners, known: Callable[[], None]) -> None:
+        """`known` is called when a partition has another coordinator here than before, or its first."""
         self._state = state
-        self._owned_runs = owned_runs
+        self._owners = owners
         self._known = known
+        self._acting: dict[int, tuple[Peer, Peer]] = {}
+        """Peers that coordinate partitions in place of the nearest peer, which is or was silent, with that peer."""
+        self._next: dict[Peer, tuple[Peer, ...]] = {}
+        """The neighbours of coordinators that have spoken."""
+        self._doubted: dict[tuple[Peer, Peer, Peer], float] = {}
+        """When a peer was last notified that a coordinator is silent, for each peer that waits."""
         self._heard: list[Peer | None] = [None] * PARTITIONS
         """Coordinators by their own word, for partitions that the leaf set leaves in doubt: in a large ring most, in a
         small one those in its widest gap."""
@@ -80,6 +108,10 @@ class Directory:
     def coordinator(self, partition: int) -> Peer | None:
         """The coordinator of a partition. None: `known` is called as soon as there is an answer."""
         overlay = self._state.overlay
+        if self._acting:
+            actor = self._actor(partition)
+            if actor is not None:
+                return actor
         owner = overlay.owner(key_of_partition(partition))
         if owner is None:
             owner = self._heard[partition]
@@ -87,6 +119,71 @@ class Directory:
                 self._want(partition)
                 return None
         return owner
+
+    def _actor(self, partition: int) -> Peer | None:
+        """The peer that acts in place of the nearest, as long as that one is there and this one is not in doubt."""
+        acting = self._acting.get(partition)
+        if acting is None:
+            return None
+        peer, instead_of = acting
+        overlay = self._state.overlay
+        owner = overlay.owner(key_of_partition(partition))
+        if overlay.doubts(peer) or (owner is not None and owner != instead_of):
+            del self._acting[partition]
+            self._everyone = None
+            return None
+        return peer
+
+    def acting(self, peer: Peer, partitions: Iterable[int]) -> None:
+        """A peer coordinates these partitions, by its own word or by that of the nearest peer."""
+        overlay = self._state.overlay
+        changed = False
+        for partition in partitions:
+            owner = overlay.owner(key_of_partition(partition))
+            if owner is None:
+                changed |= self._name(peer, partition)
+                self._asked.pop(partition, None)
+                self._wanted.pop(partition, None)
+                if partition in self._acting:
+                    del self._acting[partition]
+            elif owner == peer:
+                changed |= self._acting.pop(partition, None) is not None
+            elif self._acting.get(partition) != (peer, owner):
+                changed = True
+                self._acting[partition] = peer, owner
+        if changed:
+            self._everyone = None
+            self._known()
+
+    def doubt(self, partition: int) -> None:
+        """The coordinator of a partition has left a request unanswered for `doubt_s`: notify the peer that would act
+        for it. That peer finds out whether it answers at all."""
+        silent = self.coordinator(partition)
+        state = self._state
+        if silent is None or silent.id == state.me.id:
+            return
+        key = key_of_partition(partition)
+        for peer in dict.fromkeys((self._next_to(silent, key), *self._next.get(silent, ()))):
+            self._notify(peer, silent, partition, state.me)
+
+    def _next_to(self, silent: Peer, key: Id) -> Peer:
+        """The nearest peer to a key that this one knows, without the silent one."""
+        overlay = self._state.overlay
+        others = [peer for peer in (overlay.me, *overlay.leaves) if peer != silent]
+        return min(others, key=lambda peer: nearness(key, peer.id))
+
+    def _notify(self, peer: Peer, silent: Peer, partition: int, origin: Peer) -> None:
+        state, now = self._state, self._state.clock.now
+        if peer.id == state.me.id:
+            # It may be a shadow of the silent one, or a neighbour that knows more.
+            self._owners.missed(silent, partition, origin)
+            return
+        # Several roles miss the same answers.
+        if self._doubted.get((silent, peer, origin), -inf) + state.config.doubt_s / 2 <= now:
+            if len(self._doubted) >= MOST_DOUBTED:
+                self._doubted.clear()
+            self._doubted[silent, peer, origin] = now
+            state.send(peer, Silent(silent, partition, origin))
 
     def review(self) -> None:
         """Bring `peek` up to date: two look-ups for each owner, instead of one for each partition."""
@@ -113,6 +210,10 @@ class Directory:
 
     def peek(self, partition: int) -> Peer | None:
         """The coordinator of a partition at the last `review`, without asking for it."""
+        if self._acting:
+            actor = self._actor(partition)
+            if actor is not None:
+                return actor
         return self._stretch(partition)[2] or self._heard[partition]
 
     def by_partition(self) -> list[Peer | None]:
@@ -121,12 +222,18 @@ class Directory:
         for first, last, owner in self._stretches:
             if owner is not None:
                 found[first : last + 1] = [owner] * (last + 1 - first)
+        for partition in list(self._acting):
+            found[partition] = self._actor(partition) or found[partition]
         return found
 
     def few(self, most: int) -> tuple[Peer, ...]:
         """All coordinators if they are known and at most `most`, otherwise none."""
         self.review()
         found: dict[Peer | None, None] = {}
+        if self._acting:
+            found = dict.fromkeys(self.by_partition())
+            known = [peer for peer in found if peer is not None]
+            return tuple(known) if len(known) == len(found) <= most else ()
         for first, last, owner in self._stretches:
             found.update(dict.fromkeys((owner,) if owner is not None else self._heard[first : last + 1]))
             if None in found or len(found) > most:
@@ -149,11 +256,11 @@ class Directory:
         unknown: PartitionRanges = []
         heard = self._heard
         for first, last, owner in self._stretches:
-            if owner is not None:
+            if owner is not None and not self._acting:
                 _extend(ranges.setdefault(owner, []), first, last)
                 continue
             for partition in range(first, last + 1):
-                peer = heard[partition]
+                peer = self._actor(partition) or owner or heard[partition]
                 _extend(unknown if peer is None else ranges.setdefault(peer, []), partition, partition)
         return ranges, unknown
 
@@ -165,6 +272,12 @@ class Directory:
 
     def wrong(self, peer: Peer, partitions: Iterable[int]) -> None:
         """This peer does not coordinate these partitions, by its own word, or is lost."""
+        if self._acting:
+            partitions = list(partitions)
+            for partition in partitions:
+                if partition in self._acting and self._acting[partition][0] == peer:
+                    del self._acting[partition]
+                    self._everyone = None
         theirs = self._named.get(peer)
         if theirs is not None:
             self._unname(peer, theirs.intersection(partitions))
@@ -178,14 +291,69 @@ class Directory:
         if not theirs:
             del self._named[peer]
 
+    def _name(self, peer: Peer, partition: int) -> bool:
+        """This peer coordinates a partition. Returns whether that is news."""
+        before = self._heard[partition]
+        if before == peer:
+            return False
+        if before is not None:
+            self._unname(before, (partition,))
+        self._heard[partition] = peer
+        self._named.setdefault(peer, set()).add(partition)
+        return True
+
+    def _go_around(self, partition: int) -> None:
+        """No answer yet: the first hop may be the coordinator itself, and silent."""
+        if partition not in self._asked:
+            return
+        state = self._state
+        leaves = state.overlay.leaves
+        # Near and far ones have different next hops.
+        for peer in dict.fromkeys(leaves[index] for index in range(0, len(leaves), max(1, len(leaves) // GO_AROUND))):
+            state.send(peer, Where(partition, state.me, 1))
+
     def where(self, sender: Peer, message: Where) -> None:
-        runs = self._owned_runs()
+        if message.again == 1:
+            self.passed(message)
+            if self._state.overlay.owner(key_of_partition(message.partition)) != self._state.me:
+                self._state.route(key_of_partition(message.partition), Where(message.partition, message.origin, 2))
+                return
+        runs = self._owners.owned_runs()
         if runs:
-            self._state.send(message.origin, Here(runs))
+            self._state.send(message.origin, Here(runs, self._owners.neighbours(self._state.me)))
+        self._owners.bypassed(message)
+
+    def passed(self, message: Where) -> None:
+        """A question passes through here: answer it for the coordinator too, which may be silent."""
+        state, key = self._state, key_of_partition(message.partition)
+        owner = state.overlay.owner(key)
+        if owner is None or owner == state.me:
+            return
+        here = Here(((message.partition, message.partition),), self._owners.neighbours(owner), owner)
+        state.send(message.origin, here)
+        if message.again:
+            self._notify(self._next_to(owner, key), owner, message.partition, message.origin)
+
+    def _introduced(self, peer: Peer, message: Here) -> None:
+        """Another peer says who the coordinator is. By its own word it may be another by now."""
+        self._next.setdefault(peer, message.next)
+        changed = False
+        for partition in partitions_in(message.runs):
+            if self._heard[partition] is None and not self._state.overlay.doubts(peer):
+                changed |= self._name(peer, partition)
+        if changed:
+            self._everyone = None
+            self._known()
 
     def here(self, sender: Peer, message: Here) -> None:
+        if message.peer is not None:
+            self._introduced(message.peer, message)
+            return
         heard = self._heard
         theirs = set(partitions_in(message.runs))
+        if len(self._next) >= MOST_SPEAKERS:
+            self._next.clear()
+        self._next[sender] = message.next
         changed = False
         # The answer names all partitions of the sender, so the others are not its own any more, nor those of its
         # earlier start.
@@ -271,6 +439,7 @@ class Directory:
             del self._wanted[partition]
             self._asked[partition] = None
             self._state.route(key_of_partition(partition), Where(partition, self._state.me))
+            self._state.after(self._state.config.doubt_s, partial(self._go_around, partition))
             asked = True
         return asked
 

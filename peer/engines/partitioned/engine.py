@@ -7,17 +7,24 @@ peers that match, directly or through a tree. `peer/messaging/engine.py` explain
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
 from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.item_codec import decode_item, encode_item
 from ringmq.peer.engines.partitioned.messages import (
+    Acting,
+    Alive,
     Append,
+    Check,
+    Claim,
     Deposed,
     Elsewhere,
     Extra,
@@ -39,6 +46,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Retain,
     Retained,
     Routes,
+    Silent,
     State,
     StateRequest,
     TakeOver,
@@ -56,6 +64,7 @@ from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
 from ringmq.peer.messaging.messages import Control, Held
+from ringmq.peer.messaging.publication import decode
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.tree_relay import TreeRelay
 from ringmq.peer.replication.neighbourhood import Neighbourhood
@@ -99,7 +108,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         neighbourhood = Neighbourhood(lambda: state.me, config.shadows)
         self.coordinator = Coordinator(state, self.streams, neighbourhood, self.cleared)
         self.replicas = self.coordinator.store
-        self.directory = Directory(state, self.coordinator.owned_runs, self._coordinators_changed)
+        self.directory = Directory(state, self.coordinator, self._coordinators_changed)
         retained_cache = RetainedCache(state)
         tree_relay = TreeRelay(state)
         subscriber = Subscriber(state, self.streams, self.directory, retained_cache, self._keep_unsettled)
@@ -110,11 +119,22 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             BatchAck: self.streams.acknowledged,
             Where: self.directory.where,
             Here: self.directory.here,
+            Silent: self.coordinator.silent,
+            Check: self.coordinator.silence.check,
+            Alive: self.coordinator.silence.alive,
             Held: self.send_windows.held,
         }
         self._item_handlers = self._handlers_of_roles()
         self._started = False
         self._assembly = Assembly(state, (), publisher.open)
+
+    def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
+        """A question for a coordinator passes through here."""
+        with suppress(ProtocolError):
+            message = decode(payload)
+            if isinstance(message, Where) and message.origin.id != self._state.me.id:
+                self._do(partial(self.directory.passed, message))
+        return True
 
     def owners_changed(self, key: Id, owners: tuple[Peer, ...]) -> None:
         """No key is watched: the leaf set decides about all partitions at once."""
@@ -145,6 +165,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
 
     def _start(self) -> None:
         config, every = self._state.config, self._state.every
+        # Both go to the same peers, if they are shadows: in the same batches.
+        every(config.lease_s / ROUTE_RENEWALS, self.coordinator.claim)
         every(config.lease_s / ROUTE_RENEWALS, self.publisher.renew)
         every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
         every(TICK_S, self.coordinator.tick)
@@ -253,8 +275,13 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
 
     def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
         self.directory.wrong(sender, partitions_in(message.runs))
+        if message.actor is not None:
+            self.directory.acting(message.actor, partitions_in(message.runs))
         self.subscriber.elsewhere(sender, message)
         self.publisher.elsewhere(sender, message)
+
+    def _acting(self, sender: Peer, message: Acting) -> None:
+        self.directory.acting(sender, partitions_in(message.runs))
 
     def _handlers_of_roles(self) -> dict[type, Callable[..., None]]:
         coordinator, subscriber, publisher = self.coordinator, self.subscriber, self.publisher
@@ -275,7 +302,9 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             Retained: publisher.retained,
             Find: coordinator.find,
             Found: subscriber.found,
+            Acting: self._acting,
             Append: copying.append,
+            Claim: copying.claimed,
             Deposed: copying.deposed,
             Extra: copying.extra,
             StateRequest: takeover.state_request,

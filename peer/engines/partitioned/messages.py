@@ -145,9 +145,11 @@ class Registry(msgspec.Struct, frozen=True, array_like=True, tag=5, gc=False):
 
 
 class Elsewhere(msgspec.Struct, frozen=True, array_like=True, tag=6, gc=False):
-    """The sender does not coordinate these partitions: what was asked of it there must be asked of another peer."""
+    """The sender does not coordinate these partitions: what was asked of it there must be asked of another peer.
+    `actor`: the peer that acts for the sender, which is the nearest."""
 
     runs: Ranges
+    actor: Peer | None = None
 
 
 class Hold(msgspec.Struct, frozen=True, array_like=True, tag=7, gc=False):
@@ -218,6 +220,9 @@ class Renewed(msgspec.Struct, frozen=True, array_like=True, tag=11, gc=False):
     known: bool
     clock: Count
     """The highest number of a retained message known there, so that the publisher's next is higher."""
+    lag_s: Annotated[float, Meta(ge=0)] = 0.0
+    """The shadows have confirmed the epochs of the sender this long before the renewal came, or later. The lease begins
+    that much before `asked_at`."""
 
 
 class Retain(msgspec.Struct, frozen=True, array_like=True, tag=12, gc=False):
@@ -290,6 +295,8 @@ class StateRequest(msgspec.Struct, frozen=True, array_like=True, tag=19, gc=Fals
     ident: Count
     runs: Ranges
     digests: Annotated[tuple[tuple[Partition, Digest], ...], Meta(max_length=PARTITIONS)]
+    silent: Peer | None = None
+    """The peer nearest to the partitions, which leaves the sender without answers: the sender acts in its place."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
@@ -327,9 +334,11 @@ class HandedOver(msgspec.Struct, frozen=True, array_like=True, tag=26, gc=False)
 
 
 class TakeOver(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
-    """Reminds the peer nearest to the keys of these partitions that it must coordinate them."""
+    """Reminds the peer nearest to the keys of these partitions that it must coordinate them. `back`: the sender has
+    acted for it, and does so no more."""
 
     runs: Ranges
+    back: bool = False
 
 
 class Holders(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
@@ -340,6 +349,19 @@ class Holders(msgspec.Struct, frozen=True, array_like=True, tag=23, gc=False):
     gone: Peers
     all: bool = False
     """`added` are all of them."""
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
+    """A coordinator has a shadow confirm that it obeys these epochs, answered by the acknowledgement. A shadow that
+    obeys a higher one answers `Deposed` first."""
+
+    epochs: Annotated[tuple[tuple[Partition, Partition, Count], ...], Meta(max_length=PARTITIONS)]
+
+
+class Acting(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
+    """The sender coordinates these partitions, whoever is nearest to their keys."""
+
+    runs: Ranges
 
 
 Item = (
@@ -367,6 +389,8 @@ Item = (
     | HandedOver
     | TakeOver
     | Holders
+    | Claim
+    | Acting
 )
 
 
@@ -379,13 +403,41 @@ class RouteChange(IntFlag):
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True, tag=24, gc=False):
-    """Routed to the key of a partition: the origin wants to know its coordinator."""
+    """Routed to the key of a partition: the origin wants to know its coordinator.
 
+    `again`: the origin has no answer within `doubt_s`. It sends the question to some peers that it knows (1), which
+    route it on (2): the first hop of the origin may be the silent coordinator itself.
+    """
+
+    partition: Partition
+    origin: Peer
+    again: Count = 0
+
+
+class Here(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
+    """The sender is nearest to the keys of these partitions. `next`: its neighbours on the ring, which act for it when
+    it is silent. `peer`: this one is nearest, and not the sender, which has forwarded the question."""
+
+    runs: Ranges
+    next: Annotated[tuple[Peer, ...], Meta(max_length=2)] = ()
+    peer: Peer | None = None
+
+
+class Silent(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
+    """The coordinator of a partition leaves the origin without an answer. Sent to the peer that is next nearest."""
+
+    peer: Peer
     partition: Partition
     origin: Peer
 
 
-class Here(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
-    """The sender is nearest to the keys of these partitions."""
+class Check(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
+    """Does the receiver answer at all?"""
 
-    runs: Ranges
+    number: Count
+
+
+class Alive(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
+    """The answer to a `Check` with this number."""
+
+    number: Count

@@ -139,6 +139,7 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
         "shadows": [_shadow(shadow) for shadow in islice(shadows, MAX_SHOWN)],
         "shadows_total": len(shadows),
         "out_of_step": sum(shadow.behind for shadow in shadows),
+        "silent": [shown_peer(peer) for peer in coordinator.silence.peers],
         "shown": [_partition(engine, partition) for partition in islice(chain(own, others), MAX_SHOWN)],
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringmq.dispatching.plan import UNBOUNDED
-from ringmq.experiments.scenarios.postal import least_time_s
+from ringmq.experiments.scenarios.broadcast_bounds import least_time_s
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 100])

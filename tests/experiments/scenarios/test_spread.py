@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringmq.dispatching.algorithms import Choice
-from ringmq.experiments.scenarios.broadcast_bounds import least_depth
-from ringmq.experiments.scenarios.postal import least_time_s
+from ringmq.experiments.scenarios.broadcast_bounds import least_depth, least_time_s
 from ringmq.experiments.scenarios.spread import CHOICES, Setting, spread
 from ringmq.experiments.scenarios.spread_figures import SpreadFigures
 from ringmq.peer.engines.scribe.config import SCRIBE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ringmq.dispatching.algorithms import Choice
+from ringmq.experiments.scenarios.broadcast_bounds import least_time_s
 from ringmq.experiments.scenarios.building import settled_ring
-from ringmq.experiments.scenarios.postal import least_time_s
 from ringmq.experiments.scenarios.spread_figures import COLUMNS, SpreadTally, name_of, table
 from ringmq.experiments.simulator.copies import CopiesNode, CopiesWorld
 from ringmq.overlay.core.timing import WAN

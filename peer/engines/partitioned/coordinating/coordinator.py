@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
 from ringmq.mqtt_front.matching.topics import has_wildcard
-from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.finds import Finds
 from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
@@ -21,7 +22,9 @@ from ringmq.peer.engines.partitioned.coordinating.home_leases import Home, HomeL
 from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting, is_over, lapsed
 from ringmq.peer.engines.partitioned.coordinating.quota import Quota
 from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
+from ringmq.peer.engines.partitioned.coordinating.silence import Silence
 from ringmq.peer.engines.partitioned.messages import (
+    Acting,
     Begun,
     Elsewhere,
     Entry,
@@ -38,29 +41,36 @@ from ringmq.peer.engines.partitioned.messages import (
     Retain,
     Retained,
     Row,
+    Silent,
+    Where,
 )
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import is_shared
-from ringmq.peer.replication.copying import PIECE_BYTES, Copying, ItemStreams
+from ringmq.peer.replication.copying import PIECE_BYTES, Copying
+from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, Number, RecordKind, SharedRecord
 from ringmq.peer.replication.rows import Expiries, RowWriter
-from ringmq.peer.replication.space import PARTITIONS, Runs, partitions_in, runs_of
+from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, partitions_in, runs_of
 from ringmq.peer.replication.takeover import Takeover
 from ringmq.peer.replication.tombstones import Tombstones
+
+MAX_ASKERS: Final = 4096
+"""Peers that a silent coordinator leaves without answers, and that are notified who acts for it. Others ask again."""
 
 
 class Answers:
     """What a home gets in the answer of this iteration."""
 
-    __slots__ = ("ended", "in_force", "refused", "retained")
+    __slots__ = ("ended", "in_force", "incomplete", "refused", "retained")
 
     def __init__(self) -> None:
         self.in_force: list[Number] = []
+        self.incomplete = False
         self.ended: list[Number] = []
         self.refused: list[Number] = []
         self.retained = RowWriter()
@@ -70,8 +80,9 @@ class Coordinator:
     """One per engine."""
 
     __slots__ = (
-        "_answers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_names",
+        "_answers", "_askers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_names",
         "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "copying", "holders", "retained_index",
+        "silence",
         "store", "takeover",
     )  # fmt: skip
 
@@ -88,14 +99,19 @@ class Coordinator:
         self._quota = Quota()
         self._expiries = Expiries(remaining_of, aged)
         self._answers: dict[Peer, Answers] = {}
-        self._elsewhere: dict[Peer, set[int]] = {}
+        self._elsewhere: dict[tuple[Peer, Peer | None], set[int]] = {}
+        """Partitions that peers are referred elsewhere for, by the peer that acts in them."""
+        self._askers: dict[Peer, dict[Peer, None]] = {}
+        """The peers that wait for an answer of a peer which is being checked."""
         self._stash: dict[int, deque[tuple[Peer, Callable[[], None]]]] = {}
         """Requests that wait until this peer coordinates their partition."""
         self.store = PartitionStore(lambda: state.me, self._changed, is_away)
         self.holders = HolderTable(state, streams, self.store)
         self.copying = Copying(
-            state, streams, neighbourhood, self.store, self, self.holders, self._deposed, self._copies_begun
-        )
+            state, streams, neighbourhood, self.store, self, self.holders, self._deposed, self._copies_begun,
+            self.suspect,
+        )  # fmt: skip
+        self.silence = Silence(state, self._silence_changed)
         self.holders.attach(self.copying)
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
         self.retained_index = RetainedIndex()
@@ -122,7 +138,7 @@ class Coordinator:
 
     def _refer(self, sender: Peer, partition: int) -> None:
         """Another peer coordinates this partition."""
-        self._elsewhere.setdefault(sender, set()).add(partition)
+        self._elsewhere.setdefault((sender, self.takeover.actor(partition)), set()).add(partition)
         self._state.join_later()
 
     def register(self, sender: Peer, message: Register) -> None:
@@ -183,6 +199,7 @@ class Coordinator:
             answers.ended.append(record.number)
             return
         answers.in_force.append(record.number)
+        answers.incomplete |= self.holders.is_incomplete(partition)
         # MQTT 5.0, 3.3.1.3: only a non-shared subscription gets the retained messages.
         if not has_wildcard(record.name) and not is_shared(record.name):
             retained = self.store.get(partition, (RecordKind.RETAINED, record.name, 0))
@@ -211,6 +228,9 @@ class Coordinator:
         self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere), message.asked_at))
         if elsewhere:
             self.takeover.wake()
+            for partition in elsewhere:
+                if self.takeover.actor(partition) is not None:
+                    self._refer(sender, partition)
 
     def registry(self, sender: Peer, message: Registry) -> None:
         """Make true that a home has exactly these entries in one partition."""
@@ -337,12 +357,68 @@ class Coordinator:
 
     def leaves_changed(self) -> None:
         if self._neighbourhood.update(self._state.overlay.leaves):
+            self.silence.follow(self._neighbourhood.knows)
+            self._neighbourhood.silent = self.silence.silent
             self.takeover.review()
 
     def activity_changed(self, active: bool) -> None:
         """A peer that becomes active again collects the state of its partitions first: it may have missed changes."""
         self._neighbourhood.update(self._state.overlay.leaves)
+        self.silence.follow(self._neighbourhood.knows)
+        self._neighbourhood.silent = self.silence.silent
         self.takeover.review()
+
+    # Silent peers
+
+    def suspect(self, peer: Peer) -> None:
+        """A peer has left a request unanswered for `doubt_s`."""
+        if self._neighbourhood.knows(peer):
+            self.silence.suspect(peer)
+
+    def silent(self, sender: Peer, message: Silent) -> None:
+        """Somebody waits for an answer of a coordinator that this peer might have to act for."""
+        self.missed(message.peer, message.partition, message.origin)
+
+    def bypassed(self, message: Where) -> None:
+        """A question for the nearest peer has been routed around it."""
+        first = self._neighbourhood.owners(message.partition)[0]
+        if first.id != self._state.me.id:
+            self.missed(first, message.partition, message.origin)
+
+    def missed(self, peer: Peer, partition: int, origin: Peer) -> None:
+        """A coordinator leaves a role of this peer, or another peer, without an answer."""
+        self.takeover.wake()
+        if self.store.acting[partition]:
+            self._say_acting([origin])
+            return
+        owners = self._neighbourhood.owners(partition)
+        if owners[0] != peer or len(owners) == 1:
+            return
+        if owners[1].id == self._state.me.id:
+            askers = self._askers.setdefault(peer, {})
+            if len(askers) < MAX_ASKERS:
+                askers[origin] = None
+            self.suspect(peer)
+        elif owners[0].id != self._state.me.id:
+            key = key_of_partition(partition)
+            if nearness(key, owners[1].id) < nearness(key, self._state.me.id):
+                # The origin does not know the neighbours of its coordinator.
+                self._state.send(owners[1], Silent(peer, partition, origin))
+
+    def _silence_changed(self) -> None:
+        self._neighbourhood.silent = self.silence.silent
+        self._askers = {peer: askers for peer, askers in self._askers.items() if self.silence.watches(peer)}
+        self.takeover.review()
+
+    def _say_acting(self, peers: Iterable[Peer]) -> None:
+        runs = runs_of(partition for partition, flag in enumerate(self.store.acting) if flag)
+        for peer in peers:
+            self._streams.send(peer, Acting(runs))
+
+    def claim(self) -> None:
+        """Call it as often as holders renew their leases, before they do."""
+        if len(self.holders):
+            self.copying.authority.claim()
 
     def stream_lost(self, peer: Peer) -> None:
         self.copying.lost(peer)
@@ -382,9 +458,20 @@ class Coordinator:
             # disk count until their homes have had the time to register.
             home.until, home.away = max(home.until, until), False
         self.holders.took_over(list(partitions))
+        self._announce(partitions)
         for partition in partitions:
             for _, again in self._stash.pop(partition, ()):
                 again()
+
+    def _announce(self, partitions: Sequence[int]) -> None:
+        """Those who would ask another peer must know that this one acts."""
+        concerned: dict[Peer, None] = {}
+        for silent in dict.fromkeys(self._neighbourhood.silent_first(partition) for partition in partitions):
+            if silent is not None:
+                concerned.update(dict.fromkeys((*self.holders.peers, *self._askers.pop(silent, ()))))
+        if self.takeover.is_back(partitions):
+            concerned.update(dict.fromkeys(self.holders.peers))
+        self._say_acting(concerned)
 
     def stepped_down(self, partitions: Sequence[int]) -> None:
         stopped = set(partitions)
@@ -411,12 +498,14 @@ class Coordinator:
             for home, answer in answers.items():
                 self._send_answers(home, answer)
             elsewhere, self._elsewhere = self._elsewhere, {}
-            for peer, partitions in elsewhere.items():
-                self._streams.send(peer, Elsewhere(runs_of(partitions)))
+            for (peer, actor), partitions in elsewhere.items():
+                self._streams.send(peer, Elsewhere(runs_of(partitions), actor))
 
     def _send_answers(self, home: Peer, answers: Answers) -> None:
         rows = tuple(answers.retained.rows)
-        item = Registered(tuple(answers.in_force), tuple(answers.ended), tuple(answers.refused), rows)
+        item = Registered(
+            tuple(answers.in_force), tuple(answers.ended), tuple(answers.refused), rows, answers.incomplete
+        )
         self._streams.send(home, item)
 
     def shadowed(self) -> int:
@@ -429,6 +518,10 @@ class Coordinator:
     def waiting(self) -> int:
         """Requests without an answer: they wait for copies, for holders, or for a takeover."""
         return self.copying.waiting + sum(len(requests) for requests in self._stash.values())
+
+    def neighbours(self, peer: Peer) -> tuple[Peer, ...]:
+        """The peers that act for a peer when it is silent, as far as this one knows."""
+        return self._neighbourhood.beside(peer)
 
     def owned_runs(self) -> Runs:
         return self._neighbourhood.owned_runs() if self._state.overlay.active else ()

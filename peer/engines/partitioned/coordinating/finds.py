@@ -10,7 +10,8 @@ from ringmq.peer.engines.partitioned.coordinating.retained_index import Retained
 from ringmq.peer.engines.partitioned.messages import Find, Found
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import inner_of
-from ringmq.peer.replication.copying import PIECE_BYTES, ItemStreams, Records
+from ringmq.peer.replication.copying import PIECE_BYTES, Records
+from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import RecordKind
 from ringmq.peer.replication.rows import RowWriter

@@ -19,8 +19,8 @@ from ringmq.peer.engines.partitioned.messages import Begun, EntryFlag, Grouped, 
 from ringmq.peer.engines.partitioned.names import NameHash, shape_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import inner_of
-from ringmq.peer.replication.copying import Changes, Copying, ItemStreams
-from ringmq.peer.replication.followers import Follower
+from ringmq.peer.replication.copying import Changes, Copying
+from ringmq.peer.replication.followers import Follower, ItemStreams
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 from ringmq.peer.replication.space import NUMBERS, Runs, partitions_in, runs_of
@@ -78,14 +78,14 @@ class RouteWriter:
 class Holder(Follower):
     """A publisher's peer that was given routes, and may trust them."""
 
-    __slots__ = ("all", "asked_at", "known", "lost_at", "partitions", "term", "until")
+    __slots__ = ("all", "asked", "known", "lost_at", "partitions", "term", "until")
 
     def __init__(self, peer: Peer, term: int, until: float) -> None:
         super().__init__(peer)
         self.term = term
         """A number in its beginnings. A holder that was forgotten and is known again has a higher one."""
-        self.asked_at: float | None = None
-        """The time in a renewal that came before its beginning was sent."""
+        self.asked: tuple[float, float] | None = None
+        """A renewal that came before its beginning was sent: the time in it, and when it came."""
         # It is sent nothing before all possible successors know it.
         self.ready = False
         self.until = until
@@ -107,6 +107,7 @@ class HolderTable:
         "_copying",
         "_former",
         "_holders",
+        "_incomplete",
         "_inherited",
         "_names",
         "_of",
@@ -116,6 +117,7 @@ class HolderTable:
         "_terms",
         "_told",
         "_unknown",
+        "_unvouched",
     )
 
     def __init__(
@@ -138,8 +140,13 @@ class HolderTable:
         self._inherited: dict[Id, dict[Id, tuple[Peer, float]]] = {}
         """The same of peers that are about to succeed other coordinators. They notify this peer of them again when
         they coordinate; until then, nothing that they send may remove them."""
+        self._incomplete: dict[int, float] = {}
+        """Partitions that may lack entries of their homes, as no copy of the predecessor was met; and until when."""
         self._unknown: list[Holder] = []
         """Each stands for all holders of partitions of which nobody knows the holders."""
+        self._unvouched: list[tuple[Peer, float, float]] = []
+        """Renewals that wait until the shadows have confirmed the epochs of this peer: the times are those in them, and
+        when they came."""
         self._former: list[tuple[float, set[int], tuple[Peer, ...]]] = []
         """Partitions that this peer does not coordinate any more, with holders that may still trust its routes, and
         until when."""
@@ -150,6 +157,10 @@ class HolderTable:
 
     def __len__(self) -> int:
         return len(self._holders)
+
+    @property
+    def peers(self) -> list[Peer]:
+        return [holder.peer for holder in self._holders.values()]
 
     def knows(self, peer: Peer) -> bool:
         """Whether this start of a peer is a holder."""
@@ -248,9 +259,9 @@ class HolderTable:
 
     def _answer_behind(self, holder: Holder) -> None:
         """Answer the renewal that came before the beginning, which now lies before the answer in the stream."""
-        if holder.asked_at is not None:
-            asked_at, holder.asked_at = holder.asked_at, None
-            self._answer(holder.peer, asked_at, True)
+        if holder.asked is not None:
+            asked, holder.asked = holder.asked, None
+            self._renew(holder.peer, *asked)
 
     def _give_when_noted(self, holder: Holder, partitions: set[int]) -> None:
         if not holder.ready or self._copying.noted:
@@ -295,9 +306,10 @@ class HolderTable:
         ranges = []
         epoch_of = self._store.epoch
         steps = [(partition, partition - index) for index, partition in enumerate(partitions)]
-        for _, group in groupby(steps, lambda step: (step[1], epoch_of(step[0]).number)):
+        incomplete = self._incomplete
+        for _, group in groupby(steps, lambda step: (step[1], epoch_of(step[0]).number, step[0] in incomplete)):
             run = [partition for partition, _ in group]
-            ranges.append(Begun(run[0], run[-1], epoch_of(run[0]).number))
+            ranges.append(Begun(run[0], run[-1], epoch_of(run[0]).number, run[0] not in incomplete))
         return tuple(ranges)
 
     def release(self, peer: Peer, runs: Runs, everything: bool) -> None:
@@ -317,20 +329,38 @@ class HolderTable:
 
     def renew(self, peer: Peer, asked_at: float) -> None:
         """A peer asks to trust the routes that it has from here."""
+        now = self._state.clock.now
+        holder = self._holders.get(peer.id)
+        if holder is not None and holder.peer == peer and not holder.lost_at:
+            holder.until = now + self._state.config.void_s
+        self._renew(peer, asked_at, now)
+
+    def _renew(self, peer: Peer, asked_at: float, came_at: float) -> None:
         holder = self._holders.get(peer.id)
         # After a lost stream the routes there are incomplete, and no lease of them may be renewed.
         if holder is None or holder.peer != peer or holder.lost_at:
             self._answer(peer, asked_at, False)
-            return
-        holder.until = self._state.clock.now + self._state.config.void_s
-        if holder.ready:
-            self._answer(peer, asked_at, True)
-        else:
+        elif not holder.ready:
             # The answer says that all changes have been sent before it, so it must not come before the beginning.
-            holder.asked_at = asked_at
+            holder.asked = asked_at, came_at
+        else:
+            # A successor waits for the leases that were given while the shadows obeyed this peer, and for no others.
+            lag_s = max(0.0, came_at - self._copying.authority.since)
+            if lag_s < self._state.config.lease_s / 2:
+                self._answer(peer, asked_at, True, lag_s)
+            else:
+                self._unvouched = [known for known in self._unvouched if known[0] != peer]
+                self._unvouched.append((peer, asked_at, came_at))
+                # Not again those that have answered: with a silent one among them, that would have no end.
+                self._copying.authority.claim(came_at)
 
-    def _answer(self, peer: Peer, asked_at: float, known: bool) -> None:
-        self._streams.send(peer, Renewed(asked_at, known, self._state.hybrid_clock), lane=Lane.LOG)
+    def vouched(self) -> None:
+        unvouched, self._unvouched = self._unvouched, []
+        for renewal in unvouched:
+            self._renew(*renewal)
+
+    def _answer(self, peer: Peer, asked_at: float, known: bool, lag_s: float = 0.0) -> None:
+        self._streams.send(peer, Renewed(asked_at, known, self._state.hybrid_clock, lag_s), lane=Lane.LOG)
 
     def expect(self, partitions: list[int], peers: Iterable[Peer]) -> None:
         """These partitions will be coordinated here; these peers may hold routes of them from the predecessor.
@@ -355,6 +385,13 @@ class HolderTable:
         holder.partitions.update(partitions)
         self._unknown.append(holder)
         self._of = {}
+        # By then each home that lives has registered again.
+        complete_at = self._state.clock.now + self._state.config.entry_s
+        self._incomplete.update((partition, complete_at) for partition in partitions)
+
+    def is_incomplete(self, partition: int) -> bool:
+        """Whether entries in force may be missing here."""
+        return partition in self._incomplete
 
     def took_over(self, partitions: list[int]) -> None:
         """These partitions are coordinated here now."""
@@ -367,6 +404,8 @@ class HolderTable:
     def stepped_down(self, partitions: list[int]) -> None:
         """The leases of these partitions must not be renewed with those of others."""
         ended = set(partitions)
+        for partition in ended.intersection(self._incomplete):
+            del self._incomplete[partition]
         runs = runs_of(ended)
         concerned = [holder for holder in self._holders.values() if not ended.isdisjoint(holder.partitions)]
         for holder in concerned:
@@ -386,10 +425,20 @@ class HolderTable:
             if holder.until <= now and holder.known:
                 self._end(holder)
         self._former = [former for former in self._former if former[0] > now]
+        self._complete([partition for partition, at in self._incomplete.items() if at <= now])
         for holder in [holder for holder in self._unknown if holder.until <= now]:
             self._unknown.remove(holder)
             self._of = {}
             self._copying.released(holder)
+
+    def _complete(self, partitions: list[int]) -> None:
+        """Nothing is missing any more. Holders have kept what they knew before: they begin anew without that."""
+        for partition in partitions:
+            del self._incomplete[partition]
+        for holder in list(self._holders.values()):
+            theirs = holder.partitions.intersection(partitions)
+            if theirs:
+                self._give_when_noted(holder, theirs)
 
     def forget_coordinators(self, known: Collection[Id]) -> None:
         """Coordinators that are not among these peers, and are obeyed nowhere, have no successor here."""

@@ -20,7 +20,7 @@ from ringmq.peer.engines.partitioned.names import NameHash, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.route_table import RouteChanges, RouteRows, RouteTable
 from ringmq.peer.engines.partitioned.publishing.route_trust import RouteLease, RouteTrust
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.replication.copying import ItemStreams
+from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.record import Epoch
 from ringmq.peer.replication.space import NUMBERS, PARTITIONS, partitions_in, runs_of
 
@@ -47,6 +47,7 @@ class Coordinators(Protocol):
     def by_partition(self) -> list[Peer | None]: ...
     def few(self, most: int) -> tuple[Peer, ...]: ...
     def verify(self, partition: int) -> None: ...
+    def doubt(self, partition: int) -> None: ...
     def wrong(self, peer: Peer, partitions: Iterable[int]) -> None: ...
 
 
@@ -79,7 +80,7 @@ class Holdings:
     """One per publisher."""
 
     __slots__ = (
-        "_checking", "_directory", "_epochs", "_few", "_frozen", "_known_until", "_names", "_source_of",
+        "_checking", "_directory", "_doubting", "_epochs", "_few", "_frozen", "_known_until", "_names", "_source_of",
         "_sources", "_state", "_streams", "_table", "_trust", "_used_at", "_wait_s", "_wanted",
     )  # fmt: skip
 
@@ -111,6 +112,7 @@ class Holdings:
         self._few: tuple[Peer, ...] | None = None
         """All coordinators if the directory knows them and they are few, otherwise none; None: they must be counted."""
         self._checking = False
+        self._doubting = False
         self._wait_s = 0.0
 
     def __len__(self) -> int:
@@ -134,6 +136,7 @@ class Holdings:
             self._wanted.update(dict.fromkeys(fresh))
             self._ask(fresh)
             self._check_later(again=False)
+            self._doubt_later()
         return missing[0]
 
     def _source(self, peer: Peer) -> RouteSource:
@@ -208,6 +211,27 @@ class Holdings:
             self._few = self._directory.few(FEW_COORDINATORS)
         return self._few
 
+    def _doubt_later(self) -> None:
+        if not self._doubting:
+            self._doubting = True
+            self._state.after(self._state.config.doubt_s, self._doubt)
+
+    def _doubt(self) -> None:
+        """Publications still wait: the coordinators of their partitions may be silent."""
+        self._doubting = False
+        silent: dict[Peer, list[int]] = {}
+        coordinators = self._directory.by_partition() if self._wanted else []
+        for partition in self._wanted:
+            peer = coordinators[partition]
+            if peer is not None:
+                silent.setdefault(peer, []).append(partition)
+        for partitions in silent.values():
+            # Its two neighbours divide what it coordinates.
+            self._directory.doubt(min(partitions))
+            self._directory.doubt(max(partitions))
+        if self._wanted:
+            self._doubt_later()
+
     def _check_later(self, again: bool) -> None:
         config = self._state.config
         # A fresh question must not wait as long as the old ones do by now.
@@ -255,7 +279,11 @@ class Holdings:
         for run in message.begun:
             epoch = Epoch(run.epoch, sender.id)
             for partition in NUMBERS[run.first : run.last + 1]:
-                if self._accepts(source, partition, epoch):
+                if self._accepts(source, partition, epoch, run.complete):
+                    if run.complete:
+                        self._table.drop(partition)
+                    # Otherwise the coordinator has met no copy of its predecessor. What is known here stays beside its
+                    # routes, or a message would be acknowledged that a home in force has not got.
                     self._begin(source, partition, epoch, succeeded)
                 else:
                     source.asked.pop(partition, None)
@@ -273,7 +301,7 @@ class Holdings:
         self._see_wanted()
         return self._table.settle()
 
-    def _accepts(self, source: RouteSource, partition: int, epoch: Epoch) -> bool:
+    def _accepts(self, source: RouteSource, partition: int, epoch: Epoch, complete: bool) -> bool:
         """Whether routes of this epoch count. A deposed coordinator may not know its successor yet."""
         if source.releasing > -inf and partition not in source.begun:
             return False
@@ -282,11 +310,11 @@ class Holdings:
             return True
         lease = self._trust.lease_of(partition)
         until = self._known_until[partition] if lease is None else lease.until
-        # All peers that knew the higher epoch may be gone. By now each home has registered again.
-        return until + self._state.config.entry_s <= self._state.clock.now
+        # All peers that knew the higher epoch may be gone. A coordinator says so if it has met none of them; otherwise
+        # each home has registered again by now.
+        return until + (self._state.config.entry_s if complete else 0.0) <= self._state.clock.now
 
     def _begin(self, source: RouteSource, partition: int, epoch: Epoch, succeeded: dict[RouteLease, list[int]]) -> None:
-        self._table.drop(partition)
         self._epochs[partition] = epoch
         before = self._source_of[partition]
         if before is not None:
@@ -335,7 +363,7 @@ class Holdings:
         if not message.known:
             self._lose(source)
             return
-        until = min(message.asked_at, now) + state.config.lease_s
+        until = min(message.asked_at, now) - message.lag_s + state.config.lease_s
         if until <= now:
             # The peer was silent for longer than a lease, and is back.
             self._renew(source)

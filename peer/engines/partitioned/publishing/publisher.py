@@ -31,7 +31,7 @@ from ringmq.peer.messaging.pending import Countdown, PendingPublication
 from ringmq.peer.messaging.publication import Leaf, Publication, addressed, encode, tail_of
 from ringmq.peer.messaging.send_window import Item, SendWindows
 from ringmq.peer.messaging.tree_relay import TreeRelay
-from ringmq.peer.replication.copying import ItemStreams
+from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.space import NUMBERS
 
 MOST_ROTATIONS: Final = 10_000

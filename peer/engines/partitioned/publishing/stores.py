@@ -7,6 +7,7 @@ is not confirmed before the messages that were published by the older routes are
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from itertools import islice
 from typing import Final
 
 from ringmq.overlay.core.compact import slimmed
@@ -18,11 +19,13 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.pending import Countdown, PendingPublication
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.messaging.retained_cache import stamp_of
-from ringmq.peer.replication.copying import ItemStreams
+from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.record import Number, RecordKind
 from ringmq.peer.replication.space import partitions_in
 
 _NO_HOME: Final = -1
+MOST_LOOKED_AT: Final = 1000
+"""Messages in one look for silent coordinators; the oldest are the first."""
 
 StoreKey = tuple[str, Number]
 
@@ -50,6 +53,7 @@ class RetainStores:
         "_by_partition",
         "_checking",
         "_directory",
+        "_doubting",
         "_names",
         "_settled",
         "_state",
@@ -74,6 +78,7 @@ class RetainStores:
         self._stores: dict[StoreKey, RetainStore] = {}
         self._by_partition: dict[int, dict[StoreKey, RetainStore]] = {}
         self._checking = False
+        self._doubting = False
         self._wait_s = 0.0
         self.unsettled: dict[int, Publication] = {}
         """Retained messages that are not at their coordinator yet; a subscriber here finds them nowhere else."""
@@ -99,6 +104,25 @@ class RetainStores:
             self._checking = True
             self._wait_s = self._state.config.retry_s
             self._state.after(self._wait_s, self._check)
+        if not self._doubting:
+            self._doubting = True
+            self._state.after(self._state.config.doubt_s, self._doubt)
+
+    def _doubt(self) -> None:
+        """Messages that are not stored yet: their coordinators may be silent."""
+        self._doubting = bool(self._stores)
+        if not self._doubting:
+            return
+        before = self._state.clock.now - self._state.config.doubt_s / 2
+        silent: dict[Peer, list[int]] = {}
+        for store in islice(self._stores.values(), MOST_LOOKED_AT):
+            if store.coordinator is not None and store.sent_at <= before:
+                silent.setdefault(store.coordinator, []).append(store.row.partition)
+        for partitions in silent.values():
+            # Its two neighbours divide what it coordinates.
+            self._directory.doubt(min(partitions))
+            self._directory.doubt(max(partitions))
+        self._state.after(self._state.config.doubt_s, self._doubt)
 
     def _send(self, store: RetainStore) -> None:
         """Send it where the directory says, unless it is there already."""

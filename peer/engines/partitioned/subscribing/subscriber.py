@@ -623,6 +623,8 @@ class Subscriber:
 
     def _doubt(self, peer: Peer, partitions: list[int]) -> None:
         """A coordinator owes an answer: ask after 2, 4, 8 … checks whether there is a successor."""
+        self._directory.doubt(min(partitions))
+        self._directory.doubt(max(partitions))
         checks = self._silences[peer] = self._silences.get(peer, 0) + 1
         # Ends stay for up to two checks after their confirmation, so the first check proves nothing.
         if checks > 1 and checks & (checks - 1) == 0:

@@ -93,6 +93,7 @@ class Owners:
         ]
         self.asked: list[int] = []
         self.verified: list[int] = []
+        self.doubted: list[int] = []
 
     def coordinator(self, partition: int) -> Peer | None:
         if self.of[partition] is None:
@@ -111,6 +112,9 @@ class Owners:
 
     def verify(self, partition: int) -> None:
         self.verified.append(partition)
+
+    def doubt(self, partition: int) -> None:
+        self.doubted.append(partition)
 
     def wrong(self, peer: Peer, partitions: Iterable[int]) -> None:
         """It was right."""

@@ -24,6 +24,7 @@ from ringmq.peer.engines.partitioned.messages import (
     Registered,
     Registry,
     Row,
+    Silent,
     Where,
 )
 from ringmq.peer.engines.partitioned.names import fingerprint_of, partition_of, partition_of_filter
@@ -105,13 +106,15 @@ class Clients:
 class Context(MessagingContext):
     """It keeps the routed messages for the test."""
 
-    __slots__ = ("heres", "samples", "wheres")
+    __slots__ = ("around", "heres", "samples", "silents", "wheres")
 
     def __init__(self, view: View, clients: Clients, config: PubSubConfig) -> None:
         super().__init__(view, clients, config)
         self.wheres: list[Where] = []
         self.heres: list[tuple[Peer, Here]] = []
         self.samples: list[float] = []
+        self.silents: list[tuple[Peer, Silent]] = []
+        self.around: list[tuple[Peer, Where]] = []
 
     def route(self, key: Id, message: object) -> None:  # type: ignore[override]
         assert isinstance(message, Where)
@@ -119,8 +122,15 @@ class Context(MessagingContext):
         self.wheres.append(message)
 
     def send(self, peer: Peer, message: object) -> None:  # type: ignore[override]
-        assert isinstance(message, Here)
-        self.heres.append((peer, message))
+        match message:
+            case Here():
+                self.heres.append((peer, message))
+            case Silent():
+                self.silents.append((peer, message))
+            case Where():
+                self.around.append((peer, message))
+            case _:
+                raise AssertionError(message)
 
     def answered(self, after_s: float) -> None:
         self.samples.append(after_s)
@@ -139,7 +149,9 @@ class Home:
         self.view = View(self.me, list(self.ring))
         clients = Clients()
         self.state = Context(self.view, clients, config or PubSubConfig())
-        self.directory = Directory(self.state, self.mine, self.known)
+        self.directory = Directory(self.state, self, self.known)
+        self.missing: list[tuple[Peer, int, Peer]] = []
+        self.bypasses: list[Where] = []
         self.kept = clients.kept
         self.soon: list[str] = []
         self.cache = RetainedCache(self.state)
@@ -160,8 +172,19 @@ class Home:
 
     # The home's side
 
-    def mine(self) -> Runs:
+    def owned_runs(self) -> Runs:
         return runs_of(p for p in range(PARTITIONS) if self.actor(p) == self.me)
+
+    def neighbours(self, peer: Peer) -> tuple[Peer, ...]:
+        around = sorted(self.ring, key=lambda other: other.id)
+        at = around.index(peer)
+        return around[at - 1], around[(at + 1) % len(around)]
+
+    def missed(self, peer: Peer, partition: int, origin: Peer) -> None:
+        self.missing.append((peer, partition, origin))
+
+    def bypassed(self, message: Where) -> None:
+        self.bypasses.append(message)
 
     def known(self) -> None:
         self.subscriber.coordinators_changed()

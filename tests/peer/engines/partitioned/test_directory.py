@@ -187,7 +187,7 @@ def test_an_owner_answers_with_its_ranges() -> None:
     home = Home(2)
     stranger = peer_at(5)
     home.directory.where(peer_at(6), Where(1, stranger))
-    assert home.state.heres == [(stranger, Here(home.mine()))]
+    assert home.state.heres == [(stranger, Here(home.owned_runs(), home.neighbours(home.me)))]
     home.ring = [peer_at(8)]
     home.directory.where(stranger, Where(1, stranger))
     assert len(home.state.heres) == 1, "a peer that owns nothing knows nothing"

@@ -1,0 +1,138 @@
+"""Peers that leave requests unanswered: whether they answer at all, and since when they can be relied upon again.
+
+The ring takes seconds to declare a peer dead, as that is hard to undo. To go on without a silent peer for a while is
+easy to undo, so this happens much earlier, and only if somebody needs an answer of it. Knows neither partitions nor
+records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.messages import Alive, Check
+from ringmq.peer.messaging.context import MessagingContext
+
+TRIES: Final = 3
+"""Questions in one check, so that a lost message does not make a peer silent."""
+MOST_DOUBLINGS: Final = 4
+SOON: Final = 10
+"""A peer that falls silent again within this many times `steady_s` must answer for twice as long the next time."""
+
+
+class Watch:
+    """A peer that is being checked, or is silent."""
+
+    __slots__ = ("answered", "asked_at", "number", "peer", "silent", "steady_since")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.number = 0
+        self.asked_at = 0.0
+        self.answered = False
+        """Whether the present check has an answer."""
+        self.silent = False
+        self.steady_since: float | None = None
+        """A silent peer has answered every check from then on."""
+
+
+class Silence:
+    """One per engine."""
+
+    __slots__ = ("_changed", "_checks", "_returned", "_state", "_watched")
+
+    def __init__(self, state: MessagingContext, changed: Callable[[], None]) -> None:
+        """`changed` is called when a peer has become silent, or is relied upon again."""
+        self._state = state
+        self._changed = changed
+        self._watched: dict[Peer, Watch] = {}
+        self._checks = 0
+        self._returned: dict[Id, tuple[float, int]] = {}
+        """Peers that were silent lately: until when that counts, and how often in a row."""
+
+    @property
+    def silent(self) -> frozenset[Id]:
+        return frozenset([watch.peer.id for watch in self._watched.values() if watch.silent])
+
+    @property
+    def peers(self) -> list[Peer]:
+        """The silent peers, the longest silent first."""
+        return [watch.peer for watch in self._watched.values() if watch.silent]
+
+    def watches(self, peer: Peer) -> bool:
+        """Whether a peer is being checked, or is silent."""
+        return peer in self._watched
+
+    def suspect(self, peer: Peer) -> None:
+        """A peer has left a request unanswered for `doubt_s`."""
+        if peer.id != self._state.me.id and peer not in self._watched:
+            watch = self._watched[peer] = Watch(peer)
+            self._begin(watch)
+
+    def follow(self, known: Callable[[Peer], bool]) -> None:
+        """The ring has changed: forget the peers that are not there any more. The ring decides about them."""
+        gone = [peer for peer in self._watched if not known(peer)]
+        for peer in gone:
+            del self._watched[peer]
+
+    def check(self, sender: Peer, message: Check) -> None:
+        self._state.send(sender, Alive(message.number))
+
+    def alive(self, sender: Peer, message: Alive) -> None:
+        watch = self._watched.get(sender)
+        if watch is None or watch.number != message.number:
+            return
+        watch.answered = True
+        if not watch.silent:
+            del self._watched[sender]
+        elif watch.steady_since is None:
+            watch.steady_since = self._state.clock.now
+
+    def _begin(self, watch: Watch) -> None:
+        self._checks += 1
+        watch.number = self._checks
+        watch.asked_at = self._state.clock.now
+        watch.answered = False
+        self._ask(watch, watch.number, TRIES)
+
+    def _ask(self, watch: Watch, number: int, tries: int) -> None:
+        if self._watched.get(watch.peer) is not watch or watch.number != number:
+            return
+        if tries == 0:
+            self._judge(watch)
+            return
+        if not watch.answered:
+            self._state.send(watch.peer, Check(number))
+        self._state.after(self._state.config.silent_s / TRIES, partial(self._ask, watch, number, tries - 1))
+
+    def _judge(self, watch: Watch) -> None:
+        now, config = self._state.clock.now, self._state.config
+        if not watch.answered:
+            # If this peer stood still itself, the answer may be waiting to be read.
+            if now - watch.asked_at <= 1.5 * config.silent_s:
+                watch.steady_since = None
+                if not watch.silent:
+                    watch.silent = True
+                    self._state.counters.silent_peers += 1
+                    self._changed()
+        elif watch.silent and self._is_steady(watch, now):
+            del self._watched[watch.peer]
+            self._changed()
+            return
+        self._begin(watch)
+
+    def _is_steady(self, watch: Watch, now: float) -> bool:
+        """Whether a peer that was silent has answered for long enough."""
+        assert watch.steady_since is not None, "an answered check sets it"
+        until, times = self._returned.get(watch.peer.id, (0.0, 0))
+        times = times if now < until else 0
+        if now < watch.steady_since + self._state.config.steady_s * (1 << times):
+            return False
+        # The time counts from its return, so a peer that was well for long begins anew.
+        wait_s = self._state.config.steady_s * SOON * (1 << times)
+        self._returned = {peer_id: known for peer_id, known in self._returned.items() if known[0] > now}
+        self._returned[watch.peer.id] = now + wait_s, min(times + 1, MOST_DOUBLINGS)
+        return True

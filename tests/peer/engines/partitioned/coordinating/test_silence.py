@@ -1,0 +1,130 @@
+"""Peers that leave requests unanswered: found soon, not by mistake, and relied upon again after a while."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringmq.mqtt_front.iteration import StillClock
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.overlay.core.timers import TimerQueue
+from ringmq.peer.engines.partitioned.coordinating.silence import TRIES, Silence
+from ringmq.peer.engines.partitioned.messages import Alive, Check
+from ringmq.peer.messaging.config import LAN
+from ringmq.peer.messaging.context import Counters
+
+STEP_S = LAN.silent_s / TRIES / 5
+
+
+def peer(number: int) -> Peer:
+    return Peer(Id(number), "10.0.0.1", 4883, 1)
+
+
+class State:
+    """The part of a context that is used, with another peer that answers or does not."""
+
+    def __init__(self) -> None:
+        self.clock = StillClock()
+        self.config = LAN
+        self.counters = Counters()
+        self.timers = TimerQueue()
+        self.me = peer(1)
+        self.answers = True
+        self.lost = 0
+        """Questions that get lost on their way."""
+        self.sent: list[object] = []
+        self.silences: list[frozenset[Id]] = []
+        self.silence = Silence(self, lambda: self.silences.append(self.silence.silent))  # type: ignore[arg-type]
+
+    def send(self, to: Peer, message: object) -> None:
+        self.sent.append(message)
+        if self.lost:
+            self.lost -= 1
+        elif self.answers and isinstance(message, Check):
+            self.silence.alive(to, Alive(message.number))
+
+    def after(self, delay_s: float, then: object) -> None:
+        self.timers.at(self.clock.now + delay_s, lambda _, call: call(), then)
+
+    def run(self, seconds: float, step_s: float = STEP_S) -> None:
+        end = self.clock.now + seconds
+        while self.clock.now < end:
+            self.clock.now += step_s
+            self.timers.run(self.clock.now)
+
+
+OTHER = peer(2)
+
+
+def test_a_peer_that_answers_is_checked_once_and_never_silent() -> None:
+    state = State()
+    state.silence.suspect(OTHER)
+    state.run(5.0)
+    assert len(state.sent) == 1
+    assert state.silences == []
+    assert not state.silence.watches(OTHER)
+
+
+@pytest.mark.parametrize("lost", range(TRIES))
+def test_lost_questions_make_nobody_silent(lost: int) -> None:
+    state = State()
+    state.lost = lost
+    state.silence.suspect(OTHER)
+    state.run(5.0)
+    assert state.silences == []
+
+
+def test_a_peer_is_silent_after_one_check_and_counted() -> None:
+    state = State()
+    state.answers = False
+    state.silence.suspect(OTHER)
+    state.silence.suspect(OTHER)
+    state.run(LAN.silent_s + 2 * STEP_S)
+    assert state.silences == [{OTHER.id}]
+    assert state.counters.silent_peers == 1
+
+
+def test_a_peer_that_stood_still_itself_asks_again() -> None:
+    state = State()
+    state.answers = False
+    state.silence.suspect(OTHER)
+    state.run(3.0, step_s=3.0)
+    state.answers = True
+    state.run(LAN.silent_s)
+    assert state.silences == []
+
+
+def test_who_is_back_must_answer_for_a_while_and_longer_each_time() -> None:
+    state = State()
+    waits = []
+    for _ in range(3):
+        state.answers = False
+        state.silence.suspect(OTHER)
+        state.run(1.0)
+        assert state.silence.silent == {OTHER.id}
+        state.answers = True
+        began = state.clock.now
+        while state.silence.silent:
+            state.run(STEP_S)
+        waits.append(state.clock.now - began)
+    slack_s = 3 * LAN.silent_s
+    for times, wait_s in enumerate(waits):
+        assert LAN.steady_s * 2**times <= wait_s <= LAN.steady_s * 2**times + slack_s
+
+
+def test_a_peer_that_leaves_the_ring_is_forgotten() -> None:
+    state = State()
+    state.answers = False
+    state.silence.suspect(OTHER)
+    state.run(1.0)
+    state.silence.follow(lambda known: False)
+    assert state.silence.silent == frozenset()
+    asked = len(state.sent)
+    state.run(2.0)
+    assert len(state.sent) == asked
+
+
+def test_checks_are_answered() -> None:
+    state = State()
+    state.silence.check(OTHER, Check(7))
+    assert state.sent == [Alive(7)]
