@@ -127,7 +127,9 @@ class Neighbourhood:
         """The peers that must have copies while this peer coordinates the partition: the nearest that answer. If no
         other owner does, this peer cannot go on alone, as a successor may have their word; unless it acts for one."""
         owners = self.owners(partition)
-        if not self.silent:
+        # With several silent owners this peer may be the one that is cut off: a successor has their word, and never
+        # asked a newcomer that this peer would count as a shadow instead.
+        if sum(peer.id in self.silent for peer in owners) != 1:
             return owners[1 : self._shadows + 1]
         me = self._me().id
         others = [peer for peer in owners if peer.id not in self.silent and peer.id != me]
