@@ -150,6 +150,8 @@ class ReplicationPeer:
         self.overlay = GivenOverlay(peer)
         self.alive = True
         self.paused = False
+        self.unnoticed = False
+        """Whether the ring does not notice the present pause."""
         self.wake_at = inf
         self.backlog: list[Callable[[], None]] = []
         config = world.config
@@ -390,7 +392,7 @@ class ReplicationWorld:
         for other in self.live:
             if other is not peer:
                 peer.sees(other.peer, there=True)
-                if other.paused:
+                if other.paused and not other.unnoticed:
                     self.at(self.random.uniform(*DETECTION_S), peer, partial(self._detected, peer, other))
         peer.set_active(active=True)
 
@@ -433,7 +435,7 @@ class ReplicationWorld:
 
     def pause(self, peer: ReplicationPeer, seconds: float, *, noticed: bool = True) -> None:
         """Its process stands still; messages wait. A long pause that the ring notices ends its membership."""
-        peer.paused = True
+        peer.paused, peer.unnoticed = True, not noticed
         self.checks.paused(peer.peer, seconds)
         if noticed:
             self._detect(peer)

@@ -249,6 +249,8 @@ class ModelHolder:
         self.all = checks.random.random() < 0.5
         self.wanted = set(checks.partitions if self.all else checks.random.sample(checks.partitions, 5))
         self.asked: dict[Peer, float] = {}
+        self.terms: dict[Peer, int] = {}
+        """The number that each coordinator gave this holder."""
 
     def _owner(self, partition: int) -> Peer:
         return self.directory.owner(partition)
@@ -282,6 +284,11 @@ class ModelHolder:
         return now < self._until(held)
 
     def routes(self, sender: Peer, message: Routes) -> None:
+        if message.term and message.term != self.terms.get(sender):
+            # The coordinator had forgotten this holder: it sends no changes of what it began before.
+            self.terms[sender] = message.term
+            for partition in list(self.held):
+                self._detach(partition, sender)
         for partition in partitions_in(message.ended):
             self._detach(partition, sender)
         for begun in message.begun:
