@@ -145,8 +145,8 @@ class PubSubChecks:
         assert subscription.acked_at is not None
         self.checked["SUBACKs"] += 1
         world = self._world
-        home = next(node for node in world.all_nodes() if node.peer == subscription.peer)
-        wide = records_of(home.core).served_by(subscription.filter)
+        home = next((node for node in world.all_nodes() if node.peer == subscription.peer), None)
+        wide = None if home is None else records_of(home.core).served_by(subscription.filter)
         count = sum(
             records_of(node.core).has_entry(wide or subscription.filter, subscription.peer.id)
             for node in world.all_nodes()

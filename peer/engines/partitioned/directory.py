@@ -138,6 +138,8 @@ class Directory:
         """A peer coordinates these partitions, by its own word or by that of the nearest peer."""
         overlay = self._state.overlay
         changed = False
+        # Where the leaf set knows the nearest, it knows the next nearest too: a stranger would be asked in vain for good.
+        is_known = peer in (overlay.me, *overlay.leaves)
         for partition in partitions:
             owner = overlay.owner(key_of_partition(partition))
             if owner is None:
@@ -148,7 +150,7 @@ class Directory:
                     del self._acting[partition]
             elif owner == peer:
                 changed |= self._acting.pop(partition, None) is not None
-            elif self._acting.get(partition) != (peer, owner):
+            elif is_known and self._acting.get(partition) != (peer, owner):
                 changed = True
                 self._acting[partition] = peer, owner
         if changed:

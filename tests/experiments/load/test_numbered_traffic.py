@@ -112,7 +112,7 @@ async def test_messages_go_to_all_topics_at_the_rate(ringmq_server: Server, monk
 
 async def test_unacknowledged_messages_are_returned() -> None:
     class Silent:
-        def publish_qos1(self, topic: str, payload: bytes) -> asyncio.Future[None]:
+        def publish_qos1(self, topic: str, payload: bytes, retain: bool = False) -> asyncio.Future[None]:
             return asyncio.get_running_loop().create_future()
 
     flow = NumberedTraffic([], ["a"], 1.0)

@@ -9,14 +9,12 @@ import pytest
 
 from ringmq.experiments.scenarios.replication import FAULTS, replication
 from ringmq.experiments.simulator.replication_checks import MissedError
-from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
 from ringmq.peer.engines.partitioned.messages import Renewed
 from ringmq.peer.replication.authority import Authority
 from ringmq.peer.replication.copying import Copying
 from ringmq.peer.replication.stream_messages import Lane
-from ringmq.peer.replication.takeover import Gathering
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -78,25 +76,6 @@ def _nobody_waits_for_holders(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Copying, "wait", without_holders)
 
 
-def _acts_without_the_other_owners(patch: pytest.MonkeyPatch) -> None:
-    begin = Gathering.__init__
-
-    def begin_alone(
-        self: Gathering,
-        ident: int,
-        owners: tuple[Peer, ...],
-        silent: Peer | None,
-        me: Id,
-        partitions: set[int],
-        now: float,
-    ) -> None:
-        begin(self, ident, owners, silent, me, partitions, now)
-        if silent is not None:
-            self.awaited = {}
-
-    patch.setattr(Gathering, "__init__", begin_alone)
-
-
 def _leases_without_the_word_of_the_shadows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Authority, "since", property(lambda self: self._state.clock.now))
 
@@ -104,7 +83,6 @@ def _leases_without_the_word_of_the_shadows(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("mutation", "faults"),
     [
-        (_acts_without_the_other_owners, ("cut",)),
         (_leases_without_the_word_of_the_shadows, ("cut",)),
         (_renewals_overtake_routes, ("deaf",)),
         (_successors_know_no_holders, ("crash",)),

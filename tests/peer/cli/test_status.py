@@ -82,7 +82,7 @@ ROLES = {
         "lasting": 100,
         "away": 7,
     }
-    | {"retained": 34, "holders": 2, "shadows_total": 4, "out_of_step": 1}
+    | {"retained": 34, "holders": 2, "shadows_total": 4, "out_of_step": 1, "silent": []}
     | {"shown": [partition(7), partition(4095), partition(8, "gathering"), partition(9, "shadow")]},
     "publishing": {
         "topics_total": 2,

@@ -497,7 +497,7 @@ def test_ring_document_has_the_times_of_pubsub() -> None:
     assert LOCAL == LAN, "they share a column"
     for start, times in (
         ("A silent publisher delays a SUBACK by at most", (LAN.void_s, WAN.void_s)),
-        ("The entries of a peer that crashed or fell silent last for", (LAN.entry_s, WAN.entry_s)),
+        ("Publishers wait for a peer that crashed or fell silent for at most", (LAN.entry_s, WAN.entry_s)),
     ):
         assert f"| {start} | {times[0]:g} s | {times[1]:g} s |\n" in RING
     bounds = RING[RING.index("**Bounds.**") : RING.index("**When peers die.**")]

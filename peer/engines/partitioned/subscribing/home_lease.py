@@ -51,7 +51,7 @@ def pieces(filters: Iterable[LocalFilter]) -> Iterator[list[LocalFilter]]:
 class HomeLease:
     """One per engine."""
 
-    __slots__ = ("_announced", "_directory", "_highest", "_partitions", "_state", "_streams", "_unheard")
+    __slots__ = ("_announced", "_directory", "_highest", "_partitions", "_silences", "_state", "_streams", "_unheard")
 
     def __init__(
         self,
@@ -69,6 +69,8 @@ class HomeLease:
         self._highest = highest
         self._announced: dict[int, HomePartition] = {}
         """Partitions with a new coordinator, which may lack entries."""
+        self._silences: dict[Peer, int] = {}
+        """Checks since a coordinator that owes an answer was heard."""
         self._unheard: set[Peer] = set()
         """Coordinators that have not answered the last renewal."""
 
@@ -129,6 +131,22 @@ class HomeLease:
 
     def heard(self, peer: Peer) -> None:
         self._unheard.discard(peer)
+        self.stream_lost(peer)
+
+    def stream_lost(self, peer: Peer) -> None:
+        """Its answers are lost: the checks count from now on."""
+        self._silences.pop(peer, None)
+
+    def owes(self, peer: Peer, partitions: list[int]) -> None:
+        """A coordinator owes an answer: ask after 2, 4, 8 … checks whether there is a successor."""
+        self._directory.doubt(min(partitions))
+        self._directory.doubt(max(partitions))
+        checks = self._silences[peer] = self._silences.get(peer, 0) + 1
+        # Ends stay for up to two checks after their confirmation, so the first check proves nothing.
+        if checks > 1 and checks & (checks - 1) == 0:
+            # If it is dead, its range is divided between its two neighbours.
+            self._directory.verify(min(partitions))
+            self._directory.verify(max(partitions))
 
     def _correct(self, peer: Peer, partition: HomePartition) -> None:
         """Send all entries of a partition to its coordinator."""

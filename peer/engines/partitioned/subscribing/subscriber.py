@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
 from typing import Final, TypeVar
 
 from ringmq.mqtt_front.cluster import Done
@@ -21,26 +20,23 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Register, Registered, Row
 from ringmq.peer.engines.partitioned.names import NameHash
+from ringmq.peer.engines.partitioned.subscribing.entry_numbers import EntryNumbers
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
 from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
 from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
+from ringmq.peer.engines.partitioned.subscribing.refused_filters import RefusedFilters
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.engines.partitioned.subscribing.widening import Widening
 from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.shared_filters import is_shared
-from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 from ringmq.peer.replication.space import partitions_in
 
 LATER_S: Final = 0.05
 """The longest wait of an end for a registration that it can go along with."""
-
-RETRY_S: Final = 30.0
-RETRIED_AT_ONCE: Final = 1000
-"""How often, and how many of the filters that were refused are registered again. Only a client's own SUBSCRIBE need not
-wait for that."""
 
 _MAY_BE_REFUSED: Final = (FilterStage.ASKING, FilterStage.CHANGING)
 
@@ -53,9 +49,9 @@ class Subscriber:
     """One per engine. Call `flush` at the end of each iteration, before the streams."""
 
     __slots__ = (
-        "_armed", "_boot", "_by_count", "_changed", "_checking", "_count", "_directory", "_ended", "_finder",
-        "_in_force_soon", "_just_ended", "_lease", "_names", "_partitions", "_pending", "_plain", "_queued", "_refused",
-        "_retained_cache", "_retrying", "_shared", "_silences", "_soon", "_state", "_streams", "_truth", "_widening",
+        "_armed", "_by_count", "_changed", "_checking", "_directory", "_ended", "_finder", "_in_force_soon",
+        "_just_ended", "_lease", "_names", "_numbers", "_partitions", "_pending", "_plain", "_queued", "_refused",
+        "_retained_cache", "_shared", "_soon", "_state", "_streams", "_truth", "_widening",
     )  # fmt: skip
 
     def __init__(
@@ -80,8 +76,7 @@ class Subscriber:
         """All filters, also those that leave, and wide ones."""
         self._plain: FilterTrie[LocalFilter] = FilterTrie()
         self._shared: dict[str, LocalFilter] = {}
-        self._boot = 0
-        self._count = 0
+        self._numbers = EntryNumbers(state)
         self._armed = False
         self._soon = False
         """Whether a registration must not wait."""
@@ -92,14 +87,10 @@ class Subscriber:
         self._just_ended: list[Ended] = []
         self._ended: list[Ended] = []
         """Ends from before the last check."""
-        self._refused: dict[LocalFilter, None] = {}
-        """Those that a full partition has refused, the longest refused first."""
-        self._retrying = False
-        self._silences: dict[Peer, int] = {}
-        """Checks since a coordinator that owes an answer was heard."""
+        self._refused = RefusedFilters(state, self._register_again)
         self._changed = False
         self._checking = False
-        self._lease = HomeLease(state, streams, directory, self._partitions, self._highest)
+        self._lease = HomeLease(state, streams, directory, self._partitions, self._numbers.highest)
         self._finder = Finder(state, streams, directory, self._names, self._keep, self._found)
         self._widening = Widening(state, self, retained_cache)
 
@@ -148,7 +139,7 @@ class Subscriber:
             own = self._begin(topic_filter, lasting, restored)
         elif own.stage is FilterStage.REFUSED:
             own.lasting = lasting
-            self._retry(own)
+            self._refused.retry(own)
         elif own.lasting is not lasting:
             self._change(own, lasting)
         elif own.stage is FilterStage.IN_FORCE:
@@ -167,7 +158,7 @@ class Subscriber:
         return own
 
     def _register_new(self, kind: type[F], topic_filter: str, lasting: bool = False, restored: bool = False) -> F:
-        own = kind(topic_filter, self._partition_for(topic_filter), self._next(), lasting, restored)
+        own = kind(topic_filter, self._partition_for(topic_filter), self._numbers.next(), lasting, restored)
         self._by_count[own.count] = own
         self._queue(own)
         return own
@@ -192,7 +183,7 @@ class Subscriber:
             return
         served_by = own.partition
         del self._by_count[own.count]
-        own.change(self._next(), lasting)
+        own.change(self._numbers.next(), lasting)
         self._by_count[own.count] = own
         if isinstance(served_by, WideFilter):
             self._widening.returns(served_by, own)
@@ -208,7 +199,7 @@ class Subscriber:
         if own.stage is FilterStage.REFUSED:
             # Its coordinator has nothing of it that must end.
             own.on(FilterEvent.REMOVED)
-            del self._refused[own]
+            self._refused.remove(own)
             self._forget(own)
             return
         dones = self._withdraw(own)
@@ -232,7 +223,7 @@ class Subscriber:
 
     def _withdraw(self, own: LocalFilter) -> list[Done]:
         del self._by_count[own.count]
-        dones = own.leave(self._next())
+        dones = own.leave(self._numbers.next())
         self._by_count[own.count] = own
         return dones
 
@@ -246,7 +237,7 @@ class Subscriber:
         self._queue(entry, soon=False)
 
     def serve(self, topic_filter: str, wide: WideFilter) -> LocalFilter:
-        own = LocalFilter(topic_filter, wide, self._next())
+        own = LocalFilter(topic_filter, wide, self._numbers.next())
         self._by_count[own.count] = own
         own.on(FilterEvent.GRANTED)
         self._finder.want(own)
@@ -275,21 +266,8 @@ class Subscriber:
     def _move(self, own: LocalFilter, partition: HomePartition) -> None:
         del self._by_count[own.count]
         own.partition.queued.pop(own, None)
-        own.move(partition, self._next())
+        own.move(partition, self._numbers.next())
         self._by_count[own.count] = own
-
-    def _next(self, known_boot: int = 0) -> Number:
-        """A number above all earlier ones."""
-        self._boot = max(self._boot, self._state.me.boot)
-        if known_boot > self._boot:
-            # The coordinator knows a number with a higher boot than the present one, whatever its count: every number
-            # of that boot may be too low.
-            self._boot = known_boot + 1
-        self._count += 1
-        return self._boot, self._count
-
-    def _highest(self) -> Number:
-        return self._boot, self._count
 
     def _queue(self, own: LocalFilter, *, soon: bool = True) -> None:
         """Register it at the end of this iteration; its end, for which nobody waits, with the next registration."""
@@ -371,7 +349,7 @@ class Subscriber:
 
     def _applied(self, peer: Peer, ends: list[Ended]) -> None:
         """A coordinator has the ends of these filters."""
-        self._heard(peer)
+        self._lease.heard(peer)
         self._just_ended += ends
 
     def _assign(self, partition: HomePartition, peer: Peer) -> None:
@@ -379,7 +357,7 @@ class Subscriber:
         if partition.coordinator is not None or partition.left is not None:
             for own in list(partition.filters.values()):
                 if own.stage is FilterStage.REFUSED:
-                    self._retry(own)
+                    self._refused.retry(own)
                 elif own.unanswered:
                     partition.queued[own] = None
             self._lease.announce(partition)
@@ -388,7 +366,7 @@ class Subscriber:
         self._soon = True
 
     def registered(self, sender: Peer, message: Registered) -> None:
-        self._heard(sender)
+        self._lease.heard(sender)
         for row in message.retained:
             self._keep(row)
         asked_at: set[float] = set()
@@ -458,11 +436,11 @@ class Subscriber:
         """It was not renewed in time, or an earlier boot of this peer gave higher numbers."""
         if self._widening.lapsed(own):
             # Its next entry must have a number above the known one.
-            self._next(known_boot)
+            self._numbers.next(known_boot)
             return
         self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
         del self._by_count[own.count]
-        own.lapse(self._next(known_boot))
+        own.lapse(self._numbers.next(known_boot))
         self._by_count[own.count] = own
         self._queue(own)
 
@@ -472,8 +450,7 @@ class Subscriber:
             return
         self._state.counters.refused_filters += 1
         dones = own.refuse()
-        self._refused[own] = None
-        self._retry_later()
+        self._refused.add(own)
         for done in dones:
             done(Reason.QUOTA_EXCEEDED)
 
@@ -483,26 +460,12 @@ class Subscriber:
         own = self._find(topic_filter)
         return own is not None and own.stage is FilterStage.REFUSED
 
-    def _retry(self, own: LocalFilter) -> None:
+    def _register_again(self, own: LocalFilter) -> None:
         """Register a refused filter once more."""
-        del self._refused[own]
         del self._by_count[own.count]
-        own.retry(self._next())
+        own.retry(self._numbers.next())
         self._by_count[own.count] = own
         self._queue(own)
-
-    def _retry_refused(self) -> None:
-        """Sessions of clients that are away, or that had the filter before, may find room by now."""
-        self._retrying = False
-        for own in list(islice(self._refused, RETRIED_AT_ONCE)):
-            self._retry(own)
-        self._retry_later()
-
-    def _retry_later(self) -> None:
-        # Most refused filters are removed at once, so that a timer for each would be too many.
-        if self._refused and not self._retrying:
-            self._retrying = True
-            self._state.after(RETRY_S, self._retry_refused)
 
     def _end(self, own: LocalFilter) -> None:
         own.on(FilterEvent.ENDED)
@@ -528,19 +491,19 @@ class Subscriber:
             self._leave(sender, partitions_in(message.elsewhere))
 
     def presented(self, sender: Peer, message: Presented) -> None:
-        self._heard(sender)
+        self._lease.heard(sender)
         self._leave(sender, partitions_in(message.elsewhere))
         self._widening.presented(sender, message)
         self._lease.presented(sender, message)
 
     def elsewhere(self, sender: Peer, message: Elsewhere) -> None:
-        self._heard(sender)
+        self._lease.heard(sender)
         self._leave(sender, partitions_in(message.runs))
 
     def stream_lost(self, peer: Peer) -> None:
         """Whatever was sent there may be lost, and so may its answers."""
         theirs = [index for index, partition in self._partitions.items() if partition.coordinator == peer]
-        self._silences.pop(peer, None)
+        self._lease.stream_lost(peer)
         self._finder.lost(peer)
         self._leave(peer, theirs)
 
@@ -584,10 +547,6 @@ class Subscriber:
         self._register()
         self._lease.renew()
 
-    def _heard(self, peer: Peer) -> None:
-        self._silences.pop(peer, None)
-        self._lease.heard(peer)
-
     def _watch(self, partition: HomePartition) -> None:
         """Check the partition until its coordinator is known and has answered everything."""
         self._pending[partition.index] = partition
@@ -616,21 +575,10 @@ class Subscriber:
                 else:
                     del self._pending[partition.index]
         for peer, partitions in silent.items():
-            self._doubt(peer, partitions)
+            self._lease.owes(peer, partitions)
         if self._pending:
             self._checking = True
             self._state.after(self._state.ask_s, self._check)
-
-    def _doubt(self, peer: Peer, partitions: list[int]) -> None:
-        """A coordinator owes an answer: ask after 2, 4, 8 … checks whether there is a successor."""
-        self._directory.doubt(min(partitions))
-        self._directory.doubt(max(partitions))
-        checks = self._silences[peer] = self._silences.get(peer, 0) + 1
-        # Ends stay for up to two checks after their confirmation, so the first check proves nothing.
-        if checks > 1 and checks & (checks - 1) == 0:
-            # If it is dead, its range is divided between its two neighbours.
-            self._directory.verify(min(partitions))
-            self._directory.verify(max(partitions))
 
     def _finish(self) -> None:
         """Forget filters whose end was applied before the last check."""

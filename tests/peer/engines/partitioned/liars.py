@@ -67,6 +67,9 @@ class Liar:
             meta = next(each for each in metas if isinstance(each, Meta))
             if base is int:
                 return self._number(meta)
+            if base is float:
+                low = -float("inf") if meta.ge is None else meta.ge
+                return chance.choice([number for number in FLOATS if number >= low])
             return self._value(base, field)
         if origin is tuple:
             inner = get_args(hint)

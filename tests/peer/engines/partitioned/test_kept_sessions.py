@@ -46,11 +46,22 @@ TOPICS = ("hall/1/door", "hall/2/door", *FILTERS[1:])
 Start = Callable[..., Any]
 
 
+def _connected(port: int) -> socket.socket:
+    """A peer is a member of the ring a moment before it listens for clients."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            return socket.create_connection((HOST, port), WITHIN_S)
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+
+
 class Client:
     """A client that acknowledges what it gets."""
 
     def __init__(self, port: int, name: str, *, clean: bool) -> None:
-        self._socket = socket.create_connection((HOST, port), WITHIN_S)
+        self._socket = _connected(port)
         self._reader = PacketReader(1 << 20)
         self._count = 0
         self._acknowledged: set[int] = set()

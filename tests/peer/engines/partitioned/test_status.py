@@ -248,7 +248,7 @@ def test_an_invalid_topic_has_no_status(net: Net, topic: str) -> None:
 def large_net(count: int, step_bits: int) -> tuple[Net, list[Member]]:
     """Peers with the longest addresses and many shadows."""
     net = Net(PubSubConfig(shadows=8))
-    members = [net.add(number << step_bits, boot=1 << 60) for number in range(count)]
+    members = [net.add(number << step_bits, boot=1 << 41) for number in range(count)]
     for member in members:
         member.me = Peer(member.me.id, "h" * MAX_HOST, 65535, member.me.boot)
     return net, members

@@ -19,7 +19,7 @@ from ringmq.peer.engines.partitioned.messages import (
 )
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterStage
-from ringmq.peer.engines.partitioned.subscribing.subscriber import RETRY_S
+from ringmq.peer.engines.partitioned.subscribing.refused_filters import RETRY_S
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.space import ALL
 from tests.peer.engines.partitioned.homes import Home, peer_at
