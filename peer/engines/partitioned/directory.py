@@ -138,7 +138,7 @@ class Directory:
         """A peer coordinates these partitions, by its own word or by that of the nearest peer."""
         overlay = self._state.overlay
         changed = False
-        # Where the leaf set knows the nearest, it knows the next nearest too: a stranger would be asked in vain for good.
+        # Where the leaf set knows the nearest, it knows the next nearest too. A stranger would be asked for good.
         is_known = peer in (overlay.me, *overlay.leaves)
         for partition in partitions:
             owner = overlay.owner(key_of_partition(partition))
