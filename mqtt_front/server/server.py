@@ -12,11 +12,11 @@ import contextlib
 import secrets
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import version
 from typing import Final, cast
 
 import structlog
 
+from ringmq import __version__
 from ringmq.mqtt_front.access.access import Access, Decision
 from ringmq.mqtt_front.access.shell.password_pool import PasswordPool
 from ringmq.mqtt_front.broker import Broker
@@ -66,7 +66,7 @@ class MqttServer:
         self.clients: dict[Writer, ClientSocket] = {}
         self._loop = asyncio.get_running_loop()
         now = iteration.begin()
-        self._sys_topics = SysTopics(f"ringmq version {version('ringmq')}", self.config.sys_interval_s, now)
+        self._sys_topics = SysTopics(f"ringmq version {__version__}", self.config.sys_interval_s, now)
         self._sys_topics.refresh(self.broker)
         self._refresh_at = now + REFRESH_S
         self._servers: list[asyncio.Server] = []

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import importlib
 import sys
-from importlib.metadata import EntryPoints, entry_points
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ringmq.overlay.errors import OverlayError
 from ringmq.peer.errors import ConfigError, PeerError
 from ringmq.peer.resources.memory import start_again_with_pages, without_rich
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 PEER: Final = "peer"
 BUILT_IN: Final = {
@@ -61,6 +63,9 @@ def _unavailable(name: str, error: ImportError) -> click.Command:
 
 
 def _added() -> EntryPoints:
+    # A peer needs none of them, and would keep what this imports in memory.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
     return entry_points(group=ENTRY_POINTS)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 
+from ringmq import __version__
 from ringmq.overlay.errors import OverlayError
 from ringmq.peer.cli import main
 from ringmq.peer.errors import ConfigError, DataFolderError, PeerError
@@ -52,7 +53,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException | int | No
                 return odd
 
         points = EntryPoints([Fake("odd", "nowhere:odd", main.ENTRY_POINTS)])
-        monkeypatch.setattr(main, "entry_points", lambda group: points)
+        monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: points)
 
     return adder
 
@@ -66,6 +67,7 @@ def test_commands_are_listed(run: Run) -> None:
 
 def test_version_is_printed(run: Run) -> None:
     assert run("--version")[:2] == (0, f"ringmq {importlib.metadata.version('ringmq')}\n")
+    assert __version__ == importlib.metadata.version("ringmq")
 
 
 @pytest.mark.parametrize(
