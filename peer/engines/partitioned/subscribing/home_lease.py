@@ -1,4 +1,5 @@
-"""The leases of the entries of this home: one for each coordinator, renewed by a digest of constant size.
+"""The leases of the entries of this home, one for each coordinator, and how long a coordinator has owed an answer. A
+lease is renewed by a digest of constant size.
 
 Where a coordinator has other entries than the home, the home sends it all of that partition.
 """
