@@ -18,7 +18,9 @@ from ringmq.experiments.load import exactly_once
 from ringmq.experiments.load.raw_clients import BenchError
 
 BUFFER_BYTES: Final = 1 << 18
-MOST_EVENTS: Final = 256
+MOST_EVENTS: Final = 4096
+"""Sockets of one look. With fewer than there are, acknowledgements that the publisher waits for would come behind
+several looks, and the generator would be the limit."""
 TIMESTAMP: Final = struct.Struct("<d")
 _PUBACK_BYTES: Final = 4
 

@@ -25,6 +25,8 @@ BLOCK: Final = 50
 MOST_UNANSWERED: Final = 500
 """Unacknowledged messages of the publisher, and with QoS 1 and 2 also undelivered messages: half of what a peer accepts
 from a client, and of what a peer and Mosquitto queue for a client, by default."""
+MOST_UNANSWERED_0: Final = 2_000
+"""The same with QoS 0, where a publisher waits for nobody: some 100 kB, as in the buffers of two sockets."""
 MOST_UNDELIVERED: Final = 50_000
 """Undelivered messages with QoS 0, summed over all subscribers."""
 LOOK_S: Final = 0.001
@@ -118,7 +120,7 @@ class TopicStream:
             receiver.complete_publications(publisher)
         self._publisher = publisher
         self._unsent = b""
-        self._most_unanswered = MOST_UNANSWERED if qos else MOST_UNANSWERED // BLOCK
+        self._most_unanswered = MOST_UNANSWERED if qos else MOST_UNANSWERED_0 // BLOCK
         # A peer acknowledges what it has queued: the subscribers may be far behind.
         self._most_undelivered = MOST_UNANSWERED if qos else MOST_UNDELIVERED
         self._receiver = receiver
