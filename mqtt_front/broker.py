@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from ringmq.logger.recorder import is_of_the_log
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
 from ringmq.mqtt_front.cluster import Cluster, Done, Standalone
 from ringmq.mqtt_front.codec.packets import Subscription, Will
@@ -21,7 +22,7 @@ from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.budget import Work
-from ringmq.mqtt_front.connection.delivery_plans import Plans
+from ringmq.mqtt_front.connection.delivery_plans import Plans, TopicNames
 from ringmq.mqtt_front.counters import FrontCounters
 from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.mqtt_front.matching.receivers import Receiver, SharedGroup
@@ -54,7 +55,8 @@ class Broker:
         self.cluster: Cluster = cluster or Standalone()
         self.journal: Journal = journal or NO_JOURNAL
         self.clock: Clock = clock or StillClock()
-        self.router: Router[Session] = Router(RouterLimits(subscriptions_per_session=config.max_subscriptions))
+        limits = RouterLimits(subscriptions_per_session=config.max_subscriptions)
+        self.router: Router[Session] = Router(limits, is_of_the_log)
         self.retained = Retained(config.max_retained, config.max_retained_bytes)
         self.sessions: dict[str, Session] = {}
         self.counters = FrontCounters()
@@ -68,6 +70,8 @@ class Broker:
         self.alone = cluster is None
         """Whether there is no cluster that hears of publications."""
         self._plans = Plans(self.router, self.cluster.serves_groups)
+        self.topic_names = TopicNames()
+        """Topic names by their bytes in the packet. Raises PacketError."""
         self.plan = self._plans.of
         """The plan of the fast path for a topic. Raises PacketError."""
         self._due: list[tuple[float, int, str]] = []
@@ -94,7 +98,7 @@ class Broker:
     def refresh(self) -> None:
         """Forget the receivers of all topics, since many are not in use any more. The next use finds them again."""
         self.router.forget_answers()
-        self._plans.forget_names()
+        self.topic_names.clear()
 
     def has_room_for(self, client_id: str) -> bool:
         return client_id in self.sessions or len(self.sessions) < self.config.max_sessions

@@ -63,7 +63,8 @@ class FastPath:
             return -1
         topic = data[start + 2 : after]
         try:
-            plan = broker.plan(topic)
+            name = broker.topic_names[topic]
+            plan = broker.plan(name)
         except PacketError:
             # No topic name. The general path raises the same error, and counts the packet first.
             return -1
@@ -81,7 +82,7 @@ class FastPath:
             if writer is None:
                 continue
             if not writer.fast:
-                session.deliver(Message(plan.topic, bytes(data[after + v5 : end])), 0, False, ())
+                session.deliver(Message(name, bytes(data[after + v5 : end])), 0, False, ())
                 continue
             if writer.v5 == v5:
                 # The bytes of the packet serve all receivers of its version: nothing is encoded or copied for them.
@@ -98,7 +99,7 @@ class FastPath:
         counters.publish_sent += sent
         counters.messages_sent += sent
         if not broker.alone:
-            broker.cluster.published_fast(plan.topic, data[after + v5 : end], len(plan.sessions))
+            broker.cluster.published_fast(name, data[after + v5 : end], len(plan.sessions))
         return len(plan.sessions) * (end - at + DELIVERY_BYTES) + plan.cost
 
     def publish_1(self, data: bytes, at: int, start: int, end: int) -> int:
@@ -115,7 +116,8 @@ class FastPath:
         if packet_id == NO_ID or handlers.unreleased or session is None:
             return -1
         try:
-            plan = broker.plan(data[start + 2 : id_at])
+            name = broker.topic_names[data[start + 2 : id_at]]
+            plan = broker.plan(name)
         except PacketError:
             return -1
         # A packet with QoS 0 has no packet identifier [MQTT-2.2.1-2], so such a receiver needs other bytes.
@@ -127,7 +129,7 @@ class FastPath:
         number = int.from_bytes(packet_id, "big")
         # Alone, the message is delivered when this returns, so the PUBACK needs no entry among the unanswered ones.
         done = None if broker.alone else handlers.when_done(session, handlers.expect(1, number))
-        message = Message(plan.topic, data[begin:end], 1, False, b"", None, session.client_id)
+        message = Message(name, data[begin:end], 1, False, b"", None, session.client_id)
         head, tail = data[at:id_at], data[id_at + 2 : end]
         for receiver in plan.sessions:
             if not receiver.deliver_fast(message, head, tail, v5):
@@ -157,9 +159,10 @@ def distribute_fast(broker: Broker, topic: bytes, payload: bytes) -> int:
 
     The message has QoS 0, no properties, and is not retained. Raises PacketError if `topic` is no topic name.
     """
-    plan = broker.plan(topic)
+    name = broker.topic_names[topic]
+    plan = broker.plan(name)
     if plan.special:
-        return broker.distribute_unshared(Message(plan.topic, payload))
+        return broker.distribute_unshared(Message(name, payload))
     packets: dict[bool, bytes] = {}
     sent = 0
     for session in plan.sessions:
@@ -167,7 +170,7 @@ def distribute_fast(broker: Broker, topic: bytes, payload: bytes) -> int:
         if writer is None:
             continue
         if not writer.fast:
-            session.deliver(Message(plan.topic, payload), 0, False, ())
+            session.deliver(Message(name, payload), 0, False, ())
             continue
         packet = packets.get(writer.v5)
         if packet is None:

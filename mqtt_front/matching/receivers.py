@@ -1,27 +1,27 @@
 """Receivers of a message: the router's answer for a topic, its cache, and the rotation inside a shared group.
 
-Owns the records, the merge of a session's overlapping subscriptions, and when a cached answer is dropped: a filter that
-matches its topic has changed, or it is the oldest of too many. Knows no subscription's filter and no connection:
-whether a session can receive a message now, it asks its caller.
+Owns the records, the merge of a session's overlapping subscriptions, and when a cached answer ends: a filter that it
+was made of has changed, or there are too many. All topics that the same filters match share one answer, so a new topic
+costs a match. Knows no connection: whether a session can receive a message now, it asks its caller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from ringmq.mqtt_front.matching.topic_trie import TopicTrie
-
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 S = TypeVar("S", bound=Hashable)
 
-_ENTRY_BYTES: Final = 600
-_LEVEL_BYTES: Final = 300
+_TOPIC_BYTES: Final = 250
+_ANSWER_BYTES: Final = 600
 _RECEIVER_BYTES: Final = 32
-"""Estimated sizes of an answer's parts, which only need to be roughly right. A receiver takes 8 bytes when it is the
-record of its one subscription, and some 150 when it was merged from several."""
+"""Estimated sizes, which only need to be roughly right: of a topic beside its name, of an answer, and of a receiver in
+it, which takes 8 bytes when it is the record of its one subscription, and some 150 when it was merged from several."""
 _EVICTED_AT_ONCE: Final = 64
 """Finding the oldest key of a dict means passing the slots of deleted keys, which pays only for several at a time."""
 
@@ -93,15 +93,40 @@ class SharedGroup(Generic[S]):
         return None
 
 
+class FilterEntries(dict[K, V]):
+    """The subscriptions of one filter by session, or the groups that share it by name, and the answers made of it."""
+
+    __slots__ = ("answers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: dict[Receivers[Any], None] | None = None
+        """None: there are none, as for most filters."""
+
+    # Two filters with equal entries are two filters.
+    __hash__ = object.__hash__  # type: ignore[assignment]  # a dict has none
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+
+
+Sources = tuple[FilterEntries[Any, Any], ...]
+"""The entries of all filters that match a topic."""
+
+
 class Receivers(msgspec.Struct, Generic[S], eq=False):
-    """The receivers of messages to one topic. Only `plan` changes."""
+    """The receivers of messages to all topics that the same filters match. But for `plan`, only its end changes it."""
 
     each: tuple[Receiver[S], ...]
     """All of them get the message: one entry per session, in a stable order."""
     groups: tuple[SharedGroup[S], ...]
     """One member of each gets the message."""
+    sources: Sources = ()
+    apart: bool = False
+    """Whether these are receivers of topics with a plan of their own (see `Router`)."""
     plan: object | None = None
-    """Derived by the broker, and dropped with this record when a subscription that matches the topic changes."""
+    """Derived by the broker. None from the end on."""
+    ended: bool = False
+    """A subscription has changed: topics that have this answer need another."""
 
 
 def merged(subscriptions: Sequence[Mapping[S, Receiver[S]]]) -> tuple[Receiver[S], ...]:
@@ -139,42 +164,100 @@ def _both(first: Receiver[S], second: Receiver[S]) -> Receiver[S]:
 
 
 class ReceiverCache(Generic[S]):
-    """Answers by topic, oldest first. A hit does not renew an answer's age, since it must cost only a lookup."""
+    """Answers by topic, the oldest topic first, and by the filters that they are made of.
+
+    A hit does not renew a topic's age, since it must cost only a lookup.
+    """
 
     def __init__(self, most_topics: int, most_bytes: int) -> None:
         self._most_topics = most_topics
         self._most_bytes = most_bytes
-        self._tree: TopicTrie[Receivers[S]] = TopicTrie()
-        self.answers: Mapping[str, Receivers[S]] = self._tree.values
-        """A live view for the lookup."""
-        self.size_bytes = 0
-        """Estimated memory of all answers."""
+        self._by_topic: dict[str, Receivers[S]] = {}
+        self._by_sources: dict[tuple[bool, Sources], Receivers[S]] = {}
+        self.answers: Mapping[str, Receivers[S]] = self._by_topic
+        """A live view for the lookup. Some may have ended."""
+        self._topics_bytes = 0
+        self._answers_bytes = 0
         self.evictions = 0
-        """Number of answers dropped for a bound, since the start."""
+        """Number of topics forgotten for a bound, since the start."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Estimated memory of all topics and answers."""
+        return self._topics_bytes + self._answers_bytes
+
+    def find(self, sources: Sources, apart: bool) -> Receivers[S] | None:
+        """The answer made of these filters."""
+        return self._by_sources.get((apart, sources))
 
     def put(self, topic: str, answer: Receivers[S]) -> None:
-        """Store the answer to a topic without one. It stays whatever its size; the oldest answers are evicted."""
-        self._tree.put(topic, answer)
-        self.size_bytes += _size_bytes(topic, answer)
-        while len(self._tree) > self._most_topics or self.size_bytes > self._most_bytes:
-            oldest = list(islice(self.answers, min(_EVICTED_AT_ONCE, len(self._tree) - 1)))
+        """Store the answer to a topic. It stays whatever its size; the oldest topics are evicted."""
+        if topic not in self._by_topic:
+            self._topics_bytes += _TOPIC_BYTES + len(topic)
+        self._by_topic[topic] = answer
+        key = answer.apart, answer.sources
+        if key not in self._by_sources:
+            if len(self._by_sources) >= self._most_topics or 2 * self._answers_bytes > self._most_bytes:
+                # Nobody knows which of them are in use.
+                self._end_all()
+                self._by_topic[topic] = answer
+                self._topics_bytes = _TOPIC_BYTES + len(topic)
+            self._remember(key, answer)
+        while len(self._by_topic) > self._most_topics or self.size_bytes > self._most_bytes:
+            oldest = list(islice(self._by_topic, min(_EVICTED_AT_ONCE, len(self._by_topic) - 1)))
             if not oldest:
                 return
             for old in oldest:
                 self.drop(old)
             self.evictions += len(oldest)
 
-    def drop(self, topic_filter: str) -> None:
-        """Forget the answers to all topics that a filter matches."""
-        for topic, answer in self._tree.pop_matching(topic_filter):
-            self.size_bytes -= _size_bytes(topic, answer)
+    def _remember(self, key: tuple[bool, Sources], answer: Receivers[S]) -> None:
+        self._by_sources[key] = answer
+        self._answers_bytes += _size_bytes(answer)
+        for source in answer.sources:
+            if source.answers is None:
+                source.answers = {}
+            source.answers[answer] = None
+
+    def drop(self, topic: str) -> None:
+        """Forget the answer to a topic: a filter of the same name is new."""
+        if self._by_topic.pop(topic, None) is not None:
+            self._topics_bytes -= _TOPIC_BYTES + len(topic)
+
+    def drop_topics(self) -> None:
+        """Forget which topic has which answer: a new filter with wildcards may match any of them."""
+        self._by_topic.clear()
+        self._topics_bytes = 0
+
+    def end(self, source: FilterEntries[Any, Any]) -> None:
+        """The entries of a filter have changed: end the answers made of it."""
+        for answer in list(source.answers or ()):
+            self._end(answer)
+
+    def _end(self, answer: Receivers[S]) -> None:
+        answer.ended, answer.plan = True, None
+        del self._by_sources[answer.apart, answer.sources]
+        self._answers_bytes -= _size_bytes(answer)
+        for source in answer.sources:
+            assert source.answers is not None, "a source knows the answers made of it"
+            del source.answers[answer]
+            if not source.answers:
+                source.answers = None
+        # Topics refer to it until they get another, and must not keep sessions alive that have ended.
+        answer.each = answer.groups = answer.sources = ()
+
+    def _end_all(self) -> None:
+        self.evictions += len(self._by_topic)
+        for answer in list(self._by_sources.values()):
+            self._end(answer)
+        self.drop_topics()
 
     def clear(self) -> None:
         """Drop all answers."""
-        self._tree.clear()
-        self.size_bytes = 0
+        for answer in list(self._by_sources.values()):
+            self._end(answer)
+        self.drop_topics()
 
 
-def _size_bytes(topic: str, answer: Receivers[S]) -> int:
-    receivers = len(answer.each) + len(answer.groups)
-    return _ENTRY_BYTES + 2 * len(topic) + _LEVEL_BYTES * topic.count("/") + _RECEIVER_BYTES * receivers
+def _size_bytes(answer: Receivers[S]) -> int:
+    return _ANSWER_BYTES + _RECEIVER_BYTES * (len(answer.each) + len(answer.groups))

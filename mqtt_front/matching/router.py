@@ -3,14 +3,14 @@
 Owns the subscriptions, and keeps tries and cache in step with them. Knows no packet, no connection and no other peer: a
 session is any object whose equality is identity, and the caller decides what happens to a message.
 
-**The cache.** A topic in use costs one dict lookup. A changed subscription drops the answers for the topics that its
-filter matches, and no others. So each drop was paid for by the publish that made the answer, and between two misses of
-a topic whose subscriptions do not change, as many new topics as the cache holds must have been published to.
+**The cache.** A topic in use costs one dict lookup. A changed subscription ends the answers that its filter is part of,
+and no others. A new filter without wildcards drops its one topic. A new filter with wildcards drops all topics, and no
+answers: their next messages cost a match each. So all that is dropped was paid for by the publish that brought it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -18,8 +18,16 @@ from typing import Generic, TypeVar
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.filter_trie import FilterTrie, Placements, placement_of
-from ringmq.mqtt_front.matching.receivers import Receiver, ReceiverCache, Receivers, SharedGroup, merged
-from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name, parse_shared
+from ringmq.mqtt_front.matching.receivers import (
+    FilterEntries,
+    Receiver,
+    ReceiverCache,
+    Receivers,
+    SharedGroup,
+    Sources,
+    merged,
+)
+from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name, has_wildcard, parse_shared
 
 S = TypeVar("S", bound=Hashable)
 
@@ -81,7 +89,7 @@ class RouterStatistics:
     cached_topics: int
     cached_bytes: int
     evictions: int
-    """Cached answers dropped for a bound, since the start."""
+    """Cached topics dropped for a bound, since the start."""
     refusals: int
     """Subscriptions over a limit, since the start."""
 
@@ -109,15 +117,17 @@ class _SessionFilters(Generic[S]):
 class Router(Generic[S]):
     """The subscriptions of this peer's clients."""
 
-    def __init__(self, limits: RouterLimits | None = None) -> None:
+    def __init__(self, limits: RouterLimits | None = None, apart: Callable[[str], bool] = lambda topic: False) -> None:
+        """`apart`: whether the broker has other plans for messages to a topic than for others to the same receivers."""
         self._limits = limits or RouterLimits()
+        self._apart = apart
         self._sessions: dict[S, _SessionFilters[S]] = {}
-        self._unshared: FilterTrie[dict[S, Receiver[S]]] = FilterTrie()
-        self._shared: FilterTrie[dict[str, SharedGroup[S]]] = FilterTrie()
+        self._unshared: FilterTrie[FilterEntries[S, Receiver[S]]] = FilterTrie()
+        self._shared: FilterTrie[FilterEntries[str, SharedGroup[S]]] = FilterTrie()
         self._placements = Placements(self._limits.placements)
         self._cache: ReceiverCache[S] = ReceiverCache(self._limits.cached_topics, self._limits.cached_bytes)
         self.answers: Mapping[str, Receivers[S]] = self._cache.answers
-        """A live view of the cached answers: `receivers` without a call."""
+        """A live view of the cached answers: `receivers` without a call, unless the answer has `ended`."""
         self._subscriptions = 0
         self._shared_subscriptions = 0
         self._groups = 0
@@ -130,10 +140,8 @@ class Router(Generic[S]):
 
         Ask again for every message: the answer holds until a subscription changes.
         """
-        try:
-            return self.answers[topic]
-        except KeyError:
-            return self._answer(topic)
+        answer = self.answers.get(topic)
+        return self._answer(topic) if answer is None or answer.ended else answer
 
     def forget_answers(self) -> None:
         """Drop the cached answers, to free the memory of topics that are no longer in use."""
@@ -237,21 +245,31 @@ class Router(Generic[S]):
             subscribers = self._unshared.get(inner)
             first = subscribers is None
             if subscribers is None:
-                self._unshared.put(inner, {receiver.session: receiver})
-            else:
-                subscribers[receiver.session] = receiver
-        self._cache.drop(inner)
+                subscribers = FilterEntries()
+                self._unshared.put(inner, subscribers)
+                self._drop_topics_of(inner)
+            self._cache.end(subscribers)
+            subscribers[receiver.session] = receiver
         return first
+
+    def _drop_topics_of(self, inner: str) -> None:
+        """A filter is new."""
+        if has_wildcard(inner):
+            self._cache.drop_topics()
+        else:
+            self._cache.drop(inner)
 
     def _join(self, name: str, inner: str, receiver: Receiver[S]) -> bool:
         groups = self._shared.get(inner)
         if groups is None:
-            groups = {}
+            groups = FilterEntries()
             self._shared.put(inner, groups)
+            self._drop_topics_of(inner)
         # Groups of one filter differ by their share names (§4.8.2): each gets its own copy of a message.
         group = groups.get(name)
         first = group is None
         if group is None:
+            self._cache.end(groups)
             group = groups[name] = SharedGroup(name, inner)
             self._groups += 1
         before = len(group)
@@ -268,13 +286,13 @@ class Router(Generic[S]):
         else:
             subscribers = self._unshared.get(inner)
             assert subscribers is not None, "a session has a filter that is not in the trie"
+            self._cache.end(subscribers)
             del subscribers[session]
             last = not subscribers
             if last:
                 self._unshared.remove(inner)
         self._subscriptions -= 1
         self._placements.remove(placement_of(inner))
-        self._cache.drop(inner)
         return last
 
     def _leave(self, name: str, inner: str, session: S) -> bool:
@@ -284,6 +302,7 @@ class Router(Generic[S]):
         self._shared_subscriptions -= 1
         last = not len(groups[name])
         if last:
+            self._cache.end(groups)
             del groups[name]
             self._groups -= 1
             if not groups:
@@ -292,9 +311,15 @@ class Router(Generic[S]):
 
     def _answer(self, topic: str) -> Receivers[S]:
         check_topic_name(topic)
-        groups = tuple(group for by_name in self._shared.match(topic) for group in by_name.values())
         self.answers_made += 1
-        answer = Receivers(merged(self._unshared.match(topic)), groups)
+        unshared = self._unshared.match(topic)
+        shared = self._shared.match(topic) if len(self._shared) else []
+        sources: Sources = (*unshared, *shared)
+        apart = self._apart(topic)
+        answer = self._cache.find(sources, apart)
+        if answer is None:
+            groups = tuple([group for by_name in shared for group in by_name.values()])
+            answer = Receivers(merged(unshared), groups, sources, apart)
         self._cache.put(topic, answer)
         return answer
 

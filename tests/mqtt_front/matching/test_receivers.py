@@ -7,7 +7,14 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.mqtt_front.matching.receivers import Receiver, ReceiverCache, Receivers, SharedGroup, merged
+from ringmq.mqtt_front.matching.receivers import (
+    FilterEntries,
+    Receiver,
+    ReceiverCache,
+    Receivers,
+    SharedGroup,
+    merged,
+)
 
 NONE: Receivers[str] = Receivers((), ())
 
@@ -121,15 +128,50 @@ def test_rotation_stays_fair(steps: list[str]) -> None:
     assert set(Counter(turns(group, 3 * len(group))).values()) <= {3}
 
 
-def test_a_filter_drops_what_it_matches() -> None:
+def test_a_changed_filter_ends_the_answers_made_of_it() -> None:
     cache: ReceiverCache[str] = ReceiverCache(100, 10**6)
-    for topic in ("a", "a/b", "b"):
-        cache.put(topic, Receivers((), ()))
-    cache.drop("a/#")
-    assert list(cache.answers) == ["b"]
-    cache.drop("b")
+    one, other = sources = (FilterEntries[str, Receiver[str]](), FilterEntries[str, Receiver[str]]())
+    both, alone = answers = Receivers((), (), sources), Receivers((), (), (other,))
+    for topic, answer in zip(("a", "b"), answers, strict=True):
+        cache.put(topic, answer)
+    assert cache.find(sources, False) is both
+    cache.end(one)
+    assert (both.ended, alone.ended) == (True, False)
+    assert cache.find(sources, False) is None
+    assert cache.find((other,), False) is alone
+    assert one.answers is None
+    assert list(other.answers or ()) == [alone]
+    cache.end(other)
+    cache.drop_topics()
     assert cache.size_bytes == 0
     assert cache.evictions == 0
+
+
+def test_all_topics_of_the_same_filters_share_an_answer() -> None:
+    cache: ReceiverCache[str] = ReceiverCache(100, 10**6)
+    shared = Receivers[str]((), (), (FilterEntries(),))
+    for topic in ("a", "b"):
+        cache.put(topic, shared)
+    before = cache.size_bytes
+    cache.drop("a")
+    assert list(cache.answers) == ["b"]
+    assert 0 < cache.size_bytes < before
+
+
+def test_topics_with_plans_of_their_own_have_answers_of_their_own() -> None:
+    cache: ReceiverCache[str] = ReceiverCache(100, 10**6)
+    sources = (FilterEntries[str, Receiver[str]](),)
+    cache.put("a", Receivers((), (), sources))
+    assert cache.find(sources, True) is None
+
+
+def test_the_number_of_answers_is_bounded() -> None:
+    cache: ReceiverCache[str] = ReceiverCache(100, 10**6)
+    everything = FilterEntries[str, Receiver[str]]()
+    for number in range(1000):
+        cache.put(str(number), Receivers((), (), (everything, FilterEntries())))
+        assert len(everything.answers or ()) <= 100
+        assert cache.answers[str(number)].ended is False
 
 
 def test_oldest_answers_are_evicted_at_the_bound() -> None:
@@ -146,9 +188,9 @@ def test_oldest_answers_are_evicted_at_the_bound() -> None:
 
 def test_long_names_and_long_lists_count() -> None:
     cache: ReceiverCache[str] = ReceiverCache(10**6, 10**6)
-    everyone = Receivers(tuple(Receiver(str(number), 0) for number in range(1000)), ())
+    everyone = tuple(Receiver(str(number), 0) for number in range(1000))
     for number in range(100):
-        cache.put(f"list/{number}", everyone)
+        cache.put(f"list/{number}", Receivers(everyone, (), (FilterEntries(),)))
         cache.put("name/" * 1000 + str(number), NONE)
         assert cache.size_bytes <= 10**6 + 10**5
     assert 2 <= len(cache.answers) < 20

@@ -137,11 +137,14 @@ class Publisher:
             self._dispatch(topic.plan, outgoing)
 
     def publish_fast(self, name: str, body: bytes) -> bool:
-        """Send a message of the fast path. False: nothing was done, since there is no plan, or it cannot be trusted."""
+        """Send a message of the fast path. False: nothing was done, since its plan is not fast, or cannot be trusted."""
         state, topic = self._state, self._plans.fast.get(name)
         now = state.clock.now
         if topic is None or self.trust.until <= now:
-            return False
+            # Behind held publications it must be held as well, or it would overtake them.
+            topic = None if name in self._queues else self._topic(name)
+            if topic is None or not topic.plan.is_fast:
+                return False
         topic.used_at = now
         state.seq += 1
         if topic.peers:
