@@ -42,6 +42,8 @@ class EventCost:
 
     event: str
     messages: float
+    payloads: float
+    """Messages of one iteration to one peer share a payload."""
     bytes: float
 
 
@@ -140,8 +142,10 @@ def costs(
         total = MessageCount()
         for trial in range(count):
             cost = _cost_of(world, event, f"{seed} {trial}", at_rest)
-            total = MessageCount(total.messages + cost.messages, total.size_bytes + cost.size_bytes)
-        rows.append(EventCost(event=event.name, messages=total.messages / count, bytes=total.size_bytes / count))
+            total = MessageCount(
+                total.messages + cost.messages, total.size_bytes + cost.size_bytes, total.payloads + cost.payloads
+            )
+        rows.append(_mean(event.name, total, count))
         progress((number + 1) / (len(events) + 1))
     if only in UPKEEP:
         rows.append(_upkeep(world, nodes))
@@ -193,7 +197,14 @@ def _upkeep(world: CountedWorld, nodes: int) -> EventCost:
     before = world.counted()
     world.run(world.now + UPKEEP_S)
     cost, pair_seconds = world.counted() - before, UPKEEP_S * nodes * (nodes - 1) / 2
-    return EventCost(event=UPKEEP, messages=cost.messages / pair_seconds, bytes=cost.size_bytes / pair_seconds)
+    return _mean(UPKEEP, cost, pair_seconds)
+
+
+def _mean(event: str, total: MessageCount, number: float) -> EventCost:
+    return EventCost(
+        event=event, messages=total.messages / number, payloads=total.payloads / number,
+        bytes=total.size_bytes / number,
+    )  # fmt: skip
 
 
 def in_a_copy(run: Callable[[], MessageCount]) -> MessageCount:
@@ -225,6 +236,6 @@ def _run_and_send(run: Callable[[], MessageCount], sender: Connection) -> None:
 def table(rows: list[EventCost]) -> Iterator[str]:
     """Lines of a table."""
     width = max(len("event"), *(len(row.event) for row in rows))
-    yield f"{'event'.ljust(width)}  {'messages':>9}  {'bytes':>9}"
+    yield f"{'event'.ljust(width)}  {'messages':>9}  {'payloads':>9}  {'bytes':>9}"
     for row in rows:
-        yield f"{row.event.ljust(width)}  {row.messages:>9.2f}  {row.bytes:>9.0f}"
+        yield f"{row.event.ljust(width)}  {row.messages:>9.2f}  {row.payloads:>9.2f}  {row.bytes:>9.0f}"

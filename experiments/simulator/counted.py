@@ -29,13 +29,18 @@ class MessageCount:
 
     messages: int = 0
     size_bytes: int = 0
+    payloads: int = 0
+    """Messages of one iteration to one peer share a payload."""
 
     def __sub__(self, other: MessageCount) -> MessageCount:
-        return MessageCount(self.messages - other.messages, self.size_bytes - other.size_bytes)
+        return MessageCount(
+            self.messages - other.messages, self.size_bytes - other.size_bytes, self.payloads - other.payloads
+        )
 
     def add(self, payload: bytes) -> None:
         self.messages += sum(1 for _ in taken_apart(payload))
         self.size_bytes += len(payload)
+        self.payloads += 1
 
 
 class NotingClients(SimulatedClients):

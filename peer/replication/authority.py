@@ -11,6 +11,7 @@ from functools import partial
 from math import inf
 
 from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Claim
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.followers import Follower, ItemStreams
@@ -53,14 +54,25 @@ class Authority:
         """Partitions have other epochs or other shadows now."""
         self._claims = {}
 
-    def claim(self, since: float = inf) -> None:
-        """Have all shadows confirm that they obey this peer, but those that have done so since that time."""
-        now = self._state.clock.now
+    def claim(self, since: float = inf, but: Callable[[Peer], bool] = lambda peer: False) -> None:
+        """Have all shadows confirm that they obey this peer, but those that have done so since that time, and those
+        that `but` names."""
         for shadow in self._shadows.values():
-            if shadow.ready and not shadow.claiming and shadow.vouched_at < since:
-                shadow.claiming = True
-                # Not behind the beginnings of large partitions.
-                self._streams.send(shadow.peer, self._claim_to(shadow), partial(self._vouched, shadow, now), Lane.LOG)
+            if shadow.vouched_at < since and not but(shadow.peer):
+                self._claim(shadow)
+
+    def claim_of(self, peer: Peer) -> None:
+        """Likewise of one peer, if it is a shadow."""
+        shadow = self._shadows.get(peer.id)
+        if shadow is not None:
+            self._claim(shadow)
+
+    def _claim(self, shadow: Follower) -> None:
+        if shadow.ready and not shadow.claiming:
+            shadow.claiming = True
+            vouched = partial(self._vouched, shadow, self._state.clock.now)
+            # Not behind the beginnings of large partitions.
+            self._streams.send(shadow.peer, self._claim_to(shadow), vouched, Lane.LOG)
 
     def _claim_to(self, shadow: Follower) -> Claim:
         claim = self._claims.get(shadow)

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from ringmq.mqtt_front.iteration import Clock
-from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
@@ -165,10 +165,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
 
     def _start(self) -> None:
         config, every = self._state.config, self._state.every
-        # Both go to the same peers, if they are shadows: in the same batches.
-        every(config.lease_s / ROUTE_RENEWALS, self.coordinator.claim)
-        every(config.lease_s / ROUTE_RENEWALS, self.publisher.renew)
-        every(config.entry_s / ENTRY_RENEWALS, self.subscriber.renew)
+        # Two peers that renew at the same moment would each need an answer of its own: their ids keep them apart.
+        self._state.after(self._state.me.id / SPACE * config.lease_s / ROUTE_RENEWALS, self._start_renewing)
         every(TICK_S, self.coordinator.tick)
         every(SWEEP_S, self.publisher.sweep)
         every(SWEEP_S, self.cleared.sweep)
@@ -176,6 +174,11 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             self.coordinator.takeover.wake()
         if self._assembly.begin():
             self.publisher.close()
+
+    def _start_renewing(self) -> None:
+        config, every = self._state.config, self._state.every
+        every(config.entry_s / ENTRY_RENEWALS, partial(self.subscriber.renew, self.publisher.holdings.renews))
+        every(config.lease_s / ROUTE_RENEWALS, self._renew)
 
     def await_ring(self, former: Collection[Address]) -> None:
         """Publications wait until the peers at these addresses are back, for a bounded time. Call it before anything
@@ -203,6 +206,22 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
     def join(self) -> None:
         """Let the roles do now what they would do at the end of this iteration, without sending anything."""
         self._do(self._flush_roles)
+
+    def _renew(self) -> None:
+        """Renew the leases of routes. All else that is to be renewed with the same peers goes with them."""
+        holdings = self.publisher.holdings
+        self.coordinator.claim(holdings.renews)
+        for peer in holdings.renew():
+            self._renew_at(peer)
+
+    def _renew_for(self, sender: Peer, message: Renew) -> None:
+        self.coordinator.renew(sender, message)
+        if self.publisher.holdings.renew_with(sender):
+            self._renew_at(sender)
+
+    def _renew_at(self, peer: Peer) -> None:
+        self.coordinator.claim_of(peer)
+        self.subscriber.renew_at(peer)
 
     def _flush_roles(self) -> None:
         """Let the roles join what this iteration has brought into items: a SUBSCRIBE of a hundred filters makes one."""
@@ -296,7 +315,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             Hold: coordinator.hold,
             Release: coordinator.release,
             Routes: publisher.routes,
-            Renew: coordinator.renew,
+            Renew: self._renew_for,
             Renewed: publisher.renewed,
             Retain: coordinator.retain,
             Retained: publisher.retained,

@@ -16,6 +16,7 @@ from ringmq.experiments.simulator.counted import CountedWorld, MessageCount
 from ringmq.overlay.core.timing import LAN
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
+from ringmq.peer.engines.partitioned.publishing.holdings import RENEWALS
 from ringmq.peer.messaging.config import LAN as ROLES
 
 
@@ -37,6 +38,14 @@ def test_a_fresh_reply_topic_costs_the_same_in_any_ring_after_some_requests() ->
         assert 4 <= later.messages <= 8, "two publications with their acknowledgements, and the retained message"
 
 
+@pytest.mark.parametrize("nodes", [3, 7])
+def test_two_peers_renew_everything_with_three_payloads_in_a_period(nodes: int) -> None:
+    """The second peer sends its renewals with the answers to those of the first. It was more than four."""
+    few, many = [costs(nodes, 1, topics=topics, count=1, only=UPKEEP)[0] for topics in (2, 500)]
+    assert few.payloads <= 3.2 * RENEWALS / ROLES.lease_s
+    assert many.payloads <= few.payloads + 0.1, "a topic costs no upkeep"
+
+
 def test_only_the_named_events_are_measured() -> None:
     assert [row.event for row in costs(3, 1, topics=2, count=1, only="unsub")] == ["unsubscribe"]
 
@@ -54,9 +63,9 @@ def test_a_copy_leaves_the_caller_as_it_is() -> None:
 
     def run() -> MessageCount:
         runs.append(os.getpid())
-        return MessageCount(1, 2)
+        return MessageCount(1, 2, 1)
 
-    assert in_a_copy(run) == MessageCount(1, 2)
+    assert in_a_copy(run) == MessageCount(1, 2, 1)
     assert runs == []
 
 
@@ -74,13 +83,15 @@ def test_a_failure_in_a_copy_is_raised() -> None:
 
 
 def test_table_has_a_line_for_each_event() -> None:
-    lines = list(
-        table([EventCost(event="a", messages=1.25, bytes=100.0), EventCost(event="long", messages=2, bytes=3)])
-    )
+    rows = [
+        EventCost(event="a", messages=1.25, payloads=1.0, bytes=100.0),
+        EventCost(event="long", messages=2, payloads=2, bytes=3),
+    ]
+    lines = list(table(rows))
     assert [line.split() for line in lines] == [
-        ["event", "messages", "bytes"],
-        ["a", "1.25", "100"],
-        ["long", "2.00", "3"],
+        ["event", "messages", "payloads", "bytes"],
+        ["a", "1.25", "1.00", "100"],
+        ["long", "2.00", "2.00", "3"],
     ]
     assert len({len(line) for line in lines}) == 1
 

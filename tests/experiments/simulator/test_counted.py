@@ -31,7 +31,7 @@ def test_each_message_of_a_payload_counts() -> None:
     (payload,) = put_together([b"Cone", b"Ctwo"])
     traffic.add(payload)
     traffic.add(b"Cthree")
-    assert traffic == MessageCount(3, len(payload) + 6)
+    assert traffic == MessageCount(3, len(payload) + 6, 2)
 
 
 def test_a_message_to_another_peer_counts(world: CountedWorld) -> None:

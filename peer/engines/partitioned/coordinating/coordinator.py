@@ -415,10 +415,16 @@ class Coordinator:
         for peer in peers:
             self._streams.send(peer, Acting(runs))
 
-    def claim(self) -> None:
-        """Call it as often as holders renew their leases, before they do."""
+    def claim(self, but: Callable[[Peer], bool]) -> None:
+        """Have the shadows confirm that they obey this peer, but those that `but` names. Call it as often as holders
+        renew their leases, before they do."""
         if len(self.holders):
-            self.copying.authority.claim()
+            self.copying.authority.claim(but=but)
+
+    def claim_of(self, peer: Peer) -> None:
+        """Likewise of one peer, if it is a shadow."""
+        if len(self.holders):
+            self.copying.authority.claim_of(peer)
 
     def stream_lost(self, peer: Peer) -> None:
         self.copying.lost(peer)

@@ -26,6 +26,9 @@ from ringmq.peer.replication.space import NUMBERS, PARTITIONS, partitions_in, ru
 
 RENEWALS: Final = 3
 """Renewals within a lease."""
+YOUNG: Final = 0.6
+"""A renewal that is younger than this part of a period is not repeated. More than a half: otherwise two peers whose
+periods lie half a period apart would each be the first to ask the other, and renew twice as often."""
 FEW_COORDINATORS: Final = 8
 """With no more of them, a publisher holds all partitions from its first message on: no later topic waits."""
 ALL_FROM: Final = 8
@@ -429,10 +432,14 @@ class Holdings:
 
     # Periodic calls
 
-    def renew(self) -> None:
-        """Renew the leases. Call it RENEWALS times in a lease."""
+    def renew(self) -> list[Peer]:
+        """Renew the leases, but those renewed lately by `renew_with`. Call it RENEWALS times in a lease. Returns the
+        coordinators whose turn it is."""
         config, now = self._state.config, self._state.clock.now
+        renewed = []
         for source in list(self._sources.values()):
+            if self._is_young(source):
+                continue
             late = now - config.lease_s
             if not source.begun and source.lease.until <= now and source.asked_at <= late:
                 # It has died, or there was nothing to send: partitions that are needed are asked for again.
@@ -443,7 +450,27 @@ class Holdings:
                 for partition in (min(source.begun), max(source.begun)):
                     self._directory.verify(partition)
             self._renew(source)
+            renewed.append(source.peer)
         self._rehold([each for lease in self._frozen for each in lease.partitions if self._source_of[each] is None])
+        return renewed
+
+    def renew_with(self, peer: Peer) -> bool:
+        """A peer renews its lease here: renew the one there in the message with the answer. Returns whether it is the
+        turn of this coordinator. So a pair of peers needs three messages in a period, not four."""
+        source = self._sources.get(peer)
+        if source is None or not source.begun or self._is_young(source):
+            return False
+        self._renew(source)
+        return True
+
+    def renews(self, peer: Peer) -> bool:
+        """Whether a renewal goes to this coordinator within the next period, or went within the last."""
+        source = self._sources.get(peer)
+        return source is not None and bool(source.begun)
+
+    def _is_young(self, source: RouteSource) -> bool:
+        now = self._state.clock.now
+        return source.lease.until > now and source.asked_at > now - YOUNG * self._state.config.lease_s / RENEWALS
 
     def used(self, topics: Iterable[str]) -> None:
         """These topics were published to lately. Looks no further than the decisions of `release` need."""

@@ -422,10 +422,6 @@ class Publisher:
 
     # Periodic calls
 
-    def renew(self) -> None:
-        """Renew the leases. Call it `holdings.RENEWALS` times in a lease."""
-        self.holdings.renew()
-
     def sweep(self) -> None:
         """Forget topics without recent publications, and messages that have waited too long. Call it periodically."""
         state, config = self._state, self._state.config

@@ -49,10 +49,17 @@ def pieces(filters: Iterable[LocalFilter]) -> Iterator[list[LocalFilter]]:
         yield piece
 
 
+def nowhere(peer: Peer) -> bool:
+    """No message goes to a peer that the renewal could wait for."""
+    return False
+
+
 class HomeLease:
     """One per engine."""
 
-    __slots__ = ("_announced", "_directory", "_highest", "_partitions", "_silences", "_state", "_streams", "_unheard")
+    __slots__ = (
+        "_announced", "_directory", "_due", "_highest", "_partitions", "_silences", "_state", "_streams", "_unheard",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -70,6 +77,8 @@ class HomeLease:
         self._highest = highest
         self._announced: dict[int, HomePartition] = {}
         """Partitions with a new coordinator, which may lack entries."""
+        self._due: dict[Peer, list[HomePartition]] = {}
+        """Renewals that wait for another message to their coordinator."""
         self._silences: dict[Peer, int] = {}
         """Checks since a coordinator that owes an answer was heard."""
         self._unheard: set[Peer] = set()
@@ -83,35 +92,54 @@ class HomeLease:
         """Call it after the registrations of this iteration were sent: the digest has their entries."""
         if self._announced:
             announced, self._announced = self._announced, {}
-            self._present(announced.values())
+            for peer, partitions in self._by_coordinator(announced.values()).items():
+                self._present(peer, partitions)
 
-    def renew(self) -> None:
-        """All leases; to be called RENEWALS times in a lease, after the registrations of this iteration."""
+    def renew(self, later: Callable[[Peer], bool] = nowhere) -> None:
+        """All leases; to be called RENEWALS times in a lease, after the registrations of this iteration.
+
+        The renewals to coordinators that `later` names wait for `renew_at`, at most until the next call.
+        """
         self._announced.clear()
-        asked = self._present(self._partitions.values(), everything=True)
+        asked = self._by_coordinator(self._partitions.values())
         for peer, partitions in asked.items():
             if peer in self._unheard:
                 # It may be dead, and its range be divided between its two neighbours.
                 self._directory.verify(partitions[0].index)
                 self._directory.verify(partitions[-1].index)
         self._unheard = set(asked)
+        overdue, self._due = self._due, {}
+        for peer, partitions in asked.items():
+            if later(peer) and peer not in overdue:
+                self._due[peer] = partitions
+            else:
+                self._present(peer, partitions, everything=True)
 
-    def _present(
-        self, partitions: Iterable[HomePartition], *, everything: bool = False
-    ) -> dict[Peer, list[HomePartition]]:
+    def renew_at(self, peer: Peer) -> None:
+        """Another message goes to this peer now: renew the lease there with it, if it is due."""
+        due = self._due.pop(peer, None)
+        if due is not None:
+            # Some may have got another coordinator since.
+            theirs = self._by_coordinator(due).get(peer)
+            if theirs is not None:
+                self._present(peer, theirs, everything=True)
+
+    def _by_coordinator(self, partitions: Iterable[HomePartition]) -> dict[Peer, list[HomePartition]]:
         by_peer: dict[Peer, list[HomePartition]] = {}
         for partition in partitions:
             if partition.coordinator is not None and partition.count:
                 by_peer.setdefault(partition.coordinator, []).append(partition)
-        for peer, theirs in by_peer.items():
+        for theirs in by_peer.values():
             theirs.sort(key=lambda partition: partition.index)
-            count = digest = 0
-            for partition in theirs:
-                count += partition.count
-                digest ^= partition.digest
-            runs = runs_of([partition.index for partition in theirs])
-            self._streams.send(peer, Present(runs, count, digest, everything, self._state.clock.now))
         return by_peer
+
+    def _present(self, peer: Peer, partitions: list[HomePartition], *, everything: bool = False) -> None:
+        count = digest = 0
+        for partition in partitions:
+            count += partition.count
+            digest ^= partition.digest
+        runs = runs_of([partition.index for partition in partitions])
+        self._streams.send(peer, Present(runs, count, digest, everything, self._state.clock.now))
 
     def presented(self, sender: Peer, message: Presented) -> None:
         self.heard(sender)

@@ -23,7 +23,7 @@ from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.entry_numbers import EntryNumbers
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
-from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, pieces
+from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, nowhere, pieces
 from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
 from ringmq.peer.engines.partitioned.subscribing.refused_filters import RefusedFilters
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
@@ -539,13 +539,19 @@ class Subscriber:
                 self._watch(partition)
         self._finder.review()
 
-    def renew(self) -> None:
-        """All leases; to be called RENEWALS times in a lease."""
+    def renew(self, later: Callable[[Peer], bool] = nowhere) -> None:
+        """All leases; to be called RENEWALS times in a lease. Those at coordinators that `later` names wait for
+        `renew_at`."""
         # The digest has the filters of this iteration, so they must be on their way before it.
         self._review()
         self._widening.review()
         self._register()
-        self._lease.renew()
+        self._lease.renew(later)
+
+    def renew_at(self, peer: Peer) -> None:
+        """Another message goes to this peer now: renew the lease there with it, if it is due."""
+        self._register()
+        self._lease.renew_at(peer)
 
     def _watch(self, partition: HomePartition) -> None:
         """Check the partition until its coordinator is known and has answered everything."""
