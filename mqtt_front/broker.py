@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container
 from functools import partial
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final
 
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 MOST_STALE: Final = 1000
 """Stale entries that the heap of due times may hold, beside two for each session."""
+MOST_WITHDRAWN: Final = 500
+"""Filters that the cluster is told of as gone in one iteration, some 5 ms. When a machine with a thousand clients goes
+down, their sessions end together, and everybody else would wait for all of their filters."""
 
 
 class Broker:
@@ -77,6 +81,9 @@ class Broker:
         self._due: list[tuple[float, int, str]] = []
         self._entries = 0
         self._announced: dict[str, list[Done]] = {}
+        self.withdrawing: dict[str, None] = {}
+        """Filters that are gone, and that the cluster is told of in later iterations: the shell calls `withdraw`."""
+        self._withdrawals_left = MOST_WITHDRAWN
         self._lasting = LastingFilters()
 
     def take_dirty(self) -> list[SessionWriter]:
@@ -89,6 +96,7 @@ class Broker:
         # The message would be kept as long as nothing else is delivered: up to `max_packet_bytes`, and its encodings.
         self.encoded = None
         self.iteration += 1
+        self._withdrawals_left = MOST_WITHDRAWN
 
     def close_journal(self) -> None:
         """Record nothing any more; changes that are not committed are lost."""
@@ -258,6 +266,9 @@ class Broker:
         if not _concerns_others(topic_filter):
             done(Reason.SUCCESS)
             return
+        if topic_filter in self.withdrawing:
+            del self.withdrawing[topic_filter]
+            self.cluster.filter_removed(topic_filter)
         waiting = self._announced[topic_filter] = [done]
 
         def answered(reason: Reason) -> None:
@@ -274,7 +285,18 @@ class Broker:
         return self._announced.get(topic_filter)
 
     def _withdraw(self, topic_filter: str) -> None:
-        if _concerns_others(topic_filter):
+        if not _concerns_others(topic_filter):
+            return
+        if self._withdrawals_left:
+            self._withdrawals_left -= 1
+            self.cluster.filter_removed(topic_filter)
+        else:
+            self.withdrawing[topic_filter] = None
+
+    def withdraw(self) -> None:
+        """Tell the cluster of some more filters that are gone."""
+        for topic_filter in list(islice(self.withdrawing, MOST_WITHDRAWN)):
+            del self.withdrawing[topic_filter]
             self.cluster.filter_removed(topic_filter)
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:

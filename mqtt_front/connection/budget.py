@@ -24,8 +24,8 @@ PACKET_BYTES: Final = 6000
 """Price of any other packet."""
 NEW_TOPIC_BYTES: Final = 24_000
 """Price of finding the receivers of a topic, once."""
-FILTER_BYTES: Final = 16_000
-"""Price of a filter of a SUBSCRIBE or UNSUBSCRIBE."""
+FILTER_BYTES: Final = 50_000
+"""Price of a filter of a SUBSCRIBE or UNSUBSCRIBE, with its registration in a ring."""
 REFUSED_FILTER_BYTES: Final = 600
 """Price of a filter beyond the limit of a packet: it is skipped."""
 STEP_BYTES: Final = 4000

@@ -102,22 +102,6 @@ class TopicTrie(Generic[V]):
             return [(topic_filter, self._values[topic_filter])] if topic_filter in self._values else []
         return [(topic, self._values[topic]) for topic in self.walk(topic_filter) if topic is not None]
 
-    def pop_matching(self, topic_filter: str) -> list[tuple[str, V]]:
-        """Remove all topics that match, and return them with their values."""
-        taken = self.match(topic_filter)
-        if 2 * len(taken) <= len(self):
-            for topic, _ in taken:
-                self.remove(topic)
-            return taken
-        # When most topics go, rebuilding the trie from the rest costs less than removing each path.
-        for topic, _ in taken:
-            del self._values[topic]
-        self._slim()
-        self._root = _TopicNode()
-        for topic in self._values:
-            self._plant(topic)
-        return taken
-
     def _plant(self, topic: str) -> None:
         node = self._root
         for level in topic.split("/"):

@@ -167,7 +167,7 @@ class MqttServer:
         if broker.journal.pending and not self._committing:
             self._committing = True
             self.iteration.commits.append(self._commit)
-        if (dirty or self._committing) and not self._flushing:
+        if (dirty or self._committing or broker.withdrawing) and not self._flushing:
             self._flushing = True
             self.iteration.flushes.append(self._flush)
 
@@ -191,6 +191,13 @@ class MqttServer:
                 self._unfinished.append(client)
         if self._unfinished and not continued:
             self.iteration.continuations.append(self._resume_unfinished)
+        if broker.withdrawing:
+            self.iteration.continuations.append(self._withdraw)
+
+    def _withdraw(self) -> None:
+        self.iteration.begin()
+        self.broker.withdraw()
+        self.send_soon()
 
     def _resume_unfinished(self) -> None:
         """Resume the clients that exceeded their budget, an iteration later, so that others are served in between."""

@@ -21,6 +21,8 @@ from ringmq.peer.messaging.publication import Publication, encode_control, put_t
 from ringmq.peer.messaging.tracing import Tracing
 from ringmq.peer.replication.record import SharedRecord
 
+TURN_S: Final = 0.001
+"""The pause between two turns of a long work. A timer without a pause would be due in the same iteration."""
 ANSWER_WEIGHT: Final = 0.1
 """Weight of the last answer in the smoothed time of answers."""
 PATIENCE: Final = 3.0

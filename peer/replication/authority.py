@@ -54,11 +54,11 @@ class Authority:
         """Partitions have other epochs or other shadows now."""
         self._claims = {}
 
-    def claim(self, since: float = inf, but: Callable[[Peer], bool] = lambda peer: False) -> None:
+    def claim(self, since: float = inf, but: Callable[[Peer], bool] | None = None) -> None:
         """Have all shadows confirm that they obey this peer, but those that have done so since that time, and those
         that `but` names."""
         for shadow in self._shadows.values():
-            if shadow.vouched_at < since and not but(shadow.peer):
+            if shadow.vouched_at < since and (but is None or not but(shadow.peer)):
                 self._claim(shadow)
 
     def claim_of(self, peer: Peer) -> None:

@@ -12,6 +12,7 @@ from itertools import islice
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.stream_messages import Lane
@@ -33,6 +34,8 @@ class ItemStreams(Protocol):
     ) -> None: ...
     def hold_back(self) -> Callable[[], None]: ...
     def held_back_at(self, peer: Peer) -> float: ...
+    def heard_at(self, peer: Peer) -> float: ...
+    def answer_s(self, peer: Peer) -> float: ...
 
 
 class Call(NamedTuple):
@@ -197,3 +200,11 @@ class Patience:
         for peer in doubted:
             self._suspect(peer)
         self.look_later()
+
+
+def join_peers(known: dict[Id, Peer], peers: Iterable[Peer]) -> None:
+    """Add peers to those known by id. Of two starts of a peer the later one counts: it may have routes."""
+    for peer in peers:
+        other = known.get(peer.id)
+        if other is None or other.boot < peer.boot:
+            known[peer.id] = peer

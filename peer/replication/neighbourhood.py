@@ -6,7 +6,7 @@ True for partitions that this peer or one of its neighbours owns; farther away t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -21,7 +21,10 @@ SPARE: Final = 2
 class Neighbourhood:
     """One per engine."""
 
-    __slots__ = ("_ids", "_known", "_me", "_middles", "_owners", "_shadows", "departures", "silent", "version")
+    __slots__ = (
+        "_ids", "_known", "_me", "_middles", "_mine", "_owned_runs", "_owners", "_shadows", "_silent", "departures",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, me: Callable[[], Peer], shadows: int) -> None:
         """`me` is called at the first use: a peer that listens on any port has no address before its start."""
@@ -35,8 +38,10 @@ class Neighbourhood:
         """The owners between two such points, by the index of the second."""
         self.version = 0
         """Grows with each change."""
-        self.silent: frozenset[Id] = frozenset()
-        """Members of the ring that leave this peer without answers."""
+        self._silent: frozenset[Id] = frozenset()
+        # Both take a look at each partition while a peer is silent, and questions come by the thousand then.
+        self._mine: list[int] | None = None
+        self._owned_runs: Runs | None = None
         self.departures = 0
         """Grows with each peer that is not there any more, or has started again."""
 
@@ -65,8 +70,20 @@ class Neighbourhood:
             middles.add((middle + SPACE) % (2 * SPACE))
         self._middles = sorted(middles)
         self._owners = {}
+        self._mine = self._owned_runs = None
         self.version += 1
         return True
+
+    @property
+    def silent(self) -> frozenset[Id]:
+        """Members of the ring that leave this peer without answers."""
+        return self._silent
+
+    @silent.setter
+    def silent(self, silent: frozenset[Id]) -> None:
+        if silent != self._silent:
+            self._silent = silent
+            self._mine = self._owned_runs = None
 
     def __contains__(self, peer_id: Id) -> bool:
         return peer_id in self._known
@@ -114,9 +131,9 @@ class Neighbourhood:
         prove that none of its shadows obeys it any more, so it can grant nothing. Without shadows it would not need
         them."""
         owners = self.owners(partition)
-        if not self.silent or owners[0].id not in self.silent or not self._shadows or len(owners) == 1:
+        if not self._silent or owners[0].id not in self._silent or not self._shadows or len(owners) == 1:
             return owners[0]
-        return owners[0] if any(peer.id in self.silent for peer in owners[1:]) else owners[1]
+        return owners[0] if any(peer.id in self._silent for peer in owners[1:]) else owners[1]
 
     def silent_first(self, partition: int) -> Peer | None:
         """The nearest peer, if this peer acts for it."""
@@ -129,11 +146,11 @@ class Neighbourhood:
         owners = self.owners(partition)
         # With several silent owners this peer may be the one that is cut off: a successor has their word, and never
         # asked a newcomer that this peer would count as a shadow instead.
-        if sum(peer.id in self.silent for peer in owners) != 1:
+        if sum(peer.id in self._silent for peer in owners) != 1:
             return owners[1 : self._shadows + 1]
         me = self._me().id
-        others = [peer for peer in owners if peer.id not in self.silent and peer.id != me]
-        if others or (owners[0].id != me and owners[0].id in self.silent):
+        others = [peer for peer in owners if peer.id not in self._silent and peer.id != me]
+        if others or (owners[0].id != me and owners[0].id in self._silent):
             return tuple(others[: self._shadows])
         return owners[1 : self._shadows + 1]
 
@@ -142,9 +159,14 @@ class Neighbourhood:
         me = self._me().id
         return any(peer.id == me for peer in self.owners(partition)[: self._shadows + 1])
 
-    def mine(self) -> list[int]:
+    def mine(self) -> Sequence[int]:
         """The partitions that this peer is the nearest to, a contiguous range of the circle, and those of silent peers
         that it acts for; unsorted."""
+        if self._mine is None:
+            self._mine = self._find_mine()
+        return self._mine
+
+    def _find_mine(self) -> list[int]:
         if not self._ids:
             self._begin()
         ids, me = self._ids, self._me().id
@@ -165,7 +187,7 @@ class Neighbourhood:
                 else:
                     high = between - 1
             found += [NUMBERS[(middle + step * distance) % PARTITIONS] for distance in range(1, low + 1)]
-        if self.silent:
+        if self._silent:
             found += [partition for partition in NUMBERS if self.silent_first(partition) is not None]
         return found
 
@@ -181,4 +203,6 @@ class Neighbourhood:
         return tuple([known[peer_id] for peer_id in sorted({ids[at - 1], ids[(at + 1) % len(ids)]})])
 
     def owned_runs(self) -> Runs:
-        return runs_of(self.mine())
+        if self._owned_runs is None:
+            self._owned_runs = runs_of(self.mine())
+        return self._owned_runs

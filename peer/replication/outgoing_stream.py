@@ -30,6 +30,10 @@ MAX_OWED: Final = 4096
 """Batches of one lane that the receiver has processed and not applied. Every acknowledgement names all of them. Beyond,
 the stream is lost."""
 MOST_DOUBLINGS: Final = 16
+LATE_S: Final = 1.0
+"""The most that answers which have not come make the next wait longer."""
+LATEST_S: Final = 5.0
+"""The longest time that an answer is waited for before it counts as late, however slow the earlier ones were."""
 
 NOTHING: Final[frozenset[int]] = frozenset()
 
@@ -37,10 +41,13 @@ NOTHING: Final[frozenset[int]] = frozenset()
 class QueuedBatch:
     """Items under one sequence number. Once sent, it never changes: the receiver may have processed it."""
 
-    __slots__ = ("dones", "items", "patient", "seq", "size_bytes", "urgent")
+    __slots__ = ("again", "dones", "items", "patient", "sent_at", "seq", "size_bytes", "urgent")
 
     def __init__(self) -> None:
         self.seq = 0
+        self.sent_at = 0.0
+        self.again = False
+        """Whether it was sent again: its answer may be that to any of its copies, so its time says nothing (Karn)."""
         self.items: list[bytes] = []
         self.size_bytes = 0
         self.dones: list[Done] = []
@@ -103,6 +110,7 @@ class OutgoingLane:
                 break
             self._sent += 1
             batch.seq = self._sent
+            batch.sent_at = now
             # A delayed acknowledgement would stop a window that is half full, so a sender of much asks for it at once.
             batch.urgent = bool(batch.dones) or 2 * len(in_flight) >= WINDOW
             batch.patient = batch.patient and not batch.urgent
@@ -129,9 +137,12 @@ class OutgoingLane:
                 dones += self.owed.pop(number)
                 news = True
         freed_bytes = freed_items = 0
+        answered_s = None
         in_flight = self.in_flight
         while in_flight and in_flight[0].seq <= seq:
             batch = in_flight.pop(0)
+            if not batch.patient and not batch.again:
+                answered_s = now - batch.sent_at
             freed_bytes += batch.size_bytes
             freed_items += len(batch.items)
             news = True
@@ -148,7 +159,7 @@ class OutgoingLane:
         self.tries = 0
         self.patient = not self.owed and all(batch.patient for batch in in_flight)
         self.deadline = now + self._wait(wait_s) if in_flight or self.owed else inf
-        return Acknowledged(dones, freed_bytes, freed_items, again)
+        return Acknowledged(dones, freed_bytes, freed_items, again, answered_s)
 
     def _wait(self, wait_s: float) -> float:
         return PATIENCE * wait_s if self.patient else wait_s
@@ -170,9 +181,18 @@ class OutgoingLane:
 class Acknowledged:
     """The effect of an acknowledgement on the sender."""
 
-    __slots__ = ("again", "dones", "freed_bytes", "freed_items")
+    __slots__ = ("again", "answered_s", "dones", "freed_bytes", "freed_items")
 
-    def __init__(self, dones: list[Done], freed_bytes: int, freed_items: int, again: list[QueuedBatch]) -> None:
+    def __init__(
+        self,
+        dones: list[Done],
+        freed_bytes: int,
+        freed_items: int,
+        again: list[QueuedBatch],
+        answered_s: float | None,
+    ) -> None:
+        self.answered_s = answered_s
+        """How long the last of the batches has taken. None: nobody was waiting for the answer."""
         self.dones = dones
         self.freed_bytes = freed_bytes
         self.freed_items = freed_items
@@ -182,7 +202,10 @@ class Acknowledged:
 class OutgoingStream:
     """All lanes towards one boot of one peer, under one number."""
 
-    __slots__ = ("closed", "dirty", "heard_at", "held_bytes", "known", "lanes", "number", "peer", "timer_at")
+    __slots__ = (
+        "_deviation_s", "_usual_s", "closed", "dirty", "heard_at", "held_bytes", "known", "lanes", "late_s",
+        "number", "peer", "timer_at",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, number: int) -> None:
         self.peer = peer
@@ -200,6 +223,28 @@ class OutgoingStream:
         self.closed = False
         self.timer_at = inf
         """When the only valid timer of this stream is due. An older timer than that does nothing."""
+        self._usual_s = 0.0
+        self._deviation_s = 0.0
+        self.late_s = 0.0
+        """If more than 0, the first wait for an answer of the next batches: none has come in time lately."""
+
+    def answered(self, answered_s: float) -> None:
+        """A batch was acknowledged this long after it was sent."""
+        self.late_s = 0.0
+        off = answered_s - self._usual_s
+        self._usual_s += off / 8
+        self._deviation_s += (abs(off) - self._deviation_s) / 4
+
+    def late(self, waited_s: float) -> None:
+        """No acknowledgement has come for so long. If all answers are slow, none of a batch that was not sent again
+        would ever be seen, so the next wait is longer until there is one."""
+        self.late_s = min(2 * max(self.late_s, waited_s), LATE_S)
+
+    @property
+    def answer_s(self) -> float:
+        """An answer that takes longer is late (RFC 6298): when a machine is busy, all answers are slow, and to send
+        everything again would make it busier."""
+        return min(self._usual_s + 4 * self._deviation_s, LATEST_S)
 
     def open_lane(self, lane: Lane) -> OutgoingLane:
         opened = self.lanes[lane] = OutgoingLane(lane)

@@ -67,3 +67,12 @@ def numbered_runs(numbered: list[tuple[int, int]]) -> tuple[tuple[int, int, int]
         members = [partition for partition, _, _ in group]
         ranges.append((members[0], members[-1], number))
     return tuple(ranges)
+
+
+def ones_of(flags: bytearray) -> list[int]:
+    """The partitions whose flag is 1."""
+    found, at = [], flags.find(1)
+    while at >= 0:
+        found.append(at)
+        at = flags.find(1, at + 1)
+    return found

@@ -6,6 +6,7 @@ Decides which boot counts, and which streams are over. Sends nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from ringmq.overlay.core.messages import Peer
@@ -24,13 +25,15 @@ MOST_LATE: Final = 32
 class Pair:
     """This peer and one boot of another."""
 
-    __slots__ = ("boot", "denied", "heard", "incoming", "outgoing", "peer", "refused")
+    __slots__ = ("boot", "denied", "heard", "heard_at", "incoming", "outgoing", "peer", "refused")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.boot = peer.boot
         self.heard = False
         """Whether this boot has sent anything. Otherwise it is known from others, who may be wrong."""
+        self.heard_at = -inf
+        """When it has sent something for the last time."""
         self.denied = 0
         """Messages of an earlier boot since then, while nothing was heard of this one."""
         self.outgoing: OutgoingStream | None = None

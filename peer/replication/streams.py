@@ -229,9 +229,10 @@ class Streams:
         if not self._dirty:
             return
         dirty, self._dirty = self._dirty, []
-        now, wait_s = self._state.clock.now, self._wait_s
+        now = self._state.clock.now
         for stream in dirty:
             stream.dirty = False
+            wait_s = self._first_wait_s(stream)
             # CONTROL is the first lane, so its batches are ahead of the others on the link.
             for lane in stream.lanes:
                 if lane is not None:
@@ -252,9 +253,21 @@ class Streams:
 
     # Retries
 
-    @property
-    def _wait_s(self) -> float:
-        return max(self._state.config.retry_s, self._state.ask_s)
+    def _first_wait_s(self, stream: OutgoingStream) -> float:
+        return max(self._wait_s(stream), stream.late_s)
+
+    def _wait_s(self, stream: OutgoingStream) -> float:
+        return max(self._state.config.retry_s, self._state.ask_s, stream.answer_s)
+
+    def heard_at(self, peer: Peer) -> float:
+        """When a peer has sent something for the last time, an answer or anything else."""
+        pair = self._by_id.get(peer.id)
+        return -inf if pair is None or pair.boot != peer.boot else pair.heard_at
+
+    def answer_s(self, peer: Peer) -> float:
+        """An answer of a peer that takes longer is late, as far as its earlier answers say; 0.0 if there was none."""
+        pair = self._by_id.get(peer.id)
+        return 0.0 if pair is None or pair.outgoing is None else pair.outgoing.answer_s
 
     def _arm(self, stream: OutgoingStream) -> None:
         """Have the timer of this stream due at the first deadline of its lanes."""
@@ -272,7 +285,9 @@ class Streams:
         if stream.closed or stream.timer_at > now:
             return
         stream.timer_at = inf
-        wait_s, most_s = self._wait_s, self._state.config.slow_retry_s
+        wait_s = self._wait_s(stream)
+        stream.late(wait_s)
+        most_s = max(wait_s, self._state.config.slow_retry_s)
         for lane in stream.lanes:
             if lane is not None and lane.deadline <= now:
                 if max(lane.since, stream.heard_at) + self._state.config.give_up_s < now:
@@ -286,6 +301,7 @@ class Streams:
     def _resend(self, stream: OutgoingStream, lane: OutgoingLane, batches: list[QueuedBatch]) -> None:
         for batch in batches:
             self.counters.resent += 1
+            batch.again = True
             self._transmit(stream, lane, batch, urgent=True)
 
     # Acknowledgements of own batches
@@ -295,6 +311,7 @@ class Streams:
         if sender.id in self._by_id:
             pair = self._pairs.meet(sender, heard=True)
             if pair is not None:
+                pair.heard_at = self._state.clock.now
                 self._acknowledged(pair, ack)
 
     def _acknowledged(self, pair: Pair, ack: BatchAck) -> None:
@@ -309,9 +326,11 @@ class Streams:
             return
         owed = frozenset(ack.owed) if ack.owed else NOTHING
         stream.heard_at = self._state.clock.now
-        news = lane.acknowledge(ack.seq, owed, self._state.clock.now, self._wait_s)
+        news = lane.acknowledge(ack.seq, owed, self._state.clock.now, self._first_wait_s(stream))
         if news is None:
             return
+        if news.answered_s is not None:
+            stream.answered(news.answered_s)
         stream.known = True
         stream.held_bytes -= news.freed_bytes + ITEM_BYTES * news.freed_items
         self._resend(stream, lane, news.again)
@@ -352,6 +371,7 @@ class Streams:
         if pair is None:
             self.counters.skipped += 1
             return
+        pair.heard_at = self._state.clock.now
         for ack in batch.acks:
             self._acknowledged(pair, ack)
         if self._by_id.get(sender.id) is not pair:

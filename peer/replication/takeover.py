@@ -16,23 +16,20 @@ from typing import Final, Protocol
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.ids import Id, nearness
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import (
-    Begun,
-    HandedOver,
-    Handover,
-    State,
-    StateRequest,
-    TakeOver,
-)
-from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.engines.partitioned.messages import Begun, HandedOver, Handover, State, StateRequest, TakeOver
+from ringmq.peer.messaging.context import TURN_S, MessagingContext
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying, Records
-from ringmq.peer.replication.followers import ItemStreams
+from ringmq.peer.replication.followers import ItemStreams, join_peers
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, SharedRecord, is_higher, next_epoch
 from ringmq.peer.replication.rows import RowWriter, read_rows
-from ringmq.peer.replication.space import Runs, key_of_partition, numbered_runs, partitions_in, runs_of
+from ringmq.peer.replication.space import Runs, key_of_partition, numbered_runs, ones_of, partitions_in, runs_of
 
+MOST_WAITS: Final = 5
+RECORDS_A_TURN: Final = 1024
+"""Records of the partitions that begin in one iteration, some 20 ms with their copies and routes: a takeover of a
+hundred thousand must not hold up everybody else, or make this peer look silent."""
 MOST_DOUBLINGS: Final = 5
 HANDED_TWICE: Final = 3
 """Looks after which unanswered records are sent again. Until then the stream repeats them to a silent peer."""
@@ -152,7 +149,7 @@ class Takeover:
             return
         store = self._store
         mine = self._mine() if self._state.overlay.active else set()
-        over = [partition for partition in _ones(store.acting) if partition not in mine]
+        over = [partition for partition in ones_of(store.acting) if partition not in mine]
         if over:
             self._step_down(over)
             self._give_back([partition for partition in over if store.epoch(partition).actor == self._state.me.id])
@@ -280,10 +277,13 @@ class Takeover:
         return StateRequest(gathering.ident, runs_of(partitions), digests, gathering.silent)
 
     def _wait_for_shadows_alone(self, gathering: Gathering) -> None:
-        """Shadows are waited for while the ring lists them; other owners rarely know more, so a bounded time."""
+        """Shadows are waited for while the ring lists them; other owners rarely know more, so for as long as they send
+        anything, and a bounded time."""
         if self._gatherings.get(gathering.ident) is not gathering:
             return
-        if gathering.silent is not None:
+        wait_s, now = self._state.config.slow_retry_s, self._state.clock.now
+        is_heard = any(self._streams.heard_at(peer) > now - wait_s for peer in gathering.awaited.values())
+        if gathering.silent is not None or (is_heard and now < gathering.began_at + MOST_WAITS * wait_s):
             # A silent coordinator may be back, with any of the owners as its shadows: all must have answered.
             self._state.after(self._state.config.slow_retry_s, partial(self._wait_for_shadows_alone, gathering))
         else:
@@ -369,7 +369,7 @@ class Takeover:
             for partition in range(first, last + 1):
                 if is_higher(number, gathering.epochs.get(partition, 0)):
                     gathering.epochs[partition] = number
-        _join(gathering.holders, message.holders)
+        join_peers(gathering.holders, message.holders)
         if message.more:
             return
         for partition in partitions_in(message.refused):
@@ -387,15 +387,34 @@ class Takeover:
         self._go_on(gathering)
 
     def _go_on(self, gathering: Gathering) -> None:
-        """Begin an epoch when all awaited peers have answered or are gone."""
-        if gathering.awaited or self._gatherings.pop(gathering.ident, None) is None:
+        """Begin an epoch when all awaited peers have answered or are gone, in turns if there are many records."""
+        if gathering.awaited or self._gatherings.get(gathering.ident) is not gathering:
             return
+        partitions = self._next_turn(gathering)
+        gathering.partitions.difference_update(partitions)
+        if gathering.partitions:
+            self._state.after(TURN_S, partial(self._go_on, gathering))
+        else:
+            del self._gatherings[gathering.ident]
+        self._begin(gathering, partitions)
+
+    def _next_turn(self, gathering: Gathering) -> list[int]:
+        """Some partitions with about RECORDS_A_TURN records."""
+        turn: list[int] = []
+        records = 0
+        for partition in sorted(gathering.partitions):
+            records += len(self._store.records(partition))
+            if turn and records > RECORDS_A_TURN:
+                break
+            turn.append(partition)
+        return turn
+
+    def _begin(self, gathering: Gathering, partitions: list[int]) -> None:
         state, store = self._state, self._store
-        partitions = sorted(gathering.partitions)
         # The holders that this peer knows as a shadow of the predecessor, by the epochs before its own.
         known = self._succession.holders_of(partitions, {store.epoch(partition) for partition in partitions})
         holders = gathering.holders
-        _join(holders, known)
+        join_peers(holders, known)
         blind = [p for p in partitions if not store.epoch(p).number and not gathering.epochs.get(p)]
         by_number: dict[int, Epoch] = {}
         for partition in partitions:
@@ -570,22 +589,6 @@ class Takeover:
         if deposed:
             self._step_down(deposed)
         self._gather(wanted + deposed)
-
-
-def _join(holders: dict[Id, Peer], peers: Iterable[Peer]) -> None:
-    """Add holders. Some peers may know an earlier start of a holder only; the later one may have routes."""
-    for peer in peers:
-        known = holders.get(peer.id)
-        if known is None or known.boot < peer.boot:
-            holders[peer.id] = peer
-
-
-def _ones(flags: bytearray) -> list[int]:
-    found, at = [], flags.find(1)
-    while at >= 0:
-        found.append(at)
-        at = flags.find(1, at + 1)
-    return found
 
 
 def _nothing() -> None:

@@ -143,8 +143,7 @@ class World:
     def turn(self) -> None:
         """What the shell does at the end of a turn: bring the bytes to the clients."""
         broker = self.broker
-        broker.encoded = None
-        broker.iteration += 1
+        broker.end_iteration()
         broker.journal.commit()
         dirty, broker.dirty = broker.dirty, []
         for writer in dirty:

@@ -11,7 +11,7 @@ import pytest
 from ringmq.mqtt_front.access.access import Decision
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
 from ringmq.mqtt_front.access.passwords import Cost, Entry
-from ringmq.mqtt_front.broker import MOST_STALE
+from ringmq.mqtt_front.broker import MOST_STALE, MOST_WITHDRAWN
 from ringmq.mqtt_front.codec.packets import (
     Connack,
     Properties,
@@ -28,7 +28,7 @@ from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
 from ringmq.mqtt_front.message import Message
 
 if TYPE_CHECKING:
-    from tests.mqtt_front.conftest import Client, SlowPorts, World
+    from tests.mqtt_front.conftest import Client, QuickPorts, SlowPorts, World
 
 V31, V311, V5 = Version.V31, Version.V311, Version.V5
 
@@ -545,6 +545,28 @@ def test_a_session_ends_when_its_time_is_over(world: World) -> None:
     assert world.broker.sessions == {}
     assert world.broker.router.statistics().subscriptions == 0
     assert not world.connect("c", clean=False).connack.session_present
+
+
+def test_a_crowd_that_leaves_is_withdrawn_in_turns(make_world: type[World], quick_ports: QuickPorts) -> None:
+    """Everybody else would wait until the cluster has heard of all their filters."""
+    world = make_world(cluster=quick_ports)
+    clients = [world.connect(f"c{number}") for number in range(4)]
+    names = [[f"c{number}/{place}" for place in range(MOST_WITHDRAWN // 2)] for number in range(4)]
+    for client, theirs in zip(clients, names, strict=True):
+        client.subscribe(*theirs)
+    for client in clients:
+        client.drop()
+    removed = quick_ports.removed
+    assert len(removed) == MOST_WITHDRAWN
+    # A filter that is wanted again meanwhile is announced behind its withdrawal.
+    again = names[3][0]
+    world.connect("again").subscribe(again)
+    assert removed[-1] == again
+    while world.broker.withdrawing:
+        before = len(removed)
+        world.broker.withdraw()
+        assert before < len(removed) <= before + MOST_WITHDRAWN
+    assert sorted(removed) == sorted(chain.from_iterable(names))
 
 
 @pytest.mark.parametrize("version", Version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from collections import deque
 from contextlib import ExitStack
 from time import perf_counter
@@ -40,6 +41,9 @@ def filters(system: System, meter: Meter, method: TopicsMethod, reading: Reading
         reading.memory_after, reading.units = meter.memory(), reading.works[-1].done
         if reading.works[-1].complete:
             _publish(system, clients, topics, probe, meter, method, reading)
+        # While the filters are in force: their end is work.
+        time.sleep(method.settle_s)
+        reading.rest_after = meter.rest(method.rest_s)
 
 
 def _subscribe(

@@ -52,13 +52,14 @@ def nodes(tree: TopicTrie[int]) -> int:
         ("$SYS/+", ["$SYS/a"]),
     ],
 )
-def test_match_and_take(topic_filter: str, topics: list[str]) -> None:
+def test_match_and_remove(topic_filter: str, topics: list[str]) -> None:
     tree = filled("b/x/y", "a", "a/b", "a/b/c", "b", "$SYS/a", "/")
     tree.remove("b/x/y")
     found = tree.match(topic_filter)
     assert sorted(topic for topic, _ in found) == sorted(topics)
     assert all(tree.values[topic] == value for topic, value in found)
-    assert tree.pop_matching(topic_filter) == found
+    for topic, value in found:
+        assert tree.remove(topic) == value
     assert tree.match(topic_filter) == []
     assert len(tree) == 6 - len(topics)
 
@@ -112,7 +113,6 @@ def test_removing_an_absent_entry() -> None:
     tree = filled("a/b")
     assert tree.remove("a") is None
     assert tree.remove("a/b/c") is None
-    assert tree.pop_matching("a") == []
     assert tree.remove("a/b") == 0
 
 
@@ -121,33 +121,25 @@ def test_the_deepest_topic() -> None:
     wild = "/".join("+" * MAX_LEVELS)
     tree = filled(deep)
     assert tree.match(wild) == [(deep, 0)]
-    assert tree.pop_matching(wild) == [(deep, 0)]
+    assert tree.remove(deep) == 0
     assert nodes(tree) == 1
 
 
 STEPS = st.lists(TOPICS, min_size=1, max_size=8).flatmap(
-    lambda few: st.lists(
-        st.tuples(st.sampled_from(["put", "put", "remove", "take"]), st.sampled_from(few), FILTERS), max_size=40
-    )
+    lambda few: st.lists(st.tuples(st.sampled_from(["put", "put", "remove"]), st.sampled_from(few)), max_size=40)
 )
 
 
 @given(STEPS, FILTERS)
-def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked: str) -> None:
+def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str]], asked: str) -> None:
     tree: TopicTrie[int] = TopicTrie()
     model: dict[str, int] = {}
-    for number, (step, topic, topic_filter) in enumerate(steps):
+    for number, (step, topic) in enumerate(steps):
         if step == "put":
             tree.put(topic, number)
             model[topic] = number
-        elif step == "remove":
-            assert tree.remove(topic) == model.pop(topic, None)
         else:
-            expected = {name: value for name, value in model.items() if matches(topic_filter, name)}
-            taken = tree.pop_matching(topic_filter)
-            assert dict(taken) == expected
-            assert len(taken) == len(expected)
-            model = {name: value for name, value in model.items() if name not in expected}
+            assert tree.remove(topic) == model.pop(topic, None)
         found = tree.match(asked)
         assert sorted(found) == sorted((name, value) for name, value in model.items() if matches(asked, name))
         assert list(tree.values.items()) == list(model.items())
@@ -155,15 +147,11 @@ def test_as_a_scan_of_all_topics_would(steps: list[tuple[str, str, str]], asked:
         assert nodes(tree) == 1 + len(branches), "an empty branch stays"
 
 
-@pytest.mark.parametrize("way", ["remove", "take"])
-def test_removed_topics_free_their_memory(way: str) -> None:
+def test_removed_topics_free_their_memory() -> None:
     tree = filled("b", *(f"a/{number}" for number in range(10_000)))
     seen, most = tree.values, sys.getsizeof(tree.values)
-    if way == "take":
-        tree.pop_matching("a/+")
-    else:
-        for number in range(10_000):
-            tree.remove(f"a/{number}")
+    for number in range(10_000):
+        tree.remove(f"a/{number}")
     assert tree.values is seen
     assert dict(seen) == {"b": 0}
     assert sys.getsizeof(seen) < most / 10

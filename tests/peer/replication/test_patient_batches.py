@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.replication.outgoing_stream import PATIENCE
+from ringmq.peer.replication.outgoing_stream import LATEST_S, PATIENCE
 from ringmq.peer.replication.stream_messages import Batch, Lane
 from tests.peer.replication.test_streams import A, B, Line
 
@@ -52,3 +52,24 @@ def test_an_item_that_somebody_waits_for_makes_its_batch_impatient() -> None:
     line.b.streams.send_encoded(A, b"x", patient=True)
     line.b.streams.send(A, "y")
     assert [batch.patient for batch in line.b.end() if isinstance(batch, Batch)] == [False]
+
+
+def test_slow_answers_make_the_sender_patient() -> None:
+    """When a machine is busy all answers are slow, and to send everything again would make it busier."""
+    line = Line()
+    slow_s = 3 * LAN.retry_s
+    resent = []
+    for number in range(12):
+        before = line.a.streams.counters.resent
+        line.a.streams.send(B, f"item {number}", lambda: None)
+        batches = line.a.end()
+        line.clock.now += slow_s
+        line.a.context.timers.run(line.clock.now)
+        again = line.a.end()
+        resent.append(line.a.streams.counters.resent - before)
+        line.b.take(A, batches + again)
+        line.a.take(B, line.b.end())
+    assert resent[0] == 1
+    assert resent[6:] == [0] * 6
+    assert slow_s < line.a.streams.answer_s(B) < LATEST_S
+    assert line.a.streams.heard_at(B) == line.clock.now

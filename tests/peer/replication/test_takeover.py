@@ -17,6 +17,7 @@ from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
+from ringmq.peer.replication import takeover
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 from ringmq.peer.replication.space import key_of_partition
 from ringmq.peer.replication.stream_messages import Batch, BatchAck
@@ -74,6 +75,32 @@ def test_a_shadow_takes_over(net: Net, deaths: int) -> None:
     net.run(0.5)
     assert ("a", b"after") in home.got
     assert ("a", b"after") in late.got
+
+
+def test_many_records_are_taken_over_in_turns(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A takeover of a hundred thousand must not hold up everybody else, or make this peer look silent."""
+    monkeypatch.setattr(takeover, "RECORDS_A_TURN", 20)
+    begun: list[int] = []
+    begin = takeover.Takeover._begin
+
+    def noting(self: takeover.Takeover, gathering: takeover.Gathering, partitions: list[int]) -> None:
+        records = [len(self._store.records(partition)) for partition in partitions]
+        begun.append(sum(records))
+        assert sum(records) <= 20 or len([count for count in records if count]) == 1
+        begin(self, gathering, partitions)
+
+    home = net.others("a")[0]
+    names = [f"t/{number}" for number in range(300)]
+    done = home.subscribe(*names)
+    net.run(1.0)
+    assert sorted(done) == sorted(names)
+    monkeypatch.setattr(takeover.Takeover, "_begin", noting)
+    coordinator = max(net.members.values(), key=lambda member: member is not home and member.core.partitions()[0])
+    net.crash(coordinator)
+    net.run(3.0)
+    assert len(begun) > 3
+    for partition in {partition_of(name) for name in names}:
+        assert sum(member.core.acts(partition) for member in net.members.values()) == 1
 
 
 def test_the_newest_of_several_newcomers_coordinates(net: Net) -> None:

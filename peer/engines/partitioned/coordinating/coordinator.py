@@ -19,7 +19,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.finds import Finds
 from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
 from ringmq.peer.engines.partitioned.coordinating.home_leases import Home, HomeLeases
-from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting, is_over, lapsed
+from ringmq.peer.engines.partitioned.coordinating.lasting import OF_HOMES, is_away, is_lasting, is_over, lapsed
 from ringmq.peer.engines.partitioned.coordinating.quota import Quota
 from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
 from ringmq.peer.engines.partitioned.coordinating.silence import Silence
@@ -82,8 +82,7 @@ class Coordinator:
     __slots__ = (
         "_answers", "_askers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_names",
         "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "copying", "holders", "retained_index",
-        "silence",
-        "store", "takeover",
+        "silence", "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -111,7 +110,7 @@ class Coordinator:
             state, streams, neighbourhood, self.store, self, self.holders, self._deposed, self._copies_begun,
             self.suspect,
         )  # fmt: skip
-        self.silence = Silence(state, self._silence_changed)
+        self.silence = Silence(state, streams, self._silence_changed)
         self.holders.attach(self.copying)
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
         self.retained_index = RetainedIndex()
@@ -168,7 +167,7 @@ class Coordinator:
     def _admit(self, partition: int, home: Peer, entry: Entry) -> None:
         """Store an entry or its end, and answer when that is in force."""
         # Away is for the coordinator to say, and not for the home.
-        flags = 0 if entry.gone else entry.flags & (EntryFlag.LASTING | EntryFlag.WIDE)
+        flags = 0 if entry.gone else entry.flags & OF_HOMES
         record = SharedRecord(RecordKind.ENTRY, entry.filter, home, entry.number, entry.gone, False, flags)
         known = self.store.get(partition, record.key)
         if known is not None and (known.number, known.gone) > (record.number, record.gone):
@@ -415,9 +414,8 @@ class Coordinator:
         for peer in peers:
             self._streams.send(peer, Acting(runs))
 
-    def claim(self, but: Callable[[Peer], bool]) -> None:
-        """Have the shadows confirm that they obey this peer, but those that `but` names. Call it as often as holders
-        renew their leases, before they do."""
+    def claim(self, but: Callable[[Peer], bool] | None = None) -> None:
+        """Have the shadows confirm that they obey this peer, but those that `but` names, as often as leases end."""
         if len(self.holders):
             self.copying.authority.claim(but=but)
 

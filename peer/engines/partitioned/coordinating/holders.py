@@ -20,10 +20,10 @@ from ringmq.peer.engines.partitioned.names import NameHash, shape_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.copying import Changes, Copying
-from ringmq.peer.replication.followers import Follower, ItemStreams
+from ringmq.peer.replication.followers import Follower, ItemStreams, join_peers
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
-from ringmq.peer.replication.space import NUMBERS, Runs, partitions_in, runs_of
+from ringmq.peer.replication.space import Runs, ones_of, partitions_in, runs_of
 from ringmq.peer.replication.stream_messages import Lane
 
 ROWS_AT_ONCE: Final = 4096
@@ -211,7 +211,7 @@ class HolderTable:
             holder = self._add(peer)
         holder.until = self._state.clock.now + self._state.config.void_s
         holder.all |= everything
-        wanted = set(_acting(self._store)) if everything else {p for p in partitions if self._store.acting[p]}
+        wanted = set(ones_of(self._store.acting)) if everything else {p for p in partitions if self._store.acting[p]}
         if holder.lost_at:
             # Changes are missing there: it begins again, with all that it had. What it does not ask for now, it may
             # still have from the lost stream.
@@ -510,26 +510,14 @@ class HolderTable:
         found: dict[Id, Peer] = {}
         for actor in {epoch.actor for epoch in epochs}:
             inherited = self._inherited.get(actor, {})
-            _join(found, [peer for peer, until in inherited.values() if until > now])
+            join_peers(found, [peer for peer, until in inherited.values() if until > now])
             if actor == self._state.me.id:
-                _join(found, [holder.peer for holder in self._holders.values()])
+                join_peers(found, [holder.peer for holder in self._holders.values()])
             else:
-                _join(found, self._told.get(actor, {}).values())
+                join_peers(found, self._told.get(actor, {}).values())
         asked = set(partitions)
         for until, ended, peers in self._former:
             # Its epoch was raised since, by a peer that may never have coordinated.
             if until > now and not ended.isdisjoint(asked):
-                _join(found, peers)
+                join_peers(found, peers)
         return list(found.values())
-
-
-def _join(found: dict[Id, Peer], peers: Iterable[Peer]) -> None:
-    """Add peers; of two starts of a peer the later one counts."""
-    for peer in peers:
-        known = found.get(peer.id)
-        if known is None or known.boot < peer.boot:
-            found[peer.id] = peer
-
-
-def _acting(store: PartitionStore) -> list[int]:
-    return [partition for partition, flag in zip(NUMBERS, store.acting, strict=True) if flag]

@@ -19,6 +19,8 @@ LASTING_S: Final = 7 * 86_400
 never returns must not take room for ever."""
 # Operators of an IntFlag take longer than the rest of a check.
 LASTING: Final = int(EntryFlag.LASTING)
+OF_HOMES: Final = int(EntryFlag.LASTING | EntryFlag.WIDE)
+"""Flags that a home may set."""
 _AWAY: Final = int(EntryFlag.LASTING | EntryFlag.LAPSED)
 _TIME_BYTES: Final = 8
 

@@ -15,25 +15,34 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Alive, Check
 from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.followers import ItemStreams
 
 TRIES: Final = 3
 """Questions in one check, so that a lost message does not make a peer silent."""
+MOST_LATE: Final = 1.2
+"""A check proves nothing if this peer itself has taken this factor of its time."""
+MOST_BUSY: Final = 8
 MOST_DOUBLINGS: Final = 4
 SOON: Final = 10
-"""A peer that falls silent again within this many times `steady_s` must answer for twice as long the next time."""
+"""A peer that falls silent again within this many times `steady_s` must answer for twice as long the next time, and is
+waited for twice as long before it counts as silent: it may only be too busy."""
 
 
 class Watch:
     """A peer that is being checked, or is silent."""
 
-    __slots__ = ("answered", "asked_at", "number", "peer", "silent", "steady_since")
+    __slots__ = ("answered", "asked_at", "busy", "number", "peer", "silent", "steady_since", "wait_s")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.number = 0
         self.asked_at = 0.0
+        self.wait_s = 0.0
+        """How long the present check waits for an answer."""
         self.answered = False
         """Whether the present check has an answer."""
+        self.busy = 0
+        """Checks in a row without an answer, during which the peer has sent other messages."""
         self.silent = False
         self.steady_since: float | None = None
         """A silent peer has answered every check from then on."""
@@ -42,11 +51,12 @@ class Watch:
 class Silence:
     """One per engine."""
 
-    __slots__ = ("_changed", "_checks", "_returned", "_state", "_watched")
+    __slots__ = ("_changed", "_checks", "_returned", "_state", "_streams", "_watched")
 
-    def __init__(self, state: MessagingContext, changed: Callable[[], None]) -> None:
+    def __init__(self, state: MessagingContext, streams: ItemStreams, changed: Callable[[], None]) -> None:
         """`changed` is called when a peer has become silent, or is relied upon again."""
         self._state = state
+        self._streams = streams
         self._changed = changed
         self._watched: dict[Peer, Watch] = {}
         self._checks = 0
@@ -96,6 +106,10 @@ class Silence:
         watch.number = self._checks
         watch.asked_at = self._state.clock.now
         watch.answered = False
+        # Peers on a machine that is too busy answer late, all of them. To take over from them would make it busier.
+        watch.wait_s = self._state.config.silent_s
+        if not watch.silent:
+            watch.wait_s = max(watch.wait_s * (1 << self._times_of(watch.peer)), self._streams.answer_s(watch.peer))
         self._ask(watch, watch.number, TRIES)
 
     def _ask(self, watch: Watch, number: int, tries: int) -> None:
@@ -106,13 +120,14 @@ class Silence:
             return
         if not watch.answered:
             self._state.send(watch.peer, Check(number))
-        self._state.after(self._state.config.silent_s / TRIES, partial(self._ask, watch, number, tries - 1))
+        self._state.after(watch.wait_s / TRIES, partial(self._ask, watch, number, tries - 1))
 
     def _judge(self, watch: Watch) -> None:
-        now, config = self._state.clock.now, self._state.config
+        now = self._state.clock.now
         if not watch.answered:
-            # If this peer stood still itself, the answer may be waiting to be read.
-            if now - watch.asked_at <= 1.5 * config.silent_s:
+            # If this peer stood still itself, the answer may be waiting to be read; and if it was late, the other may
+            # share a processor with it, or a machine that is too busy for both.
+            if now - watch.asked_at <= MOST_LATE * watch.wait_s and not self._is_busy(watch):
                 watch.steady_since = None
                 if not watch.silent:
                     watch.silent = True
@@ -124,11 +139,21 @@ class Silence:
             return
         self._begin(watch)
 
+    def _is_busy(self, watch: Watch) -> bool:
+        """Whether a peer sends other messages, and has not come to the check yet. If it goes on so, the line to it may
+        be cut in one direction."""
+        watch.busy = watch.busy + 1 if self._streams.heard_at(watch.peer) > watch.asked_at else 0
+        return 0 < watch.busy <= MOST_BUSY
+
+    def _times_of(self, peer: Peer) -> int:
+        """How often in a row a peer was silent lately, and came back."""
+        until, times = self._returned.get(peer.id, (0.0, 0))
+        return times if self._state.clock.now < until else 0
+
     def _is_steady(self, watch: Watch, now: float) -> bool:
         """Whether a peer that was silent has answered for long enough."""
         assert watch.steady_since is not None, "an answered check sets it"
-        until, times = self._returned.get(watch.peer.id, (0.0, 0))
-        times = times if now < until else 0
+        times = self._times_of(watch.peer)
         if now < watch.steady_since + self._state.config.steady_s * (1 << times):
             return False
         # The time counts from its return, so a peer that was well for long begins anew.

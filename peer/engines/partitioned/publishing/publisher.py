@@ -137,7 +137,7 @@ class Publisher:
             self._dispatch(topic.plan, outgoing)
 
     def publish_fast(self, name: str, body: bytes) -> bool:
-        """Send a message of the fast path. False: nothing was done, since its plan is not fast, or cannot be trusted."""
+        """Send a message of the fast path. False: nothing was done, as its plan is not fast, or cannot be trusted."""
         state, topic = self._state, self._plans.fast.get(name)
         now = state.clock.now
         if topic is None or self.trust.until <= now:

@@ -18,6 +18,8 @@ from ringmq.peer.replication.record import Number, digest_of
 
 IN_FORCE: Final = (FilterStage.IN_FORCE, FilterStage.CHANGING)
 """Stages in which the clients have their SUBACK, and the retained messages are here."""
+# Operators and calls of an IntFlag take longer than the rest of an entry.
+_LASTING: Final = int(EntryFlag.LASTING)
 _NOT_WANTED: Final = frozenset({FilterStage.LEAVING, FilterStage.REFUSED})
 
 
@@ -154,8 +156,8 @@ class LocalFilter:
         return Entry(self.filter, self.number, gone, 0 if gone else self.flags)
 
     @property
-    def flags(self) -> EntryFlag:
-        return EntryFlag.LASTING if self.lasting else EntryFlag(0)
+    def flags(self) -> int:
+        return _LASTING if self.lasting else 0
 
 
 class HomePartition:

@@ -8,7 +8,6 @@ its partition has another coordinator, or the stream to the coordinator broke.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Final, TypeVar
 
 from ringmq.mqtt_front.cluster import Done
@@ -18,14 +17,15 @@ from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
-from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Register, Registered, Row
+from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Registered, Row
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.entry_numbers import EntryNumbers
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
 from ringmq.peer.engines.partitioned.subscribing.finder import Finder
-from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, nowhere, pieces
+from ringmq.peer.engines.partitioned.subscribing.home_lease import HomeLease, ItemSender, nowhere
 from ringmq.peer.engines.partitioned.subscribing.local_filter import IN_FORCE, HomePartition, LocalFilter
 from ringmq.peer.engines.partitioned.subscribing.refused_filters import RefusedFilters
+from ringmq.peer.engines.partitioned.subscribing.registrations import Ended, Registrations
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import WideEntry, WideFilter
 from ringmq.peer.engines.partitioned.subscribing.widening import Widening
 from ringmq.peer.engines.partitioned.truth import Truth
@@ -35,23 +35,18 @@ from ringmq.peer.messaging.shared_filters import is_shared
 from ringmq.peer.replication.record import RecordKind, SharedRecord
 from ringmq.peer.replication.space import partitions_in
 
-LATER_S: Final = 0.05
-"""The longest wait of an end for a registration that it can go along with."""
-
 _MAY_BE_REFUSED: Final = (FilterStage.ASKING, FilterStage.CHANGING)
 
 F = TypeVar("F", bound=LocalFilter)
-Ended = tuple[LocalFilter, int]
-"""A filter that leaves, and the count of its end, which a coordinator has applied."""
 
 
 class Subscriber:
     """One per engine. Call `flush` at the end of each iteration, before the streams."""
 
     __slots__ = (
-        "_armed", "_by_count", "_changed", "_checking", "_directory", "_ended", "_finder", "_in_force_soon",
-        "_just_ended", "_lease", "_names", "_numbers", "_partitions", "_pending", "_plain", "_queued", "_refused",
-        "_retained_cache", "_shared", "_soon", "_state", "_streams", "_truth", "_widening",
+        "_by_count", "_changed", "_checking", "_directory", "_ended", "_finder", "_in_force_soon",
+        "_just_ended", "_lease", "_names", "_numbers", "_partitions", "_pending", "_plain", "_refused",
+        "_registrations", "_renews", "_retained_cache", "_shared", "_state", "_streams", "_truth", "_widening",
     )  # fmt: skip
 
     def __init__(
@@ -77,16 +72,14 @@ class Subscriber:
         self._plain: FilterTrie[LocalFilter] = FilterTrie()
         self._shared: dict[str, LocalFilter] = {}
         self._numbers = EntryNumbers(state)
-        self._armed = False
-        self._soon = False
-        """Whether a registration must not wait."""
-        self._queued: dict[int, HomePartition] = {}
-        """Partitions with filters that are registered at the end of this iteration."""
+        self._renews: Callable[[Peer], bool] | None = None
+        """A renewal of all leases waits until nothing is queued: the renewals that it leaves for `renew_at`."""
         self._pending: dict[int, HomePartition] = {}
         """Partitions to check: their coordinator owes an answer, or is unknown."""
         self._just_ended: list[Ended] = []
         self._ended: list[Ended] = []
         """Ends from before the last check."""
+        self._registrations = Registrations(state, streams, directory, self._assign, self._applied)
         self._refused = RefusedFilters(state, self._register_again)
         self._changed = False
         self._checking = False
@@ -273,22 +266,8 @@ class Subscriber:
         """Register it at the end of this iteration; its end, for which nobody waits, with the next registration."""
         partition = own.partition
         partition.queued[own] = None
-        self._queued[partition.index] = partition
         self._watch(partition)
-        if soon:
-            self._register_soon()
-        elif not self._armed:
-            self._armed = True
-            self._state.after(LATER_S, self._register_late)
-
-    def _register_soon(self) -> None:
-        self._soon = True
-        self._state.join_later()
-
-    def _register_late(self) -> None:
-        self._armed = False
-        if self._queued:
-            self._register_soon()
+        self._registrations.queue(partition, soon)
 
     def _forget(self, own: LocalFilter) -> None:
         """A filter is gone, and its coordinator knows, or will know by a higher number."""
@@ -302,7 +281,7 @@ class Subscriber:
         # A wide filter is none of these partitions.
         if not partition.filters:
             self._partitions.pop(partition.index, None)
-            self._queued.pop(partition.index, None)
+            self._registrations.drop(partition)
             self._pending.pop(partition.index, None)
 
     def flush(self) -> None:
@@ -310,46 +289,18 @@ class Subscriber:
         if self._changed:
             self._review()
         self._widening.flush()
-        if self._soon:
-            self._register()
-        self._lease.flush()
+        self._registrations.flush()
+        if not len(self._registrations):
+            if self._renews is not None:
+                renews, self._renews = self._renews, None
+                self._lease.renew(renews)
+            self._lease.flush()
         self._finder.flush()
-
-    def _register(self) -> None:
-        now = self._state.clock.now
-        by_peer: dict[Peer, list[LocalFilter]] = {}
-        while self._queued:
-            _, partition = self._queued.popitem()
-            peer = self._directory.coordinator(partition.index)
-            if peer is not None and peer != partition.coordinator:
-                if partition.refuses(peer, now):
-                    continue
-                self._assign(partition, peer)
-                del self._queued[partition.index]
-            # A coordinator in doubt is asked all the same: most suspects live, and a successor is asked when known.
-            peer = partition.coordinator
-            if peer is not None:
-                by_peer.setdefault(peer, []).extend(partition.queued)
-                partition.queued.clear()
-        # `_assign` asks for another look, which was this one.
-        self._soon = False
-        for peer, filters in by_peer.items():
-            for piece in pieces(filters):
-                self._send(peer, piece, now)
-
-    def _send(self, peer: Peer, filters: list[LocalFilter], now: float) -> None:
-        ends: list[Ended] = []
-        for own in filters:
-            if own.question is not None:
-                own.question.asks(now)
-            elif own.stage is FilterStage.LEAVING:
-                ends.append((own, own.count))
-        item = Register(tuple([own.entry() for own in filters]))
-        self._streams.send(peer, item, partial(self._applied, peer, ends) if ends else None)
 
     def _applied(self, peer: Peer, ends: list[Ended]) -> None:
         """A coordinator has the ends of these filters."""
         self._lease.heard(peer)
+        self._registrations.answered(len(ends))
         self._just_ended += ends
 
     def _assign(self, partition: HomePartition, peer: Peer) -> None:
@@ -362,11 +313,11 @@ class Subscriber:
                     partition.queued[own] = None
             self._lease.announce(partition)
         partition.coordinator, partition.left = peer, None
-        self._queued[partition.index] = partition
-        self._soon = True
+        self._registrations.queue(partition, True)
 
     def registered(self, sender: Peer, message: Registered) -> None:
         self._lease.heard(sender)
+        self._registrations.answered(len(message.in_force) + len(message.ended) + len(message.refused))
         for row in message.retained:
             self._keep(row)
         asked_at: set[float] = set()
@@ -545,13 +496,18 @@ class Subscriber:
         # The digest has the filters of this iteration, so they must be on their way before it.
         self._review()
         self._widening.review()
-        self._register()
-        self._lease.renew(later)
+        self._registrations.register()
+        # A digest must not have filters whose registration waits for a later iteration.
+        if len(self._registrations):
+            self._renews = later
+        else:
+            self._lease.renew(later)
 
     def renew_at(self, peer: Peer) -> None:
         """Another message goes to this peer now: renew the lease there with it, if it is due."""
-        self._register()
-        self._lease.renew_at(peer)
+        self._registrations.register()
+        if not len(self._registrations):
+            self._lease.renew_at(peer)
 
     def _watch(self, partition: HomePartition) -> None:
         """Check the partition until its coordinator is known and has answered everything."""
@@ -565,6 +521,8 @@ class Subscriber:
         self._checking = False
         self._finish()
         now = self._state.clock.now
+        unanswered = sum([each.unanswered - len(each.queued) for each in self._pending.values()])
+        self._registrations.count(unanswered - len(self._ended) - len(self._just_ended))
         silent: dict[Peer, list[int]] = {}
         self._directory.review()
         for partition in list(self._pending.values()):

@@ -117,7 +117,7 @@ class WideEntry(LocalFilter):
     __slots__ = ()
 
     @property
-    def flags(self) -> EntryFlag:
+    def flags(self) -> int:
         return EntryFlag.WIDE
 
 

@@ -163,7 +163,7 @@ class Publishing:
         self.publisher = Publisher(
             self.state, self.streams, self.owners, TreeRelay(self.state), self.served.__contains__, self.settled.append
         )
-        self.state.every(config.lease_s / RENEWALS, self.publisher.renew)
+        self.state.every(config.lease_s / RENEWALS, self.publisher.holdings.renew)
         self.state.every(SWEEP_S, self.publisher.sweep)
 
     @property

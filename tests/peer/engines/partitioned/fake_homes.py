@@ -51,6 +51,12 @@ class NotingStreams:
         """Every peer that does not answer is silent."""
         return -inf
 
+    def heard_at(self, peer: Peer) -> float:
+        return -inf
+
+    def answer_s(self, peer: Peer) -> float:
+        return 0.0
+
     def take(self, kind: type) -> list[tuple[Peer, object, Callable[[], None] | None]]:
         """Remove the items of a kind, and return them."""
         taken = [sent for sent in self.sent if isinstance(sent[1], kind)]

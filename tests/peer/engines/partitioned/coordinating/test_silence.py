@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from ringmq.mqtt_front.iteration import StillClock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
-from ringmq.peer.engines.partitioned.coordinating.silence import TRIES, Silence
+from ringmq.peer.engines.partitioned.coordinating.silence import MOST_BUSY, TRIES, Silence
 from ringmq.peer.engines.partitioned.messages import Alive, Check
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import Counters
@@ -34,7 +36,17 @@ class State:
         """Questions that get lost on their way."""
         self.sent: list[object] = []
         self.silences: list[frozenset[Id]] = []
-        self.silence = Silence(self, lambda: self.silences.append(self.silence.silent))  # type: ignore[arg-type]
+        self.heard = -inf
+        """When the other peer sent anything for the last time."""
+        self.usual_s = 0.0
+        """How long its answers have taken lately."""
+        self.silence = Silence(self, self, lambda: self.silences.append(self.silence.silent))  # type: ignore[arg-type]
+
+    def heard_at(self, other: Peer) -> float:
+        return self.heard
+
+    def answer_s(self, other: Peer) -> float:
+        return self.usual_s
 
     def send(self, to: Peer, message: object) -> None:
         self.sent.append(message)
@@ -128,3 +140,43 @@ def test_checks_are_answered() -> None:
     state = State()
     state.silence.check(OTHER, Check(7))
     assert state.sent == [Alive(7)]
+
+
+def test_a_peer_that_sends_other_messages_is_busy_for_a_while() -> None:
+    state = State()
+    state.answers = False
+    state.silence.suspect(OTHER)
+    for _ in range(5):
+        state.heard = state.clock.now + STEP_S
+        state.run(LAN.silent_s)
+    assert state.silence.silent == frozenset()
+    # The line from here to there may be cut.
+    for _ in range(2 * MOST_BUSY):
+        state.heard = state.clock.now + STEP_S
+        state.run(LAN.silent_s)
+    assert state.silence.silent == {OTHER.id}
+
+
+def test_a_peer_whose_answers_have_been_slow_is_waited_for() -> None:
+    state = State()
+    state.answers = False
+    state.usual_s = 4 * LAN.silent_s
+    state.silence.suspect(OTHER)
+    state.run(3.5 * LAN.silent_s)
+    assert state.silence.silent == frozenset()
+    state.run(LAN.silent_s)
+    assert state.silence.silent == {OTHER.id}
+
+
+def test_a_peer_that_falls_silent_again_soon_is_waited_for_twice_as_long() -> None:
+    state = State()
+    for wait_s in (LAN.silent_s, 2 * LAN.silent_s):
+        state.answers = False
+        state.silence.suspect(OTHER)
+        state.run(0.9 * wait_s)
+        assert state.silence.silent == frozenset()
+        state.run(0.2 * wait_s)
+        assert state.silence.silent == {OTHER.id}
+        state.answers = True
+        state.run(2 * LAN.steady_s + 1.0)
+        assert state.silence.silent == frozenset()

@@ -20,6 +20,7 @@ from ringmq.peer.engines.partitioned.messages import (
 from ringmq.peer.engines.partitioned.names import partition_of_filter
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterStage
 from ringmq.peer.engines.partitioned.subscribing.refused_filters import RETRY_S
+from ringmq.peer.engines.partitioned.subscribing.registrations import MOST_UNANSWERED
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.space import ALL
 from tests.peer.engines.partitioned.homes import Home, peer_at
@@ -249,6 +250,34 @@ def test_filters_of_the_same_iteration_are_sent_before_the_renewal() -> None:
     assert home.items(Registry) == []
 
 
+def test_a_crowd_is_registered_in_turns_and_no_faster_than_it_is_answered() -> None:
+    home = Home(3)
+    names = [f"t/{number}" for number in range(3 * MOST_UNANSWERED)]
+    done = home.subscribe(*names)
+    sent = 0
+    while len(done) < len(names):
+        before = sent
+        home.run(0.01, work=False)
+        sent = sum(len(item.entries) for _, item in home.items(Register) if isinstance(item, Register))
+        assert sent - len(done) <= MOST_UNANSWERED
+        assert sent > before or sent > len(done), "it goes on"
+        home.settle()
+    assert sum(len(item.entries) for _, item in home.items(Register) if isinstance(item, Register)) == len(names)
+
+
+def test_a_renewal_waits_for_the_registrations_of_a_crowd() -> None:
+    home = Home(3)
+    home.subscribe(*[f"t/{number}" for number in range(2 * MOST_UNANSWERED)])
+    home.subscriber.renew()
+    home.subscriber.flush()
+    assert home.items(Present) == []
+    for _ in range(20):
+        home.settle()
+        home.run(0.1)
+    assert len(home.items(Present)) == 3
+    assert home.items(Registry) == []
+
+
 def test_the_successor_of_a_doubted_coordinator_is_asked_for_at_once() -> None:
     home = Home(2)
     home.view.doubted = lambda key: True
@@ -454,11 +483,10 @@ def test_100000_filters_cost_a_bounded_time_each_and_little_memory() -> None:
         home.subscriber.flush()
         # A look-up for each filter at most, and none for the filters of earlier iterations.
         assert home.view.lookups <= 200
-    home.log.clear()
-    home.work()
-    home.log.clear()
-    home.grant()
-    home.hear()
+        home.work()
+        home.log.clear()
+        home.grant()
+        home.hear()
     home.answers.clear()
     home.entries.clear()
     home.granted.clear()
