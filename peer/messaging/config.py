@@ -1,4 +1,4 @@
-"""Every period and bound of publish and subscribe, with what it trades, and presets for the three kinds of network."""
+"""The periods and bounds of publish and subscribe that a ring may set, with their trade-offs; presets for networks."""
 
 from __future__ import annotations
 

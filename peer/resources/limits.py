@@ -1,4 +1,4 @@
-"""Limits of the process: open files, and how often Python collects garbage."""
+"""Limits of the process: open files, the warning when none is left, and how often Python collects garbage."""
 
 from __future__ import annotations
 
