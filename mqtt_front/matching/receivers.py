@@ -199,7 +199,8 @@ class ReceiverCache(Generic[S]):
         if key not in self._by_sources:
             if len(self._by_sources) >= self._most_topics or 2 * self._answers_bytes > self._most_bytes:
                 # Nobody knows which of them are in use.
-                self._end_all()
+                self.evictions += len(self._by_topic)
+                self.clear()
                 self._by_topic[topic] = answer
                 self._topics_bytes = _TOPIC_BYTES + len(topic)
             self._remember(key, answer)
@@ -245,12 +246,6 @@ class ReceiverCache(Generic[S]):
                 source.answers = None
         # Topics refer to it until they get another, and must not keep sessions alive that have ended.
         answer.each = answer.groups = answer.sources = ()
-
-    def _end_all(self) -> None:
-        self.evictions += len(self._by_topic)
-        for answer in list(self._by_sources.values()):
-            self._end(answer)
-        self.drop_topics()
 
     def clear(self) -> None:
         """Drop all answers."""

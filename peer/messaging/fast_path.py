@@ -7,7 +7,7 @@ step asks one question, and a No takes the general path, which accepts every mes
 | step | function | question |
 |---|---|---|
 | front | `EngineAdapter.plain_published` | the front's own fast path brought it; is it not recorded? |
-| publisher | `Publisher.publish_fast` | `Topic.fast_until` is later than now |
+| publisher | `Publisher.publish_fast` | is the plan of the topic fast, and can it be trusted? |
 | receiver | `decode_fast` | the flags are FAST |
 | receiver's clients | `LocalClients.deliver_fast` | the body begins with FAST_HEAD, and their front has a fast path |
 

@@ -27,6 +27,7 @@ from ringmq.peer.replication.rows import RowWriter, read_rows
 from ringmq.peer.replication.space import Runs, key_of_partition, numbered_runs, ones_of, partitions_in, runs_of
 
 MOST_WAITS: Final = 5
+"""Times `slow_retry_s` for which owners are waited for that are no shadows, as long as they send anything."""
 RECORDS_A_TURN: Final = 1024
 """Records of the partitions that begin in one iteration, some 20 ms with their copies and routes: a takeover of a
 hundred thousand must not hold up everybody else, or make this peer look silent."""

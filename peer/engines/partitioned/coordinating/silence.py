@@ -22,6 +22,7 @@ TRIES: Final = 3
 MOST_LATE: Final = 1.2
 """A check proves nothing if this peer itself has taken this factor of its time."""
 MOST_BUSY: Final = 8
+"""Checks in a row for which a peer may send other messages and no answer."""
 MOST_DOUBLINGS: Final = 4
 SOON: Final = 10
 """A peer that falls silent again within this many times `steady_s` must answer for twice as long the next time, and is
