@@ -33,8 +33,8 @@ from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
 from ringmq.peer.engines.partitioned.shell.record_store import RecordStore, StoreError
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
-from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
+from ringmq.peer.identity.known_peers import KnownPeers
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
 from ringmq.peer.messaging.shell.adapter import EngineAdapter
@@ -57,11 +57,6 @@ STOP_S: Final = 3.0
 """Limit of a clean departure from the ring, which normally takes some milliseconds."""
 OWN_FILES: Final = 4096
 """File descriptors besides the clients: more than the links, dials, listeners and files of a peer."""
-FIRST_REMEMBER_S: Final = 0.25
-REMEMBER_S: Final = 60.0
-"""First and longest pause between two checks whether the known peers have changed since the last save. The first is
-short, so that a peer that is killed soon after its start finds its ring again. Each save doubles
-the pause to spare the disk."""
 
 log = structlog.get_logger()
 
@@ -79,6 +74,7 @@ class PeerProcess:
         self._giving_back = GivingBack()
         self._stop = asyncio.Event()
         self._announced = False
+        self._known_peers: KnownPeers | None = None
 
     async def serve(self, parent_pipe: int | None = None) -> None:
         """Raises PeerError or OverlayError when the peer cannot start."""
@@ -90,9 +86,11 @@ class PeerProcess:
             await self._start()
             collect_garbage_seldom()
             self._giving_back.start()
-            await self._remember_until_stopped()
+            await self._stop.wait()
         finally:
             self._giving_back.stop()
+            if self._known_peers is not None:
+                self._known_peers.stop()
             # The last records are published to clients and to other peers, so recording stops before both.
             if self._recording is not None:
                 await self._recording.stop()
@@ -127,6 +125,9 @@ class PeerProcess:
                 self.config.roles, iteration, self._activity_changed, store, self._stop.set, former
             )
         self._adapter = adapter
+        adapter.on_leaves = self._leaves_changed
+        if self.folder is not None:
+            self._known_peers = KnownPeers(self.folder, self._known)
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:
@@ -211,23 +212,14 @@ class PeerProcess:
         first = config.join or (((config.advertise or host, port),) if remembered and port else ())
         return tuple(dict.fromkeys((*first, *remembered)))
 
-    async def _remember_until_stopped(self) -> None:
-        pause_s = FIRST_REMEMBER_S if self.folder is not None else REMEMBER_S
-        while not self._stop.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), pause_s)
-            if self._remember():
-                pause_s = min(pause_s * 2, REMEMBER_S)
+    def _known(self) -> list[Address]:
+        """The addresses of the peers in the leaf set, while this peer is in the ring."""
+        node = self._node
+        return known_addresses(node.ring.leaves) if node is not None and node.active else []
 
-    def _remember(self) -> bool:
-        """Save the known peers if they have changed. Returns whether a write was attempted."""
-        if self.folder is None or self._node is None or not self._node.active:
-            return False
-        try:
-            return self.folder.remember(known_addresses(self._node.ring.leaves))
-        except DataFolderError as error:
-            log.warning("cannot save known peers", why=str(error))
-            return True
+    def _leaves_changed(self) -> None:
+        if self._known_peers is not None:
+            self._known_peers.changed()
 
     def _activity_changed(self, active: bool) -> None:
         if active and not self._announced and self._node is not None:
@@ -235,6 +227,7 @@ class PeerProcess:
             with contextlib.suppress(OSError):  # the reader of the output has gone
                 click.echo(f"active: {self._node.ring.me.id.short()}, overlay {show(self._node.address)}")
         log.info("active" if active else "inactive")
+        self._leaves_changed()
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -24,6 +24,7 @@ from ringmq.experiments.benchmarks.goals import Verdict
 from ringmq.experiments.load.raw_clients import Address, BenchError, connected
 from ringmq.experiments.load.synthetic_records import batches
 from ringmq.experiments.processes.servers import cores, pinned, running
+from ringmq.experiments.processes.signals import held_back
 from ringmq.logger.records import LOG_TOPICS
 from ringmq.mqtt_front.codec.codec import encode_publish
 from ringmq.mqtt_front.codec.packets import Version
@@ -112,11 +113,14 @@ class Watched:
 @contextmanager
 def watched(*arguments: str) -> Iterator[Watched]:
     """A running command that is killed at the end of the context."""
-    command = Watched(*arguments)
+    command: Watched | None = None
     try:
+        with held_back():
+            command = Watched(*arguments)
         yield command
     finally:
-        command.kill()
+        if command is not None:
+            command.kill()
 
 
 def _children(pid: int) -> list[int]:

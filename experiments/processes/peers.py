@@ -21,6 +21,7 @@ from ringmq.experiments.cli.local_ring import is_settled
 from ringmq.experiments.load.raw_clients import Address, BenchError
 from ringmq.experiments.processes.ports import choose_ports
 from ringmq.experiments.processes.servers import Server
+from ringmq.experiments.processes.signals import held_back
 from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.errors import OverlayError
@@ -97,7 +98,7 @@ class RingPeer:
             *(("--join", show(join)) if join else ()),
             *options,
         )
-        with self.log.open("ab") as log:
+        with self.log.open("ab") as log, held_back():
             try:
                 process = subprocess.Popen(  # noqa: S603  # our own command line
                     command,
@@ -109,7 +110,7 @@ class RingPeer:
                 )
             except OSError as error:
                 raise BenchError(f"cannot start {self.program.name or self}: {error.strerror}") from None
-        self._server = Server(self.program.name or str(self), process, self.mqtt)
+            self._server = Server(self.program.name or str(self), process, self.mqtt)
 
     def await_ready(self) -> None:
         """Return when it accepts connections. Raises BenchError, with the last line that the peer logged."""

@@ -1,11 +1,12 @@
 """SIGTERM handled like Ctrl-C: a command ends its child processes in order for either signal, at any moment.
 
-Usable in the main thread only.
+Signals interrupt the main thread alone.
 """
 
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,7 +14,7 @@ from types import FrameType
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """While the context lasts, SIGTERM raises KeyboardInterrupt."""
+    """While the context lasts, SIGTERM raises KeyboardInterrupt. Usable in the main thread only."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -26,7 +27,11 @@ def held_back() -> Iterator[None]:
     """Deliver SIGINT and SIGTERM only when the context ends.
 
     An interrupt between the start of a process and the assignment that stores it would leave the process running.
+    Does nothing in another thread, which signals do not interrupt.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     received: list[int] = []
 
     def remember(number: int, frame: FrameType | None) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -27,7 +25,6 @@ from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.leaf_set import LeafSet
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.names import partition_of
-from ringmq.peer.identity.data_folder import DataFolder
 from ringmq.peer.process import OWN_FILES, PeerProcess, known_addresses, peer
 from ringmq.peer.settings.load import RECORD_LINE, SETTINGS
 from ringmq.peer.settings.model import FANOUT, PeerConfig
@@ -222,35 +219,6 @@ def test_restarted_founder_finds_its_ring(
     eventually(lambda: neighbours(ringmq, again) == {other}, 10, "the founder is in the old ring")
 
 
-@pytest.mark.parametrize(
-    ("longest_s", "written", "least_s"),
-    [(60.0, [False] * 12 + [True, True, False], [0.01] * 13 + [0.02, 0.04]), (0.02, [True] * 15, [0.01] + [0.02] * 14)],
-    ids=["it doubles with each writing", "it has a bound"],
-)
-async def test_pause_between_saves_doubles(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, longest_s: float, written: list[bool], least_s: list[float]
-) -> None:
-    """Were it longer than it should be, the looks would take minutes."""
-    monkeypatch.setattr(process_module, "FIRST_REMEMBER_S", 0.01)
-    monkeypatch.setattr(process_module, "REMEMBER_S", longest_s)
-    loop = asyncio.get_running_loop()
-    looked = [loop.time()]
-    with DataFolder(tmp_path, 1) as folder:
-        process = PeerProcess(PeerConfig(), folder)
-
-        def remember() -> bool:
-            looked.append(loop.time())
-            if len(looked) > len(written):
-                process.stop()
-            return written[len(looked) - 2]
-
-        monkeypatch.setattr(process, "_remember", remember)
-        async with asyncio.timeout(10):
-            await process._remember_until_stopped()
-    pauses_s = [later - earlier for earlier, later in itertools.pairwise(looked)]
-    assert all(pause_s > 0.9 * least for pause_s, least in zip(pauses_s, least_s, strict=True))
-
-
 def remembered(data: Path) -> set[str]:
     return set(json.loads((data / "peer.json").read_text())["peers"])
 
@@ -284,6 +252,20 @@ def test_two_restarted_peers_serve_without_the_first_seed(
     for address in where:
         known = set(where) - {address}
         eventually(lambda address=address, known=known: neighbours(ringmq, address) == known, 20, "all in one ring")
+
+
+def test_each_peer_is_remembered_soon_after_it_has_joined(
+    start: Start, tmp_path: Path, eventually: Callable[..., Any]
+) -> None:
+    """Also the sixth in a row: after a power cut a peer waits for the peers that it remembers."""
+    data = tmp_path / "data"
+    first = address_of(start("peer", *LISTEN, "--data", str(data)))
+    known: set[str] = set()
+    for _ in range(6):
+        joined = start("peer", *LISTEN, "--join", first)
+        known.add(address_of(joined))
+        joined.says("active: ")
+        eventually(lambda: known <= remembered(data), 1.5, "the newest peer is remembered")
 
 
 def test_founder_whose_ring_is_gone_founds_another(start: Start, tmp_path: Path, closed_port: int) -> None:

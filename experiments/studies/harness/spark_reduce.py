@@ -18,6 +18,7 @@ from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.report import read_tables
 from ringmq.collector.report.read_tables import Tables
 from ringmq.collector.spark.java import find_java
+from ringmq.experiments.processes.signals import held_back
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome, Request
 
@@ -66,19 +67,22 @@ def tables(data: Path) -> Tables:
     find_java()
     command = [sys.executable, "-P", "-m", "ringmq.experiments.studies.harness.spark_job", str(data)]
     # A process group of its own: Ctrl-C must not end Spark, which still reduces the results so far.
-    with subprocess.Popen(  # noqa: S603  # it is ourselves
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        process_group=0,
-        env={"JDK_JAVA_OPTIONS": JAVA} | os.environ,  # options of the user take precedence
-    ) as child:
-        try:
-            _, errors = child.communicate()
-        except BaseException:
+    child: subprocess.Popen[bytes] | None = None
+    try:
+        with held_back():
+            child = subprocess.Popen(  # noqa: S603  # it is ourselves
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                process_group=0,
+                env={"JDK_JAVA_OPTIONS": JAVA} | os.environ,  # options of the user take precedence
+            )
+        _, errors = child.communicate()
+    except BaseException:
+        if child is not None:
             _end(child)
-            raise
+        raise
     if child.returncode:
         lines = errors.decode(errors="replace").strip().splitlines()
         raise ExperimentError(lines[-1] if lines else f"Spark ended with {child.returncode}")
@@ -98,7 +102,7 @@ def keep_parquet(data: Path, folder: Path) -> None:
 def _end(child: subprocess.Popen[bytes]) -> None:
     child.terminate()
     try:
-        child.wait(STOP_S)
+        child.communicate(timeout=STOP_S)
     except subprocess.TimeoutExpired:
         child.kill()
-        child.wait()
+        child.communicate()

@@ -67,6 +67,8 @@ class EngineAdapter(ABC, Generic[E]):
         self._enlisted = False
         """Whether this iteration ends with a commit and acknowledgements."""
         self._stopped = False
+        self.on_leaves: Callable[[], None] = _nothing
+        """Called when the known peers have changed."""
         self._refusals = RefusalLog()
         self.unsendable = 0
         """Payloads too large for a frame."""
@@ -204,6 +206,7 @@ class EngineAdapter(ABC, Generic[E]):
     def leaves_changed(self) -> None:
         self.core.leaves_changed()
         self._leave()
+        self.on_leaves()
 
     def activity_changed(self, active: bool) -> None:
         self.core.activity_changed(active)
@@ -294,6 +297,10 @@ class EngineAdapter(ABC, Generic[E]):
 
 def _never() -> bool:
     return False
+
+
+def _nothing() -> None:
+    pass
 
 
 def clock_us() -> int:

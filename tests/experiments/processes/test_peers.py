@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,6 +58,22 @@ def test_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sys, "executable", "./no-such-python")
     with pytest.raises(BenchError, match="cannot start peer 1"), ring_of(1):
         pass
+
+
+def test_interrupt_while_a_peer_is_started_ends_that_peer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+
+    class Interrupted(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self.pid)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(peers.subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt), ring_of(2):
+        pass
+    (pid,) = started
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_logged_errors_have_errors_and_tracebacks_only(tmp_path: Path) -> None:

@@ -172,7 +172,9 @@ def rings(start: Start, tmp_path: Path, eventually: Callable[..., None]) -> Call
 
     def begin(count: int) -> Ring:
         ring = Ring(start, tmp_path, eventually, count)
-        ring.start(*range(count))
+        # One after the other: the newest peers joined a moment before the test begins.
+        for number in range(count):
+            ring.start(number)
         ring.settle()
         return ring
 
