@@ -127,7 +127,7 @@ class PeerProcess:
         self._adapter = adapter
         adapter.on_leaves = self._leaves_changed
         if self.folder is not None:
-            self._known_peers = KnownPeers(self.folder, self._known)
+            self._known_peers = KnownPeers(self.folder, self._known, asyncio.get_running_loop())
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
         if recording.records:

@@ -6,9 +6,8 @@ One that has gone may come back, and costs nothing there meanwhile. Knows the ri
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -26,15 +25,27 @@ MOST_QUICK: Final = 60
 log = structlog.get_logger()
 
 
+class Timer(Protocol):
+    def when(self) -> float: ...
+    def cancel(self) -> None: ...
+
+
+class Loop(Protocol):
+    """The part of an event loop that is used here."""
+
+    def time(self) -> float: ...
+    def call_later(self, delay: float, callback: Callable[[], None], /) -> Timer: ...
+
+
 class KnownPeers:
     """One per peer with a data folder."""
 
-    def __init__(self, folder: DataFolder, known: Callable[[], Sequence[Address]]) -> None:
+    def __init__(self, folder: DataFolder, known: Callable[[], Sequence[Address]], loop: Loop) -> None:
         """`known` returns the peers that are known now, and none while this peer is not in the ring."""
         self._folder = folder
         self._known = known
-        self._loop = asyncio.get_running_loop()
-        self._due: asyncio.TimerHandle | None = None
+        self._loop = loop
+        self._due: Timer | None = None
         self._quick = float(MOST_QUICK)
         self._earned_at = self._loop.time()
 

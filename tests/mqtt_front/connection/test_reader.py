@@ -379,7 +379,7 @@ def test_any_chunks_of_the_same_bytes_have_the_same_outcome(
     assert outcome(make_world(), version, cut(data, places)) == whole
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(conversations(), st.lists(st.integers(0, 10_000), max_size=20), st.integers(1, 2000))
 def test_however_many_turns_it_takes_it_has_the_same_outcome(
     make_world: type[World], conversation: tuple[Version, bytes], places: list[int], turn_bytes: int

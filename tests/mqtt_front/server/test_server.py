@@ -241,7 +241,7 @@ async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, sl
     front = await bench.start(cluster=slow_ports, receive_maximum=10)
     publisher = await bench.connect("p", V311, keep_alive_s=10)
     transport = bench.transport("p")
-    count = 5000
+    count = 500
     publisher.send(*[Publish("t", b"x" * 1000, 1, packet_id=number + 1) for number in range(count)])
     await until(lambda: not transport.is_reading())
     taken = len(slow_ports.messages)

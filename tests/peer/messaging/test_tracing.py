@@ -7,7 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.dispatching.algorithms import Choice
@@ -166,6 +166,7 @@ def test_retried_message_keeps_its_trace() -> None:
     ]
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([DIRECT, Choice("guided", 1)]))
 def test_recorded_and_fast_messages_stay_in_order(seed: int, choice: Choice) -> None:
     """Whether a list is known when it is published, and whichever way a message takes."""

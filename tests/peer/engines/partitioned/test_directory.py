@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringmq.overlay.core.ids import SPACE, Id
@@ -53,6 +53,7 @@ def test_ranges_are_the_owners_of_all_partitions_also_after_a_change(before: set
     assert home.state.wheres == []
 
 
+@settings(max_examples=30)
 @given(PLACES, st.integers(0, 20))
 def test_doubts_of_the_leaf_set_are_filled_by_the_word_of_the_owners(places: set[int], gap: int) -> None:
     home = home_of(places)
