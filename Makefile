@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 CODE := src overlay peer dispatching mqtt_front logger collector experiments
-# Two: what the smallest machine that is meant to run this has.
-WORKERS ?= 2
+# One more than the cores of the smallest machine that is meant to run this, as many tests wait for real processes.
+WORKERS ?= 3
 PEERS ?= 12
 # The first of these that is new enough and can make environments is taken. To choose: make PYTHON=python3.13
 PYTHON ?= python3 python3.14 python3.13 python3.12 python3.11

@@ -34,7 +34,7 @@ from ringmq.overlay.links.handshake import (
 )
 from ringmq.overlay.links.phase import TRANSITIONS, LinkEvent, Phase
 
-LONG_S: Final = 0.05
+LONG_S: Final = 0.005
 """When the frames of one read take longer than this, other links and due timers come before the rest of them, and
 before more is read. uvloop would read on, up to 8 MB, which takes seconds if the messages are small."""
 LARGE_BYTES: Final = 4096

@@ -36,9 +36,12 @@ FINE_LOOKS: Final = 6
 YOUNG: Final = (5_000, 5, 1_000_000)
 """Thresholds of automatic garbage collection: only young objects, at most 30,000, which takes up to 0.1 s in a large
 peer."""
-SMALL_BYTES: Final = 100_000_000
-"""Above this usage full garbage collections stop. They take a second per GB, and a peer that is silent for a second is
-suspected. Dropped objects of a peer have no cycles, so they are freed without garbage collection."""
+SMALL_BYTES: Final = 16_000_000
+"""Full garbage collections stop when a peer has grown by this since its start. They take a second per GB, or more on a
+busy core: clients wait for PUBACKs meanwhile, and other peers soon go on without a silent one. Dropped objects of a
+peer have no cycles, so they are freed without garbage collection."""
+LONG_S: Final = 0.02
+"""On a slow machine they stop earlier: above half of the growth with which one has taken that long."""
 
 
 class _Usage(ctypes.Structure):
@@ -97,6 +100,10 @@ class GivingBack:
         self.used_bytes = 0
         """Memory in use at the last check."""
         self._most_bytes = 0
+        self._first_bytes = 0
+        """Memory in use at the start."""
+        self._small_bytes = SMALL_BYTES
+        """The growth up to which full garbage collections are made."""
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -104,6 +111,7 @@ class GivingBack:
         """Begin the checks in the running event loop. They end with `stop`."""
         if self._on_pages:
             gc.set_threshold(*YOUNG)
+            self._first_bytes = in_use_bytes()
             loop = asyncio.get_running_loop()
             loop.call_soon(_glibc().malloc_trim, 0)  # memory of the start, once its frames are gone
             self._look(loop)
@@ -117,8 +125,11 @@ class GivingBack:
         began = perf_counter()
         self._looks += 1
         fine = self._looks % FINE_LOOKS == 0
-        if fine and self.used_bytes <= SMALL_BYTES:
+        grown = self.used_bytes - self._first_bytes
+        if fine and grown <= self._small_bytes:
             gc.collect()
+            if perf_counter() - began > LONG_S:
+                self._small_bytes = grown // 2
         self.look(FINE_SHARE if fine else SHARE)
         wait_s = min(max(LOOK_S, PATIENCE * (perf_counter() - began)), LONGEST_S)
         self._timer = loop.call_later(wait_s, self._look, loop)

@@ -72,6 +72,33 @@ for many in (0, 200_000_000):
 """
 
 
+SLOW = """
+import asyncio, time
+from ringmq.peer.resources import memory
+collected = []
+def slow():
+    collected.append(1)
+    time.sleep(0.03)
+gc.collect = slow
+memory._forget_free_objects = lambda: None
+def looks():
+    for _ in range(6):
+        giving_back._look(loop)
+        giving_back.stop()
+loop = asyncio.new_event_loop()
+giving_back._first_bytes = in_use_bytes()
+held = bytes(10_000_000)
+giving_back.look(64)
+looks()
+looks()
+assert len(collected) == 1, "it was slow"
+del held
+giving_back.look(64)
+looks()
+assert len(collected) == 2, "it is much smaller now"
+"""
+
+
 def run(code: str, environment: dict[str, str]) -> None:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
@@ -87,6 +114,11 @@ def test_freed_memory_is_returned(code: str) -> None:
 @on_glibc
 def test_full_collections_stop_above_the_limit() -> None:
     run(HEAD + GARBAGE, with_pages(os.environ))
+
+
+@on_glibc
+def test_full_collections_stop_while_they_take_long() -> None:
+    run(HEAD + SLOW, with_pages(os.environ))
 
 
 def test_chosen_allocator_is_kept() -> None:

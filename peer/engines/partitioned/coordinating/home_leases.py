@@ -7,7 +7,7 @@ its digest: a home that is back finds a difference, and registers again what it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ringmq.overlay.core.ids import Id
@@ -19,6 +19,8 @@ from ringmq.peer.replication.record import SharedRecord, digest_of
 from ringmq.peer.replication.space import Runs
 
 NOTHING: Final = (0, 0)
+MOST_BUSY: Final = 4
+"""Leases for which a home may send other messages and no renewal."""
 
 
 class Home:
@@ -92,6 +94,15 @@ class HomeLeases:
                 del home.digests[partition]
             if not home.digests:
                 del self._homes[home.peer.id]
+
+    def expired(self, now: float, entry_s: float, heard_at: Callable[[Peer], float]) -> Iterator[Home]:
+        """Homes that were silent for the length of their lease. The renewals of one that sends other messages may wait
+        behind these, if it is too busy; but they do not wait for ever, and entries that it has forgotten must end."""
+        for home in self:
+            if home.until <= now and not home.away:
+                lives = now < home.until + MOST_BUSY * entry_s and heard_at(home.peer) > now - entry_s
+                if not lives:
+                    yield home
 
     def forget(self, home: Home) -> None:
         self._homes.pop(home.peer.id, None)

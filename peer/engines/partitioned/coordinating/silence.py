@@ -19,8 +19,9 @@ from ringmq.peer.replication.followers import ItemStreams
 
 TRIES: Final = 3
 """Questions in one check, so that a lost message does not make a peer silent."""
-MOST_LATE: Final = 1.2
-"""A check proves nothing if this peer itself has taken this factor of its time."""
+MOST_LATE: Final = 0.1
+"""A check proves nothing if this peer itself was late by this part of its time, or has waited as long for a processor:
+the other may wait for the same processor."""
 MOST_BUSY: Final = 8
 """Checks in a row for which a peer may send other messages and no answer."""
 MOST_DOUBLINGS: Final = 4
@@ -32,7 +33,7 @@ waited for twice as long before it counts as silent: it may only be too busy."""
 class Watch:
     """A peer that is being checked, or is silent."""
 
-    __slots__ = ("answered", "asked_at", "busy", "number", "peer", "silent", "steady_since", "wait_s")
+    __slots__ = ("answered", "asked_at", "busy", "number", "peer", "silent", "steady_since", "wait_s", "waited_s")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -40,6 +41,8 @@ class Watch:
         self.asked_at = 0.0
         self.wait_s = 0.0
         """How long the present check waits for an answer."""
+        self.waited_s = 0.0
+        """How long this peer had waited for a processor before."""
         self.answered = False
         """Whether the present check has an answer."""
         self.busy = 0
@@ -52,13 +55,15 @@ class Watch:
 class Silence:
     """One per engine."""
 
-    __slots__ = ("_changed", "_checks", "_returned", "_state", "_streams", "_watched")
+    __slots__ = ("_changed", "_checks", "_returned", "_state", "_streams", "_watched", "waited_s")
 
     def __init__(self, state: MessagingContext, streams: ItemStreams, changed: Callable[[], None]) -> None:
         """`changed` is called when a peer has become silent, or is relied upon again."""
         self._state = state
         self._streams = streams
         self._changed = changed
+        self.waited_s: Callable[[], float] = _never
+        """How long this peer has waited for a processor since its start."""
         self._watched: dict[Peer, Watch] = {}
         self._checks = 0
         self._returned: dict[Id, tuple[float, int]] = {}
@@ -106,6 +111,7 @@ class Silence:
         self._checks += 1
         watch.number = self._checks
         watch.asked_at = self._state.clock.now
+        watch.waited_s = self.waited_s()
         watch.answered = False
         # Peers on a machine that is too busy answer late, all of them. To take over from them would make it busier.
         watch.wait_s = self._state.config.silent_s
@@ -126,9 +132,9 @@ class Silence:
     def _judge(self, watch: Watch) -> None:
         now = self._state.clock.now
         if not watch.answered:
-            # If this peer stood still itself, the answer may be waiting to be read; and if it was late, the other may
-            # share a processor with it, or a machine that is too busy for both.
-            if now - watch.asked_at <= MOST_LATE * watch.wait_s and not self._is_busy(watch):
+            # If this peer stood still itself, the answer may be waiting to be read.
+            late_s = max(now - watch.asked_at - watch.wait_s, self.waited_s() - watch.waited_s)
+            if late_s <= MOST_LATE * watch.wait_s and not self._is_busy(watch):
                 watch.steady_since = None
                 if not watch.silent:
                     watch.silent = True
@@ -162,3 +168,7 @@ class Silence:
         self._returned = {peer_id: known for peer_id, known in self._returned.items() if known[0] > now}
         self._returned[watch.peer.id] = now + wait_s, min(times + 1, MOST_DOUBLINGS)
         return True
+
+
+def _never() -> float:
+    return 0.0

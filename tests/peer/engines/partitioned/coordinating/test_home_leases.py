@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.coordinating.home_leases import NOTHING, HomeLeases
+from ringmq.peer.engines.partitioned.coordinating.home_leases import MOST_BUSY, NOTHING, HomeLeases
 from ringmq.peer.engines.partitioned.names import fingerprint_of
 from ringmq.peer.replication.record import RecordKind, SharedRecord, digest_of
 from ringmq.peer.replication.space import ALL
@@ -62,3 +62,24 @@ def test_home_without_entries_in_coordinated_partitions_is_forgotten() -> None:
     assert leases.get(HOME.id) is not None
     leases.left({2})
     assert leases.get(HOME.id) is None
+
+
+def test_home_that_sends_anything_is_busy_for_a_while() -> None:
+    """Its renewals may wait behind what it sends; but what it has forgotten must end some time."""
+    entry_s = 15.0
+    leases = HomeLeases()
+    leases.added(1, entry("a", 1), entry_s)
+    home = leases.get(HOME.id)
+    ends = entry_s * (1 + MOST_BUSY)
+
+    def expired(now: float, heard_at: float) -> bool:
+        return list(leases.expired(now, entry_s, lambda peer: heard_at)) == [home]
+
+    assert not expired(entry_s - 1, 0.0)
+    assert expired(entry_s + 1, 0.0)
+    assert not expired(entry_s + 1, entry_s)
+    assert not expired(ends - 1, ends - 2)
+    assert expired(ends, ends - 1)
+    assert home is not None
+    home.away = True
+    assert not expired(ends, 0.0)

@@ -106,6 +106,20 @@ def test_a_peer_that_stood_still_itself_asks_again() -> None:
     assert state.silences == []
 
 
+@pytest.mark.parametrize(("share", "silent"), [(0.05, True), (0.2, False)])
+def test_a_peer_that_waits_for_its_processor_calls_nobody_silent(share: float, silent: bool) -> None:
+    """The other may wait for the same one."""
+    state = State()
+    state.answers = False
+    state.silence.waited_s = lambda: share * state.clock.now
+    state.silence.suspect(OTHER)
+    state.run(20 * LAN.silent_s)
+    assert state.silences == ([{OTHER.id}] if silent else [])
+    state.silence.waited_s = lambda: 0.0
+    state.run(3 * LAN.silent_s)
+    assert state.silences == [{OTHER.id}]
+
+
 def test_who_is_back_must_answer_for_a_while_and_longer_each_time() -> None:
     state = State()
     waits = []
