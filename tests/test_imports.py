@@ -42,6 +42,7 @@ CORE_FOLDERS = {
     "peer.engines.scribe",
     "peer.messaging",
     "peer.replication",
+    "peer.streams",
 }
 """Folders whose modules are cores. Modules beside them with I/O, a clock or chance belong into a folder `shell`."""
 

@@ -24,7 +24,8 @@ from ringmq.peer.engines.partitioned import messages as partitioned_messages
 from ringmq.peer.engines.scribe import codec as scribe_codec
 from ringmq.peer.engines.scribe import messages as scribe_messages
 from ringmq.peer.messaging import config, messages, publication
-from ringmq.peer.replication import record, stream_messages
+from ringmq.peer.replication import record
+from ringmq.peer.streams import stream_messages
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 TEXT = DOCUMENT.read_text(encoding="utf-8")

@@ -56,9 +56,9 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.engine import LocalClients, Overlay
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.neighbourhood import Neighbourhood
-from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
-from ringmq.peer.replication.streams import Streams
 from ringmq.peer.replication.tombstones import Tombstones
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
+from ringmq.peer.streams.streams import Streams
 
 Message = Batch | BatchAck | Silent | Check | Alive
 

@@ -30,7 +30,7 @@ from ringmq.peer.engines.partitioned.names import fingerprint_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.record import Epoch, Number, digest_of
 from ringmq.peer.replication.space import key_of_partition, partitions_in, runs_of
-from ringmq.peer.replication.streams import Streams
+from ringmq.peer.streams.streams import Streams
 
 
 class ModelDirectory:

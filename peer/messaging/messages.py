@@ -14,7 +14,7 @@ from msgspec import Meta
 from ringmq.overlay.core.messages import Count
 from ringmq.peer.engines.partitioned.messages import Alive, Check, Here, Silent, Where
 from ringmq.peer.replication.record import Name
-from ringmq.peer.replication.stream_messages import Batch, BatchAck
+from ringmq.peer.streams.stream_messages import Batch, BatchAck
 
 MAX_ITEMS: Final = 1 << 20
 """Items of one list; the size of a frame is the tighter bound."""

@@ -17,7 +17,7 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.followers import Follower, ItemStreams
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.space import numbered_runs
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 
 
 class Authority:

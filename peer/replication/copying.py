@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain
 from math import inf
 from typing import Final, NamedTuple, Protocol
 
@@ -19,15 +19,15 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.authority import Authority
 from ringmq.peer.replication.followers import EVERY, Call, Follower, ItemStreams, Patience, Then, Waiter
 from ringmq.peer.replication.neighbourhood import Neighbourhood
-from ringmq.peer.replication.partition_store import PartitionStore
+from ringmq.peer.replication.partition_store import WHOLE, PartitionStore
 from ringmq.peer.replication.record import Epoch, Key, SharedRecord
 from ringmq.peer.replication.rows import RowWriter, read_rows
-from ringmq.peer.replication.space import NUMBERS
+from ringmq.peer.replication.space import NUMBERS, equal_runs, ones_of
 
 LATER_S: Final = 0.05
 """The longest wait of an end that nobody waits for. An unsubscribe costs as many messages as a subscription, unless it
 goes along with one; messages that come to its home meanwhile are dropped there."""
-PIECE_BYTES: Final = 1 << 16
+PIECE_BYTES: Final = 1 << 13
 """Estimated bytes of rows in one message; a single record may be larger."""
 
 Changes = list[tuple[int, SharedRecord]]
@@ -198,10 +198,10 @@ class Copying:
         return all(follower.ready and follower.applied >= follower.noted for follower in self._followers.values())
 
     def begin(self, partitions: Iterable[int]) -> None:
-        """This peer coordinates these partitions from now on."""
+        """This peer coordinates these partitions from now on. A takeover begins some in each of many iterations."""
         for partition in partitions:
             self.store.acting[partition] = 1
-        self.review()
+        self._review(partitions)
 
     def stop(self, partitions: Iterable[int]) -> None:
         """This peer does not coordinate these partitions any more. Who waits for an answer must ask again elsewhere."""
@@ -223,15 +223,22 @@ class Copying:
 
     def review(self) -> None:
         """Let the right shadows follow every coordinated partition."""
+        self._review(ones_of(self.store.acting))
+        in_use = {follower for followers in self.followed.values() for follower in followers}
+        for peer_id, follower in list(self._followers.items()):
+            if follower not in in_use:
+                del self._followers[peer_id]
+                self._dismiss(follower)
+
+    def _review(self, partitions: Iterable[int]) -> None:
         since = self.authority.since
         self.authority.changed()
-        followed, acting, shadows_of = self.followed, self.store.acting, self._neighbourhood.shadows
+        followed, shadows_of = self.followed, self._neighbourhood.shadows
         begun: dict[Follower, list[int]] = {}
         changed: set[int] = set()
         fresh: list[Follower] = []
         former: list[Follower] = []
-        partition = acting.find(1)
-        while partition >= 0:
+        for partition in partitions:
             now = []
             before = followed.get(partition, ())
             for peer in shadows_of(partition):
@@ -249,7 +256,6 @@ class Copying:
             if after != before:
                 followed[NUMBERS[partition]] = after
                 changed.add(partition)
-            partition = acting.find(1, partition + 1)
         for follower in fresh:
             self._listeners.shadow_added(follower.peer)
             for waiter in self._open:
@@ -262,17 +268,15 @@ class Copying:
             # Before the former shadows are forgotten: no call may be complete because its last shadow left, while its
             # next one has no copy yet.
             self._restart_waiters(changed)
-        in_use = {follower for followers in followed.values() for follower in followers}
-        for peer_id, follower in list(self._followers.items()):
-            if follower not in in_use:
-                del self._followers[peer_id]
-                former.append(follower)
         for follower in former:
-            self._complete(follower.gone())
-            if follower.peer.id not in self._followers and self._neighbourhood.knows(follower.peer):
-                self._listeners.shadow_removed(follower.peer)
-        if former:
-            self._listeners.vouched()
+            self._dismiss(follower)
+
+    def _dismiss(self, follower: Follower) -> None:
+        """Nothing is expected of a former shadow any more."""
+        self._complete(follower.gone())
+        if follower.peer.id not in self._followers and self._neighbourhood.knows(follower.peer):
+            self._listeners.shadow_removed(follower.peer)
+        self._listeners.vouched()
 
     def _restart_waiters(self, changed: set[int]) -> None:
         """Let the waiters of these partitions wait for the shadows that they have now."""
@@ -308,13 +312,9 @@ class Copying:
         self._send_piece(follower, begun, writer, -1)
 
     def _send_piece(self, follower: Follower, begun: list[int], writer: RowWriter, incomplete: int) -> None:
-        ranges = []
-        epoch_of = self.store.epoch
-        steps = ((partition, partition - index) for index, partition in enumerate(begun))
-        # Neighbouring partitions of one epoch make one range.
-        for _, group in groupby(steps, lambda step: (step[1], epoch_of(step[0]).number, step[0] == incomplete)):
-            run = [partition for partition, _ in group]
-            ranges.append(Begun(run[0], run[-1], epoch_of(run[0]).number, run[0] != incomplete))
+        epoch_of, whole = self.store.epoch, self.store.whole
+        runs = equal_runs(begun, lambda p: (epoch_of(p).number, p != incomplete, whole[p] == WHOLE))
+        ranges = [Begun(first, last, *state) for first, last, state in runs]
         self._send(follower, Append(tuple(ranges), writer.homes, tuple(writer.rows)))
 
     def _send(self, follower: Follower, item: object) -> None:
@@ -466,7 +466,7 @@ class Copying:
         for first, last, epoch in message.epochs:
             for partition in range(first, last + 1):
                 if epoch > self.store.epoch(partition):
-                    self.store.epochs[partition] = epoch
+                    self.store.obey(partition, epoch)
                     if self.store.acting[partition]:
                         over.append(partition)
         if over:
@@ -505,8 +505,7 @@ class Copying:
             self.store.take(partition, valid, now)
         for begun in message.begun:
             if begun.complete:
-                for partition in range(begun.first, begun.last + 1):
-                    self._end_copy(partition, extra)
+                self._end_copies(sender, begun, extra)
         if refused:
             self._refuse(sender, refused)
         if extra.rows:
@@ -525,7 +524,7 @@ class Copying:
                 if store.epoch(partition) > epoch:
                     higher.append(partition)
                     continue
-                store.epochs[partition] = epoch
+                store.obey(partition, epoch)
                 copied.add(partition)
                 if store.acting[partition]:
                     over.append(partition)
@@ -538,15 +537,17 @@ class Copying:
             self._deposed(over)
         return higher
 
-    def _end_copy(self, partition: int, extra: RowWriter) -> None:
-        """A coordinator has sent all records of a partition: find those that it lacks."""
-        copied = self._copying.pop(partition, None)
-        if copied is None:
-            return
-        keys = copied[1]
-        for key, record in self.store.records(partition).items():
-            if key not in keys and not record.gone:
-                extra.add(partition, self._records.told(record))
+    def _end_copies(self, sender: Peer, run: Begun, extra: RowWriter) -> None:
+        """A coordinator has sent all records of these partitions: find those that it lacks."""
+        epoch = Epoch(run.epoch, sender.id)
+        for partition in range(run.first, run.last + 1):
+            copied = self._copying.pop(partition, None)
+            if copied is not None:
+                for key, record in self.store.records(partition).items():
+                    if key not in copied[1] and not record.gone:
+                        extra.add(partition, self._records.told(record))
+            if run.whole and self.store.epoch(partition) == epoch:
+                self.store.whole[partition] = WHOLE
 
     def _refuse(self, sender: Peer, partitions: set[int]) -> None:
         copied = self._copied_from.get(sender.id)

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.messaging.context import MessagingContext
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 
 Then = Callable[[], None]
 

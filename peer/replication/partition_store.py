@@ -18,6 +18,14 @@ from ringmq.peer.replication.space import PARTITIONS
 
 MAX_PEERS: Final = 4096
 """Homes whose `Peer` is shared between records. Beyond, all are forgotten, and later records have their own."""
+UNUSED: Final = 0
+"""Nobody has coordinated a partition, as far as this peer knows."""
+PARTIAL: Final = 1
+"""Records in force may be missing in a copy."""
+WHOLE: Final = 2
+"""A copy has all records in force: the coordinator grants nothing that is not here."""
+WHOLE_BEFORE: Final = 3
+"""A copy was whole when the peer asked for it that this peer obeys now. That peer may grant more, and no other."""
 _NONE: Final[Mapping[Key, SharedRecord]] = MappingProxyType({})
 _LOW: Final = (1 << 64) - 1
 
@@ -28,7 +36,7 @@ Changed = Callable[[int, SharedRecord | None, SharedRecord | None], None]
 class PartitionStore:
     """One per engine."""
 
-    __slots__ = ("_changed", "_digests", "_ends", "_homes", "_me", "_records", "_stays", "acting", "epochs")
+    __slots__ = ("_changed", "_digests", "_ends", "_homes", "_me", "_records", "_stays", "acting", "epochs", "whole")
 
     def __init__(
         self, me: Callable[[], Peer], changed: Changed, stays: Callable[[SharedRecord], bool] = lambda record: False
@@ -47,6 +55,8 @@ class PartitionStore:
         self.epochs: dict[int, Epoch] = {}
         self.acting = bytearray(PARTITIONS)
         """1 for each partition that this peer coordinates."""
+        self.whole = bytearray(PARTITIONS)
+        """UNUSED, PARTIAL, WHOLE or WHOLE_BEFORE for each partition."""
 
     def records(self, partition: int) -> Mapping[Key, SharedRecord]:
         return self._records.get(partition, _NONE)
@@ -61,6 +71,25 @@ class PartitionStore:
 
     def epoch(self, partition: int) -> Epoch:
         return self.epochs.get(partition) or Epoch(0, self._me().id)
+
+    def obey(self, partition: int, epoch: Epoch) -> None:
+        """No lower epoch counts any more. The coordinator of another one may have granted what is not here."""
+        if self.epochs.get(partition) != epoch:
+            self.epochs[partition] = epoch
+            self.whole[partition] = PARTIAL
+
+    def give(self, partition: int, epoch: Epoch) -> int:
+        """The actor of this epoch gets the records. Returns whether these are WHOLE, PARTIAL or UNUSED."""
+        state = self.whole[partition]
+        if state == WHOLE_BEFORE:
+            state = WHOLE if self.epoch(partition).actor == epoch.actor else PARTIAL
+        self.epochs[partition] = epoch
+        self.whole[partition] = WHOLE_BEFORE if state == WHOLE else state
+        return state
+
+    def forget_given(self) -> None:
+        """What was given away may not be all any more."""
+        self.whole = self.whole.replace(bytes([WHOLE_BEFORE]), bytes([PARTIAL]))
 
     def take(self, partition: int, record: SharedRecord, now: float) -> bool:
         """Merge a record; returns whether it was news."""
@@ -121,6 +150,7 @@ class PartitionStore:
         """Remove all records of a partition that has other owners."""
         records = self._records.pop(partition, None)
         self._digests.pop(partition, None)
+        self.whole[partition] = PARTIAL
         for record in (records or {}).values():
             self._changed(partition, record, None)
 

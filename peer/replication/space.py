@@ -5,9 +5,10 @@ Their keys are evenly spaced, so a peer owns a contiguous range, and messages na
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
-from typing import Final
+from operator import itemgetter
+from typing import Final, TypeVar
 
 from ringmq.overlay.core.ids import ID_BITS, Id
 
@@ -22,6 +23,8 @@ NUMBERS: Final = tuple(range(PARTITIONS))
 Runs = tuple[tuple[int, int], ...]
 """Ranges of partitions, each with its first and its last, in ascending order."""
 ALL: Final[Runs] = ((0, PARTITIONS - 1),)
+
+Value = TypeVar("Value")
 
 
 def partition_of_key(key: int) -> int:
@@ -59,14 +62,19 @@ def partitions_in(runs: Iterable[tuple[int, int]]) -> Iterator[int]:
             beyond = last + 1
 
 
+def equal_runs(partitions: Iterable[int], state_of: Callable[[int], Value]) -> list[tuple[int, int, Value]]:
+    """Ranges of neighbouring partitions in the same state; the partitions are in ascending order."""
+    steps = ((partition - index, state_of(partition), partition) for index, partition in enumerate(partitions))
+    runs = []
+    for (_, state), group in groupby(steps, itemgetter(0, 1)):
+        members = [partition for _, _, partition in group]
+        runs.append((members[0], members[-1], state))
+    return runs
+
+
 def numbered_runs(numbered: list[tuple[int, int]]) -> tuple[tuple[int, int, int], ...]:
     """Ranges of neighbouring partitions with the same number; the partitions are in ascending order."""
-    ranges = []
-    steps = [(partition, number, partition - index) for index, (partition, number) in enumerate(numbered)]
-    for (number, _), group in groupby(steps, lambda step: (step[1], step[2])):
-        members = [partition for partition, _, _ in group]
-        ranges.append((members[0], members[-1], number))
-    return tuple(ranges)
+    return tuple(equal_runs([partition for partition, _ in numbered], dict(numbered).__getitem__))
 
 
 def ones_of(flags: bytearray) -> list[int]:

@@ -20,39 +20,28 @@ from ringmq.peer.engines.partitioned.messages import Begun, HandedOver, Handover
 from ringmq.peer.messaging.context import TURN_S, MessagingContext
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying, Records
 from ringmq.peer.replication.followers import ItemStreams, join_peers
+from ringmq.peer.replication.gathering import Gathering, states_of
 from ringmq.peer.replication.neighbourhood import Neighbourhood
-from ringmq.peer.replication.partition_store import PartitionStore
-from ringmq.peer.replication.record import Epoch, SharedRecord, is_higher, next_epoch
+from ringmq.peer.replication.partition_store import PARTIAL, UNUSED, WHOLE, PartitionStore
+from ringmq.peer.replication.record import Epoch, is_higher, next_epoch
 from ringmq.peer.replication.rows import RowWriter, read_rows
-from ringmq.peer.replication.space import Runs, key_of_partition, numbered_runs, ones_of, partitions_in, runs_of
+from ringmq.peer.replication.space import (
+    NUMBERS,
+    Runs,
+    key_of_partition,
+    ones_of,
+    partitions_in,
+    runs_of,
+)
 
 MOST_WAITS: Final = 5
 """Times `slow_retry_s` for which owners are waited for that are no shadows, as long as they send anything."""
-RECORDS_A_TURN: Final = 1024
+RECORDS_A_TURN: Final = 256
 """Records of the partitions that begin in one iteration, some 20 ms with their copies and routes: a takeover of a
 hundred thousand must not hold up everybody else, or make this peer look silent."""
 MOST_DOUBLINGS: Final = 5
 HANDED_TWICE: Final = 3
 """Looks after which unanswered records are sent again. Until then the stream repeats them to a silent peer."""
-
-
-class Gathering:
-    """Partitions with the same owners, whose records this peer collects."""
-
-    __slots__ = ("awaited", "began_at", "epochs", "holders", "ident", "owners", "partitions", "silent")
-
-    def __init__(
-        self, ident: int, owners: tuple[Peer, ...], silent: Peer | None, me: Id, partitions: set[int], now: float
-    ) -> None:
-        self.ident = ident
-        self.owners = owners
-        self.silent = silent
-        """The nearest peer, if it is silent and this peer is to act for it."""
-        self.partitions = partitions
-        self.awaited = {peer.id: peer for peer in owners if peer.id != me and peer != silent}
-        self.began_at = now
-        self.epochs: dict[int, int] = {}
-        self.holders: dict[Id, Peer] = {}
 
 
 class Succession(Protocol):
@@ -146,9 +135,15 @@ class Takeover:
         if self._departures != self._neighbourhood.departures:
             self._departures = self._neighbourhood.departures
             self._departed_at = self._state.clock.now
+            # A peer that has the records of this one may be gone with all that it has granted since.
+            self._store.forget_given()
         if not self._awake:
             return
         store = self._store
+        followed = [p for p in NUMBERS if store.whole[p] == WHOLE and not store.acting[p]]
+        for partition in followed:
+            if not self._neighbourhood.belongs(partition):
+                store.whole[partition] = PARTIAL  # its coordinator sends no changes here any more
         mine = self._mine() if self._state.overlay.active else set()
         over = [partition for partition in ones_of(store.acting) if partition not in mine]
         if over:
@@ -321,11 +316,11 @@ class Takeover:
         # From now on the old coordinator lacks the confirmations of this shadow, and can grant nothing that the next
         # one misses.
         raised = {epoch: Epoch(next_epoch(epoch.number), sender.id) for epoch in former}
-        for partition in given:
-            self._store.epochs[partition] = raised[self._store.epoch(partition)]
+        store = self._store
+        states = {partition: store.give(partition, raised[store.epoch(partition)]) for partition in given}
         if silent:
             self._yield(given, sender)
-        self._send_state(sender, message, given, holders, runs_of(refused))
+        self._send_state(sender, message, states, holders, runs_of(refused))
 
     def _may_act(self, partition: int, peer: Peer, silent: Peer) -> bool:
         """Whether a peer may act for the silent one, as far as this peer sees the ring."""
@@ -333,23 +328,11 @@ class Takeover:
         return owners[0].id in (silent.id, peer.id)
 
     def _send_state(
-        self, sender: Peer, message: StateRequest, given: list[int], holders: tuple[Peer, ...], refused: Runs
+        self, sender: Peer, message: StateRequest, given: dict[int, int], holders: tuple[Peer, ...], refused: Runs
     ) -> None:
-        known = dict(message.digests)
-        epochs = numbered_runs([(partition, self._store.epoch(partition).number) for partition in given])
-        writer = RowWriter()
-        for partition in given:
-            records: Iterable[SharedRecord] = self._store.records(partition).values()
-            if known.get(partition, 0) == self._store.digest(partition):
-                # Tombstones are forgotten at different times, and the digest leaves them out.
-                records = [record for record in records if record.gone]
-            for record in records:
-                writer.add(partition, self._records.told(record))
-                if writer.size >= PIECE_BYTES:
-                    piece = State(message.ident, (), writer.homes, tuple(writer.rows), (), more=True)
-                    self._streams.send(sender, piece)
-                    writer = RowWriter()
-        last = State(message.ident, epochs, writer.homes, tuple(writer.rows), holders, refused)
+        *pieces, last = states_of(self._store, message, given, holders, refused, self._records.told)
+        for piece in pieces:
+            self._streams.send(sender, piece)
         request = sender, message.ident
         self._unconfirmed[request] = message
         self._streams.send(sender, last, partial(self._state_confirmed, request))
@@ -366,11 +349,7 @@ class Takeover:
         if gathering is None or sender.id not in gathering.awaited:
             self._doubt()
             return
-        for first, last, number in message.epochs:
-            for partition in range(first, last + 1):
-                if is_higher(number, gathering.epochs.get(partition, 0)):
-                    gathering.epochs[partition] = number
-        join_peers(gathering.holders, message.holders)
+        gathering.learn(message)
         if message.more:
             return
         for partition in partitions_in(message.refused):
@@ -416,7 +395,8 @@ class Takeover:
         known = self._succession.holders_of(partitions, {store.epoch(partition) for partition in partitions})
         holders = gathering.holders
         join_peers(holders, known)
-        blind = [p for p in partitions if not store.epoch(p).number and not gathering.epochs.get(p)]
+        lacking = [p for p in partitions if store.whole[p] != WHOLE and p not in gathering.whole]
+        unused = {p for p in lacking if store.whole[p] == UNUSED and p not in gathering.used}
         by_number: dict[int, Epoch] = {}
         for partition in partitions:
             del self._of[partition]
@@ -424,15 +404,28 @@ class Takeover:
             number = next_epoch(theirs if is_higher(theirs, own) else own)
             # One object for all partitions of one number: 4,096 of them would take 400 kB.
             store.epochs[partition] = by_number.setdefault(number, Epoch(number, state.me.id))
+            store.whole[partition] = WHOLE
         self._of = slimmed(self._of)
         state.counters.reigns += len(partitions)
         self._succession.succeeds(partitions, holders.values())
-        if blind and state.clock.now < self._departed_at + state.config.void_s:
-            # All copies may have died just now. Otherwise nobody has ever used these partitions.
-            self._succession.doubts(blind, self._departed_at + state.config.void_s)
+        self._doubt_copies(lacking, unused)
         self._copying.begin(partitions)
         self._answer_handovers()
         self._succession.took_over(partitions)
+
+    def _doubt_copies(self, partitions: list[int], unused: set[int]) -> None:
+        """No owner has had all records of these partitions, and nobody has coordinated those in `unused`."""
+        now, void_s = self._state.clock.now, self._state.config.void_s
+        departed_until = self._departed_at + void_s
+        # All copies may have died just now. Otherwise nobody has ever used partitions that nobody has coordinated.
+        died = [partition for partition in partitions if partition in unused and now < departed_until]
+        # The last coordinator of the others may live.
+        others = [partition for partition in partitions if partition not in unused]
+        for doubted, until in ((died, departed_until), (others, now + void_s)):
+            if doubted:
+                self._succession.doubts(doubted, until)
+            for partition in doubted:
+                self._store.whole[partition] = PARTIAL
 
     def lost(self, peer: Peer) -> None:
         """The stream to a peer was lost: it may have forgotten the request."""

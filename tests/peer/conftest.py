@@ -23,7 +23,7 @@ from ringmq.peer.messaging.engine import NO_DISK
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication, decode, taken_apart
 from ringmq.peer.replication.space import key_of_partition
-from ringmq.peer.replication.stream_messages import Batch
+from ringmq.peer.streams.stream_messages import Batch
 
 Lost = Callable[[Peer, Peer, Publication | Control], bool]
 

@@ -70,9 +70,9 @@ from ringmq.peer.messaging.tree_relay import TreeRelay
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 from ringmq.peer.replication.space import partitions_in
-from ringmq.peer.replication.stream_messages import Batch, BatchAck
-from ringmq.peer.replication.streams import Streams
 from ringmq.peer.replication.tombstones import Tombstones
+from ringmq.peer.streams.stream_messages import Batch, BatchAck
+from ringmq.peer.streams.streams import Streams
 
 SWEEP_S: Final = 10.0
 TICK_S: Final = 1.0
@@ -184,6 +184,10 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         """Publications wait until the peers at these addresses are back, for a bounded time. Call it before anything
         happens."""
         self._assembly = Assembly(self._state, former, lambda: self._do(self.publisher.open))
+
+    def measure_waits(self, waited_s: Callable[[], float]) -> None:
+        """`waited_s` returns how long this process has waited for a processor since its start."""
+        self.coordinator.silence.waited_s = waited_s
 
     @property
     def owes(self) -> bool:

@@ -173,6 +173,8 @@ class Begun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last: Partition
     epoch: Count
     complete: bool = True
+    whole: bool = True
+    """In a copy: whether the coordinator itself has all records that were ever in force."""
 
 
 class Grouped(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -303,7 +305,9 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     """Records of partitions, for their next coordinator.
 
     `epochs`: the sender obeys no lower epoch there any more. `refused`: the sender coordinates these, and is nearer to
-    them. `holders`: publishers that may hold routes of them.
+    them. `holders`: publishers that may hold routes of them. `whole`: partitions of which the sender has had all
+    records in force. `partial`: those of which it may lack some. Nobody has coordinated
+    the others, as far as it knows.
     """
 
     ident: Count
@@ -314,6 +318,8 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     refused: Ranges = ()
     more: bool = False
     """Another piece follows."""
+    whole: Ranges = ()
+    partial: Ranges = ()
 
     def __post_init__(self) -> None:
         _check_ranges([(first, last) for first, last, _ in self.epochs])

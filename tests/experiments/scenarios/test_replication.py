@@ -14,7 +14,7 @@ from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
 from ringmq.peer.engines.partitioned.messages import Renewed
 from ringmq.peer.replication.authority import Authority
 from ringmq.peer.replication.copying import Copying
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 

@@ -24,7 +24,7 @@ from ringmq.peer.messaging.publication import (
     head_of,
     tail_of,
 )
-from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
 
 PEER = Peer(Id(1 << 127), "10.0.0.1", 4883, 7)
 count = st.integers(0, (1 << 63) - 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import permutations
 from random import Random
 
@@ -11,16 +12,17 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import StateRequest, TakeOver
+from ringmq.peer.engines.partitioned.messages import Append, Register, Registry, StateRequest, TakeOver
 from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
-from ringmq.peer.replication import takeover
+from ringmq.peer.replication import copying, takeover
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 from ringmq.peer.replication.space import key_of_partition
-from ringmq.peer.replication.stream_messages import Batch, BatchAck
+from ringmq.peer.streams import streams
+from ringmq.peer.streams.stream_messages import Batch, BatchAck
 from tests.peer.conftest import Member, Net, parts_of
 
 PARTITION = partition_of("a")
@@ -75,6 +77,52 @@ def test_a_shadow_takes_over(net: Net, deaths: int) -> None:
     net.run(0.5)
     assert ("a", b"after") in home.got
     assert ("a", b"after") in late.got
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_a_successor_without_a_whole_copy_says_so(net: Net, monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
+    """The coordinator and a shadow die, then the other shadow, which has sent no copy yet or a part of one. What
+    publishers hold is the only evidence until the home has registered again, which takes a while here."""
+    monkeypatch.setattr(copying, "PIECE_BYTES", 1)
+    monkeypatch.setattr(streams, "BATCH_ITEMS", 1)
+    far = (KEY + SPACE // 2) % SPACE
+    for step in range(4):
+        net.add((far + step) % SPACE)
+    owners = net.owners(KEY, len(net.members))
+    publisher, late, home = [net.members[peer.id] for peer in owners[-3:]]
+    home.subscribe(*[f"a/{number}" for number in range(10_000) if partition_of(f"a/{number}") == PARTITION], "a")
+    net.run(0.5)
+    publisher.publish("a", b"before")
+    net.run(0.5)
+    first, second, third, fourth = [net.members[peer.id] for peer in owners[:4]]
+    lost = False
+
+    def is_late(sender: Peer, receiver: Peer, message: Publication | Control) -> bool:
+        nonlocal lost
+        if sender == third.me and has(message, Append):
+            enough = len(live(fourth)) >= pieces
+            lost |= enough and receiver == fourth.me
+            return enough or receiver != fourth.me
+        return sender == home.me and (has(message, Register) or has(message, Registry))
+
+    net.lost = is_late
+    net.crash(first, second)
+    while not lost:
+        net.run(0.001)
+    net.queue = deque([sent for sent in net.queue if sent[0] != third.me])
+    net.crash(third)
+    net.run(1.0)
+    assert fourth.core.acts(PARTITION)
+    assert len(live(fourth)) == pieces
+    publisher.publish("a", b"after")
+    net.run(0.5)
+    assert ("a", b"after") in home.got
+    net.lost = lambda sender, receiver, message: False
+    net.run(LAN.entry_s)
+    late.publish("a", b"late")
+    net.run(0.5)
+    assert ("a", b"late") in home.got
+    assert is_settled(net)
 
 
 def test_many_records_are_taken_over_in_turns(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -533,9 +533,8 @@ class Coordinator:
     def tick(self) -> None:
         """Once a second: drop what has expired, and remind silent coordinators."""
         now, config = self._state.clock.now, self._state.config
-        for home in self._leases:
-            if home.until <= now and not home.away:
-                self._lapse(home)
+        for home in self._leases.expired(now, config.entry_s, self._streams.heard_at):
+            self._lapse(home)
         self._forget_away()
         self.holders.tick()
         for topic in self._expiries.due(now):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Iterable
 from functools import partial
-from itertools import groupby
 from typing import Final
+
+from msgspec.structs import replace
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
@@ -23,10 +24,10 @@ from ringmq.peer.replication.copying import Changes, Copying
 from ringmq.peer.replication.followers import Follower, ItemStreams, join_peers
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
-from ringmq.peer.replication.space import Runs, ones_of, partitions_in, runs_of
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.replication.space import Runs, equal_runs, ones_of, partitions_in, runs_of
+from ringmq.peer.streams.stream_messages import Lane
 
-ROWS_AT_ONCE: Final = 4096
+ROWS_AT_ONCE: Final = 512
 """Routes in one item, some 70 kB."""
 
 
@@ -118,6 +119,7 @@ class HolderTable:
         "_told",
         "_unknown",
         "_unvouched",
+        "_written",
     )
 
     def __init__(
@@ -151,6 +153,9 @@ class HolderTable:
         """Partitions that this peer does not coordinate any more, with holders that may still trust its routes, and
         until when."""
 
+        self._written: tuple[tuple[int, ...], list[Routes]] | None = None
+        """The beginnings of some partitions, as long as nothing has changed in any."""
+
     def attach(self, copying: Copying) -> None:
         """Before anything happens."""
         self._copying = copying
@@ -178,6 +183,7 @@ class HolderTable:
 
     def publish(self, changes: Changes) -> None:
         """Send each holder the changes of the partitions that it holds, in one message."""
+        self._written = None
         writers: dict[tuple[Follower, ...], RouteWriter] = {}
         for partition, record in changes:
             if record.kind is not RecordKind.ENTRY:
@@ -288,29 +294,32 @@ class HolderTable:
 
     def _send_beginnings(self, holder: Holder, partitions: Iterable[int]) -> None:
         """All routes of these partitions, in pieces that each have whole partitions."""
+        acting = self._store.acting
+        coordinated = tuple([partition for partition in sorted(partitions) if acting[partition]])
+        # Publishers begin to hold all partitions at about the same time, and all of them learn of a takeover.
+        if self._written is None or self._written[0] != coordinated:
+            self._written = coordinated, self._write(coordinated)
+        for routes in self._written[1]:
+            self._send(holder, replace(routes, term=holder.term))
+
+    def _write(self, partitions: Iterable[int]) -> list[Routes]:
+        pieces: list[Routes] = []
         writer, begun = RouteWriter(self._names), []
-        for partition in sorted(partitions):
-            if not self._store.acting[partition]:
-                continue
+        for partition in partitions:
             for record in self._store.records(partition).values():
                 if record.kind is RecordKind.ENTRY and not record.gone:
                     writer.add(partition, record)
             begun.append(partition)
             if len(writer) >= ROWS_AT_ONCE:
-                self._send(holder, writer.routes(self._begun(begun), term=holder.term))
+                pieces.append(writer.routes(self._begun(begun)))
                 writer, begun = RouteWriter(self._names), []
         # Also if it is empty: the holder may be waiting for its first message, and changes wait for the holder.
-        self._send(holder, writer.routes(self._begun(begun), term=holder.term))
+        return [*pieces, writer.routes(self._begun(begun))]
 
     def _begun(self, partitions: list[int]) -> tuple[Begun, ...]:
-        ranges = []
-        epoch_of = self._store.epoch
-        steps = [(partition, partition - index) for index, partition in enumerate(partitions)]
-        incomplete = self._incomplete
-        for _, group in groupby(steps, lambda step: (step[1], epoch_of(step[0]).number, step[0] in incomplete)):
-            run = [partition for partition, _ in group]
-            ranges.append(Begun(run[0], run[-1], epoch_of(run[0]).number, run[0] not in incomplete))
-        return tuple(ranges)
+        epoch_of, incomplete = self._store.epoch, self._incomplete
+        runs = equal_runs(partitions, lambda partition: (epoch_of(partition).number, partition not in incomplete))
+        return tuple([Begun(first, last, *state) for first, last, state in runs])
 
     def release(self, peer: Peer, runs: Runs, everything: bool) -> None:
         """A holder needs partitions no more; with `everything`, none but these."""
@@ -388,6 +397,7 @@ class HolderTable:
         # By then each home that lives has registered again.
         complete_at = self._state.clock.now + self._state.config.entry_s
         self._incomplete.update((partition, complete_at) for partition in partitions)
+        self._written = None
 
     def is_incomplete(self, partition: int) -> bool:
         """Whether entries in force may be missing here."""
@@ -395,6 +405,7 @@ class HolderTable:
 
     def took_over(self, partitions: list[int]) -> None:
         """These partitions are coordinated here now."""
+        self._written = None
         taken = set(partitions)
         for holder in list(self._holders.values()):
             theirs = taken if holder.all else taken & holder.partitions
@@ -420,6 +431,7 @@ class HolderTable:
     def tick(self) -> None:
         """Drop the holders whose leases have run out."""
         now = self._state.clock.now
+        self._written = None  # it takes memory
         for holder in list(self._holders.values()):
             # While the shadows do not know it, it waits for its beginning.
             if holder.until <= now and holder.known:
@@ -433,6 +445,7 @@ class HolderTable:
 
     def _complete(self, partitions: list[int]) -> None:
         """Nothing is missing any more. Holders have kept what they knew before: they begin anew without that."""
+        self._written = None
         for partition in partitions:
             del self._incomplete[partition]
         for holder in list(self._holders.values()):

@@ -15,6 +15,7 @@ from ringmq.peer.messaging.body import encode_body
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.engine import NO_DISK, LocalClients
 from ringmq.peer.messaging.shell.adapter import EngineAdapter, clock_us
+from ringmq.peer.resources.processor import waited_s
 
 CHANCE_BITS: Final = 63
 """Random bits in the number of a retained message from before this peer had a ring: they distinguish publishers."""
@@ -40,6 +41,7 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         self._has_disk = store is not None
         self._on_fault = on_fault
         super().__init__(iteration, on_activity)
+        self.core.measure_waits(waited_s)
         if store is not None:
             self.core.restore(*store.load())
             self.core.await_ring(former)

@@ -16,7 +16,7 @@ from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartiti
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.record import Number
 from ringmq.peer.replication.space import partitions_in, runs_of
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 
 RENEWALS: Final = 5
 """Renewals within a lease, so that three late ones in a row do no harm."""

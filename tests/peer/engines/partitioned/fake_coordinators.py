@@ -30,7 +30,7 @@ from ringmq.peer.messaging.messages import Held
 from ringmq.peer.messaging.publication import Publication, decode
 from ringmq.peer.messaging.tree_relay import TreeRelay
 from ringmq.peer.replication.space import PARTITIONS, partitions_in, runs_of
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 from tests.peer.engines.partitioned.routes_of import CAME, Change, peer_of, routes_of
 
 SWEEP_S = 10.0

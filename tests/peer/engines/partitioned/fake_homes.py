@@ -18,8 +18,8 @@ from ringmq.peer.messaging.engine import NoDisk
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.record import Key, SharedRecord
 from ringmq.peer.replication.space import partitions_in
-from ringmq.peer.replication.stream_messages import Lane
 from ringmq.peer.replication.tombstones import Tombstones
+from ringmq.peer.streams.stream_messages import Lane
 
 FILTER = "a"
 PARTITION = partition_of_filter(FILTER)

@@ -37,7 +37,7 @@ from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.record import Number, RecordKind, digest_of
 from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, partitions_in, runs_of
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 
 STEP_S = 0.05
 

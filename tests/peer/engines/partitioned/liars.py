@@ -18,7 +18,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Here, Item, Where
 from ringmq.peer.messaging.messages import Held
 from ringmq.peer.replication.space import PARTITIONS
-from ringmq.peer.replication.stream_messages import BatchAck
+from ringmq.peer.streams.stream_messages import BatchAck
 
 MOST: Final = (1 << 63) - 1
 NUMBERS: Final = (0, 1, 2, 5, 1 << 31, 1 << 32, 1 << 62, MOST - 1, MOST)

@@ -18,7 +18,7 @@ from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.publication import CONTROL, MANY, decode, encode_control
 from ringmq.peer.replication.record import RecordKind, SharedRecord
 from ringmq.peer.replication.space import key_of_partition, partitions_in
-from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
 from tests.peer.conftest import Member, Net, eight
 
 

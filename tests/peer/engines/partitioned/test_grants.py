@@ -20,7 +20,7 @@ from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication.record import RecordKind
 from ringmq.peer.replication.space import key_of_partition
-from ringmq.peer.replication.stream_messages import Batch, BatchAck
+from ringmq.peer.streams.stream_messages import Batch, BatchAck
 from tests.peer.conftest import Member, Net, parts_of
 
 

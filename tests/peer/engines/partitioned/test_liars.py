@@ -28,7 +28,7 @@ from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.replication.record import RecordKind
 from ringmq.peer.replication.space import ALL, PARTITIONS
-from ringmq.peer.replication.streams import OwnItem
+from ringmq.peer.streams.streams import OwnItem
 from tests.peer.conftest import Member, Net
 from tests.peer.engines.partitioned.liars import CONTROL, ITEMS, Liar
 

@@ -11,7 +11,7 @@ from ringmq.peer.engines.partitioned.subscribing.fresh_parents import FRESH
 from ringmq.peer.engines.partitioned.subscribing.wide_filter import ALLOWANCE
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
-from ringmq.peer.replication.stream_messages import Batch, BatchAck
+from ringmq.peer.streams.stream_messages import Batch, BatchAck
 from tests.peer.conftest import Member, Net
 
 

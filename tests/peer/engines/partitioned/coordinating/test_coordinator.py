@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringmq.peer.engines.partitioned.coordinating.holders import RouteWriter
 from ringmq.peer.engines.partitioned.messages import (
     Append,
     Begun,
@@ -23,7 +24,7 @@ from ringmq.peer.engines.partitioned.messages import (
     StateRequest,
 )
 from ringmq.peer.replication.copying import LATER_S
-from ringmq.peer.replication.record import Epoch, RecordKind
+from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 from tests.peer.engines.partitioned.fake_homes import FILTER, PARTITION, Coordinating, covers, peer_near
 
 HOME, PUBLISHER = peer_near(9, 0, boot=5), peer_near(19, 0, boot=6)
@@ -84,6 +85,38 @@ def test_silent_holder_delays_an_entry_until_it_can_trust_nothing() -> None:
     world.later(world.state.config.void_s)
     assert [answer.in_force for answer in answers(world)] == [((5, 1),)]
     assert world.coordinator.waiting == 0
+
+
+def test_beginnings_are_written_once_for_all_holders_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = coordinating()
+    written: list[str] = []
+    add = RouteWriter.add
+
+    def noting(self: RouteWriter, partition: int, record: SharedRecord) -> None:
+        written.append(record.name)
+        add(self, partition, record)
+
+    def begin(distance: int) -> Routes:
+        world.confirm(Append, *world.others)
+        publisher = peer_near(distance, 0)
+        world.coordinator.hold(publisher, Hold((), True))
+        world.coordinator.flush()
+        world.confirm(Holders, *world.others)
+        (routes,) = [item for to, item, _ in world.streams.take(Routes) if to == publisher]
+        assert isinstance(routes, Routes)
+        return routes
+
+    world.register(HOME, 1)
+    monkeypatch.setattr(RouteWriter, "add", noting)
+    first, second = begin(20), begin(21)
+    assert written == [FILTER]
+    assert first.fingerprints == second.fingerprints != b""
+    assert first.term != second.term
+    world.register(HOME, 2, topic_filter=f"$share/group/{FILTER}")
+    assert written[1:] == [f"$share/group/{FILTER}"]
+    third = begin(22)
+    assert sorted(written[2:]) == sorted([FILTER, f"$share/group/{FILTER}"])
+    assert len(third.fingerprints) == 2 * len(first.fingerprints)
 
 
 def test_holder_gets_nothing_before_all_successors_know_it() -> None:

@@ -22,8 +22,8 @@ from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.config import PubSubConfig
-from ringmq.peer.replication.incoming_stream import IncomingLane, IncomingStream
-from ringmq.peer.replication.outgoing_stream import (
+from ringmq.peer.streams.incoming_stream import IncomingLane, IncomingStream
+from ringmq.peer.streams.outgoing_stream import (
     BATCH_BYTES,
     BATCH_ITEMS,
     MAX_OWED,
@@ -33,8 +33,8 @@ from ringmq.peer.replication.outgoing_stream import (
     OutgoingStream,
     QueuedBatch,
 )
-from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
-from ringmq.peer.replication.stream_pairs import Pair, PairTable
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
+from ringmq.peer.streams.stream_pairs import Pair, PairTable
 
 MAX_QUEUED_BYTES: Final = 64 << 20
 """Memory of items for one peer, queued or in flight. A peer that is behind by more gets all state again: that is not

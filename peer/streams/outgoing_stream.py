@@ -11,7 +11,7 @@ from math import inf
 from typing import Final
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.replication.stream_messages import Lane
+from ringmq.peer.streams.stream_messages import Lane
 
 Done = Callable[[], None]
 

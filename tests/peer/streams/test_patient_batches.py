@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.replication.outgoing_stream import LATEST_S, PATIENCE
-from ringmq.peer.replication.stream_messages import Batch, Lane
-from tests.peer.replication.test_streams import A, B, Line
+from ringmq.peer.streams.outgoing_stream import LATEST_S, PATIENCE
+from ringmq.peer.streams.stream_messages import Batch, Lane
+from tests.peer.streams.test_streams import A, B, Line
 
 
 def test_the_acknowledgement_of_a_patient_batch_rides_on_the_next_message() -> None:

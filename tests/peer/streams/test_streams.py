@@ -15,11 +15,11 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.replication import outgoing_stream, stream_pairs, streams
-from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
-from ringmq.peer.replication.streams import Streams
-from tests.peer.replication.stream_line import LineContext, StreamWorld
-from tests.peer.replication.stream_mutations import FAULTS, faulty
+from ringmq.peer.streams import outgoing_stream, stream_pairs, streams
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
+from ringmq.peer.streams.streams import Streams
+from tests.peer.streams.stream_line import LineContext, StreamWorld
+from tests.peer.streams.stream_mutations import FAULTS, faulty
 
 A = Peer(Id(1), "a", 1, 5)
 B = Peer(Id(2), "b", 1, 7)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
-from ringmq.peer.replication import incoming_stream, outgoing_stream, stream_pairs, streams
+from ringmq.peer.streams import incoming_stream, outgoing_stream, stream_pairs, streams
 
 MODULES = (outgoing_stream, incoming_stream, stream_pairs, streams)
 

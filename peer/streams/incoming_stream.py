@@ -6,7 +6,7 @@ Makes their acknowledgements. Sends nothing.
 from __future__ import annotations
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.replication.stream_messages import BatchAck, Lane
+from ringmq.peer.streams.stream_messages import BatchAck, Lane
 
 
 class IncomingLane:

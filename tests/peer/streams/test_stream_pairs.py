@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.replication import stream_pairs
+from ringmq.peer.streams import stream_pairs
 
 B = Peer(Id(2), "b", 1, 7)
 

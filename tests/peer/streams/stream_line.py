@@ -19,8 +19,8 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
 from ringmq.peer.messaging.config import LAN
-from ringmq.peer.replication.stream_messages import Batch, BatchAck, Lane
-from ringmq.peer.replication.streams import Streams
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
+from ringmq.peer.streams.streams import Streams
 
 CODEC: Final = Codec[Batch | BatchAck](Batch | BatchAck)
 

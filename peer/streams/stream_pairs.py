@@ -10,8 +10,8 @@ from math import inf
 from typing import Final
 
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.replication.incoming_stream import IncomingStream
-from ringmq.peer.replication.outgoing_stream import OutgoingStream
+from ringmq.peer.streams.incoming_stream import IncomingStream
+from ringmq.peer.streams.outgoing_stream import OutgoingStream
 
 MAX_CLOSED: Final = 4096
 """Closed pairs whose old streams are still refused by number, the oldest forgotten first: the peers that may be thought
