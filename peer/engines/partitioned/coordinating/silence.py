@@ -62,7 +62,7 @@ class Silence:
         self._state = state
         self._streams = streams
         self._changed = changed
-        self.waited_s: Callable[[], float] = _never
+        self.waited_s: Callable[[], float] = _no_wait
         """How long this peer has waited for a processor since its start."""
         self._watched: dict[Peer, Watch] = {}
         self._checks = 0
@@ -170,5 +170,5 @@ class Silence:
         return True
 
 
-def _never() -> float:
+def _no_wait() -> float:
     return 0.0
