@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from itertools import chain
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Append, Begun, Claim, Deposed, Extra
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.authority import Authority
-from ringmq.peer.replication.followers import EVERY, Call, Follower, ItemStreams, Patience, Then, Waiter
+from ringmq.peer.replication.followers import EVERY, Answer, Call, Follower, ItemStreams, Patience, Then, Waiter
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import WHOLE, PartitionStore
 from ringmq.peer.replication.record import Epoch, Key, SharedRecord
@@ -63,16 +63,6 @@ class Records(Protocol):
 
     def accepts(self, partition: int, record: SharedRecord) -> bool:
         """Whether a record of another peer can be one of this partition. Counts those that cannot."""
-
-
-class Answer(NamedTuple):
-    """An answer to a coordinator which it must have before the batch that it answers is confirmed."""
-
-    peer: Peer
-    item: object
-    release: Then
-    """Confirms the batch."""
-    at: float
 
 
 class Copying:
@@ -310,6 +300,15 @@ class Copying:
                     begun, writer = [], RowWriter()
             begun.append(partition)
         self._send_piece(follower, begun, writer, -1)
+
+    def copy_again(self, partitions: Collection[int]) -> None:
+        """No record of these partitions is missing here any more: their shadows get whole copies."""
+        for partition in partitions:
+            self.store.whole[partition] = WHOLE
+        for follower in self._followers.values():
+            theirs = [partition for partition in sorted(partitions) if follower in self.followed.get(partition, ())]
+            if theirs and follower.ready:
+                self._send_beginnings(follower, theirs)
 
     def _send_piece(self, follower: Follower, begun: list[int], writer: RowWriter, incomplete: int) -> None:
         epoch_of, whole = self.store.epoch, self.store.whole

@@ -38,6 +38,16 @@ class ItemStreams(Protocol):
     def answer_s(self, peer: Peer) -> float: ...
 
 
+class Answer(NamedTuple):
+    """An answer to a coordinator which it must have before the batch that it answers is confirmed."""
+
+    peer: Peer
+    item: object
+    release: Then
+    """Confirms the batch."""
+    at: float
+
+
 class Call(NamedTuple):
     """A call that waits for followers of a partition."""
 

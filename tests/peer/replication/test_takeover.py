@@ -19,6 +19,7 @@ from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
 from ringmq.peer.replication import copying, takeover
+from ringmq.peer.replication.partition_store import WHOLE
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 from ringmq.peer.replication.space import key_of_partition
 from ringmq.peer.streams import streams
@@ -123,6 +124,7 @@ def test_a_successor_without_a_whole_copy_says_so(net: Net, monkeypatch: pytest.
     net.run(0.5)
     assert ("a", b"late") in home.got
     assert is_settled(net)
+    assert {member.core.replicas.whole[PARTITION] for member in net.owning("a")} == {WHOLE}, "nobody doubts any more"
 
 
 def test_many_records_are_taken_over_in_turns(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -445,9 +445,12 @@ class HolderTable:
 
     def _complete(self, partitions: list[int]) -> None:
         """Nothing is missing any more. Holders have kept what they knew before: they begin anew without that."""
+        if not partitions:
+            return
         self._written = None
         for partition in partitions:
             del self._incomplete[partition]
+        self._copying.copy_again(partitions)
         for holder in list(self._holders.values()):
             theirs = holder.partitions.intersection(partitions)
             if theirs:
