@@ -1,7 +1,7 @@
 """The records of this peer by partition, with the terms that it obeys. Merges by rank; knows nothing of other peers.
 
 Records of a partition are here because this peer coordinates it, shadows it, or did so before and has not handed them
-over yet.
+over yet. The store also knows of each partition whether these may be all that are in force.
 """
 
 from __future__ import annotations

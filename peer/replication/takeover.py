@@ -25,19 +25,12 @@ from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PARTIAL, UNUSED, WHOLE, PartitionStore
 from ringmq.peer.replication.record import Epoch, is_higher, next_epoch
 from ringmq.peer.replication.rows import RowWriter, read_rows
-from ringmq.peer.replication.space import (
-    NUMBERS,
-    Runs,
-    key_of_partition,
-    ones_of,
-    partitions_in,
-    runs_of,
-)
+from ringmq.peer.replication.space import NUMBERS, Runs, key_of_partition, ones_of, partitions_in, runs_of
 
 MOST_WAITS: Final = 5
 """Times `slow_retry_s` for which owners are waited for that are no shadows, as long as they send anything."""
 RECORDS_A_TURN: Final = 256
-"""Records of the partitions that begin in one iteration, some 20 ms with their copies and routes: a takeover of a
+"""Records of the partitions that begin in one iteration, some 5 ms with their copies and routes: a takeover of a
 hundred thousand must not hold up everybody else, or make this peer look silent."""
 MOST_DOUBLINGS: Final = 5
 HANDED_TWICE: Final = 3

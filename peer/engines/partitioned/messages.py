@@ -174,7 +174,7 @@ class Begun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     epoch: Count
     complete: bool = True
     whole: bool = True
-    """In a copy: whether the coordinator itself has all records that were ever in force."""
+    """In a copy: whether the coordinator itself has all records in force."""
 
 
 class Grouped(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -306,8 +306,7 @@ class State(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
 
     `epochs`: the sender obeys no lower epoch there any more. `refused`: the sender coordinates these, and is nearer to
     them. `holders`: publishers that may hold routes of them. `whole`: partitions of which the sender has had all
-    records in force. `partial`: those of which it may lack some. Nobody has coordinated
-    the others, as far as it knows.
+    records in force. `partial`: those of which it may lack some. As far as it knows, nobody has coordinated the others.
     """
 
     ident: Count

@@ -28,7 +28,7 @@ from ringmq.peer.replication.space import Runs, equal_runs, ones_of, partitions_
 from ringmq.peer.streams.stream_messages import Lane
 
 ROWS_AT_ONCE: Final = 512
-"""Routes in one item, some 70 kB."""
+"""Routes in one item, some 9 kB: a holder takes them without a pause."""
 
 
 class RouteWriter:
