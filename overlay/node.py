@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -16,8 +16,9 @@ import msgspec
 from ringmq.overlay.bootstrap.discovery import Discovery
 from ringmq.overlay.bootstrap.seeds import Seeds
 from ringmq.overlay.config import Address, OverlayConfig, is_wildcard, show
+from ringmq.overlay.core.codec import wrap
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Message, Peer
+from ringmq.overlay.core.messages import Message, Parcel, Peer
 from ringmq.overlay.core.ring import Application, Ring
 from ringmq.overlay.core.timing import Timing
 from ringmq.overlay.errors import OverlayError
@@ -56,6 +57,7 @@ class Node:
     ring: Ring
     address: Address
     _outbox: list[tuple[Peer, Message]]
+    _detours: Mapping[Id, Peer]
 
     def __init__(
         self,
@@ -94,6 +96,7 @@ class Node:
             self._application.started(me)
             self.ring = self._core(me, self._config.timing, self._application)
             self._outbox = self.ring.outbox
+            self._detours = self.ring.detours
             self._iteration.loop_timers.append((self.ring.timers, self._timer))
             # Bound before the core exists, for the port, but served only now: a HELLO needs the core.
             await self._links.serve(me)
@@ -152,6 +155,8 @@ class Node:
                 f"a payload must have at most {self._config.max_frame_bytes - 1} bytes, got {len(payload)}"
             )
         if peer.id != self._config.id:
+            if self._detours and peer.id in self._detours:
+                return self._links.send(self._detours[peer.id], wrap(self.ring.me, peer, Parcel(payload)))
             return self._links.send_parcel(peer, payload)
         # No peer has a link with itself.
         self._application.receive(self.ring.me, payload)
@@ -160,13 +165,18 @@ class Node:
 
     def room(self, peer: Id) -> int:
         """Bytes that `send` would accept for this peer now."""
-        return self._links.room(peer)
+        via = self._detours.get(peer)
+        return self._links.room(peer if via is None else via.id)
 
     def route(self, key: Id, payload: bytes) -> bool:
         """Send bytes to the owner of a key. False: too many routed messages are on their way, try later."""
         accepted = self.ring.route(key, payload, self._iteration.begin())
         self.flush_outbox()
         return accepted
+
+    def find_way(self, peer: Peer) -> None:
+        """Nothing comes from a peer that should answer: if a third peer hears it, go through that one."""
+        self._call_core(self.ring.find_way, peer, self._iteration.begin())
 
     @property
     def active(self) -> bool:

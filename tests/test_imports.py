@@ -27,6 +27,7 @@ DOORS: dict[str, set[str]] = {
 
 CORE_FOLDERS = {
     "overlay.core",
+    "overlay.core.liveness",
     "dispatching",
     "mqtt_front",
     "mqtt_front.access",

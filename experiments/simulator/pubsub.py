@@ -80,6 +80,10 @@ class PubSubNode(Node):
     def leaves(self) -> Sequence[Peer]:
         return self.ring.leaves.peers
 
+    @property
+    def sees_all(self) -> bool:
+        return not self.ring.leaves.full
+
     def send(self, peer: Peer, payload: bytes) -> bool:
         self.ring.send(peer, payload)
         return True
@@ -89,6 +93,9 @@ class PubSubNode(Node):
 
     def doubts(self, peer: Peer) -> bool:
         return self.ring.doubts(peer)
+
+    def find_way(self, peer: Peer) -> None:
+        self.ring.find_way(peer, self.world.now)
 
     def owner(self, key: Id) -> Peer | None:
         return self.ring.owner(key)

@@ -72,7 +72,7 @@ class PubSubChecks:
         self.checked: Counter[str] = Counter()
         """Comparisons by kind. A run in which a kind is rare has hardly tested it."""
         self.delivered = 0
-        self.latest_ack_s = 0.0
+        self.latest_ack_s = self.latest_done_s = 0.0
         self.lenient = False
         """Whether losses are counted instead of raised."""
         self.losses: Counter[str] = Counter()
@@ -199,6 +199,7 @@ class PubSubChecks:
             raise InvariantBrokenError(f"done twice: {sent}")
         sent.done_at, sent.reason = now, reason
         if sent.qos and not self._exempt_in_flight(sent):
+            self.latest_done_s = max(self.latest_done_s, now - sent.at)
             missing = self._missing(sent)
             if missing:
                 self._lost("done, but not held", f"{sent}, {reason.name}: {names_of(missing)}", len(missing))

@@ -96,6 +96,10 @@ class GivenOverlay:
     def leaves(self) -> tuple[Peer, ...]:
         return tuple(self.known.values())
 
+    @property
+    def sees_all(self) -> bool:
+        return True
+
     def send(self, peer: Peer, payload: bytes) -> bool:
         raise AssertionError("messages go through the context")
 
@@ -104,6 +108,8 @@ class GivenOverlay:
 
     def doubts(self, peer: Peer) -> bool:
         return peer.id not in self.known
+
+    def find_way(self, peer: Peer) -> None: ...
 
     def owner(self, key: Id) -> Peer | None:
         return min([self.me, *self.known.values()], key=lambda peer: nearness(key, peer.id))

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Message
+from ringmq.overlay.core.messages import Message, Parcel, Peer, Relay
 from ringmq.overlay.errors import ProtocolError
 
 T = TypeVar("T")
@@ -58,3 +58,20 @@ def one_line(text: str) -> str:
 _messages: Final = Codec[Message](Message)
 encode = _messages.encode
 decode = _messages.decode
+
+
+def wrap(origin: Peer, target: Peer, message: Message) -> Relay:
+    """A message for a peer that is reached through another one."""
+    if isinstance(message, Parcel):
+        return Relay(origin, target, 0, True, message.payload)
+    return Relay(origin, target, 0, False, encode(message))
+
+
+def unwrap(relay: Relay) -> Message:
+    """Raises ProtocolError as `decode` does, and for a relay within a relay."""
+    if relay.parcel:
+        return Parcel(relay.body)
+    message = decode(relay.body)
+    if isinstance(message, Relay):
+        raise ProtocolError("a relay within a relay")
+    return message

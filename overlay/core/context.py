@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
+from ringmq.overlay.core.codec import wrap
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
 from ringmq.overlay.core.messages import Message, Peer
 from ringmq.overlay.core.routing import RoutingTable
@@ -43,6 +45,12 @@ class Counters:
     """Times that this peer found itself stopped for longer than fence_s."""
     joins_granted: int = 0
     """Gaps granted to joining peers."""
+    detours: int = 0
+    """Detours begun: peers that this one does not hear, though a third peer does."""
+    relayed: int = 0
+    """Messages passed on for two other peers that do not hear each other."""
+    unrelayed: int = 0
+    """Messages for others that were not passed on, as nobody had asked for a way, or that could not be read."""
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -51,11 +59,14 @@ class Counters:
 class RingContext:
     """One per core. The parts read all of it.
 
-    Each field has one writer: `Ring` sets `now`, the membership `active`, `version`, `leaves` and `table`. All parts
-    add to counters, timers and outbox.
+    Each field has one writer: `Ring` sets `now`, the membership `active`, `version`, `leaves` and `table`, and
+    `Detours` its own. All parts add to counters, timers and outbox.
     """
 
-    __slots__ = ("active", "counters", "leaves", "me", "now", "outbox", "seq", "table", "timers", "timing", "version")
+    __slots__ = (
+        "active", "counters", "detours", "leaves", "me", "now", "outbox", "seq", "table", "timers", "timing",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, me: Peer, timing: Timing, half: int = HALF) -> None:
         self.me = me
@@ -65,6 +76,8 @@ class RingContext:
         self.timers = TimerQueue()
         self.outbox: list[tuple[Peer, Message]] = []
         self.counters = Counters()
+        self.detours: dict[Id, Peer] = {}
+        """The peers through which others are reached that do not hear this one."""
         self.active = False
         """Whether this peer serves keys: its whole leaf set knows it."""
         self.now = 0.0
@@ -84,4 +97,13 @@ class RingContext:
         return self.seq
 
     def post(self, peer: Peer, message: Message) -> None:
+        """Send to a peer, on a detour if there is one."""
+        if self.detours:
+            via = self.detours.get(peer.id)
+            if via is not None:
+                self.outbox.append((via, wrap(self.me, peer, message)))
+                return
+        self.outbox.append((peer, message))
+
+    def post_directly(self, peer: Peer, message: Message) -> None:
         self.outbox.append((peer, message))

@@ -13,8 +13,8 @@ from itertools import takewhile
 from typing import Final, Protocol
 
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.ids import Id, shared_digits
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
 from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Peer, Receipt, Route, RouteAck
 from ringmq.overlay.core.routing import next_hop
 

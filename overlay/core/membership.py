@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import PING, DeathSource, FailureDetector
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.joining import Gatekeeper
+from ringmq.overlay.core.liveness.detours import PING
+from ringmq.overlay.core.liveness.failure_detector import DeathSource, FailureDetector
 from ringmq.overlay.core.messages import (
     Dead,
     Doubt,

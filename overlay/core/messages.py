@@ -18,12 +18,15 @@ MAX_LEAVES: Final = 64
 """Twice the leaf set: no honest message has more."""
 MAX_ROWS: Final = 16 * DIGITS
 MAX_HOST: Final = 255
+MAX_RELAYS: Final = 3
+"""Peers that pass on a message for two others. More than one, as the way of a helper may be a detour itself."""
 
 Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST, pattern=r"^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$")]
 """A name or an address of either kind. Strangers choose it, and it is dialled, logged and shown."""
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 Hops = Annotated[int, Meta(ge=0, le=MAX_HOPS)]
+Relays = Annotated[int, Meta(ge=0, le=MAX_RELAYS)]
 RowNumber = Annotated[int, Meta(ge=0, lt=DIGITS)]
 
 
@@ -170,6 +173,19 @@ class Parcel(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
     payload: bytes
 
 
+class Relay(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
+    """For `target`, which does not hear `origin`: pass it on.
+
+    `body` is a message of the ring, or with `parcel` bytes of the application.
+    """
+
+    origin: Peer
+    target: Peer
+    relays: Relays
+    parcel: bool
+    body: bytes
+
+
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """The body of a join request; each hop adds the rows of its table that fit the origin."""
 
@@ -210,5 +226,6 @@ Message = (
     | RouteAck
     | Receipt
     | Parcel
+    | Relay
     | Route
 )

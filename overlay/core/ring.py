@@ -8,15 +8,16 @@ code on virtual time. The parts: `membership` (the leaf set), `failure_detector`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from ringmq.overlay.core.codec import unwrap
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import PONG, DeathSource, FailureDetector
 from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
+from ringmq.overlay.core.liveness.failure_detector import PONG, DeathSource, FailureDetector
 from ringmq.overlay.core.membership import Membership, Upward
 from ringmq.overlay.core.messages import (
     Admit,
@@ -38,6 +39,7 @@ from ringmq.overlay.core.messages import (
     Probe,
     ProbeAck,
     Receipt,
+    Relay,
     Route,
     RouteAck,
     Row,
@@ -47,6 +49,7 @@ from ringmq.overlay.core.ownership import Ownership
 from ringmq.overlay.core.routing import RoutingTable
 from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.core.timing import Timing
+from ringmq.overlay.errors import ProtocolError
 
 Handler = Callable[..., None]
 """The method of a part for one kind of message. Arguments: the sender and the message."""
@@ -211,6 +214,16 @@ class Ring:
         """Whether the peer is under suspicion here, or held for dead."""
         return peer.id in self.failure_detector.suspects or self.failure_detector.considers_dead(peer)
 
+    def find_way(self, peer: Peer, now: float) -> None:
+        """Nothing comes from a peer that should answer: if a third peer hears it, go through that one."""
+        self._at(now)
+        self.failure_detector.detours.search(peer)
+
+    @property
+    def detours(self) -> Mapping[Id, Peer]:
+        """The peers through which others are reached that do not hear this one."""
+        return self._state.detours
+
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to a key near this peer, the owner first."""
         return self._ownership.owners(key, count)
@@ -264,6 +277,9 @@ class Ring:
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
         """The connection broke (refused=False), or none can be opened (refused=True)."""
         self._at(now)
+        if refused and peer.id in self._state.detours:
+            return  # it was tried again, and is reached on its detour
+        self.failure_detector.detours.helper_lost(peer)
         if refused:
             self.failure_detector.link_refused(peer)
         else:
@@ -367,14 +383,17 @@ class Ring:
             RouteAck: forwarding.on_route_ack,
             Receipt: forwarding.on_receipt,
             Parcel: self._on_parcel,
+            Relay: self._on_relay,
             Route: forwarding.on_route,
         }
 
     def _on_ping(self, sender: Peer, _: Ping) -> None:
-        self._state.post(sender, PONG)
+        # It came directly. If the answer does so too, neither direction is broken.
+        self._state.post_directly(sender, PONG)
 
     def _on_pong(self, sender: Peer, _: Pong) -> None:
-        """A `Pong` carries nothing: `heard` has noted its sender already."""
+        """`heard` has noted its sender already."""
+        self.failure_detector.detours.end(sender.id)
 
     def _on_admit(self, _: Peer, request: Admit) -> None:
         self._membership.gate.admit(request)
@@ -384,6 +403,27 @@ class Ring:
 
     def _on_here(self, sender: Peer, _: Here) -> None:
         self._state.table.offer(sender)
+
+    def _on_relay(self, sender: Peer, relay: Relay) -> None:
+        state, origin = self._state, relay.origin
+        if relay.target.id != state.me.id:
+            self.failure_detector.detours.pass_on(sender, relay)
+            return
+        try:
+            message = unwrap(relay)
+        except ProtocolError:
+            state.counters.unrelayed += 1
+            return
+        if origin.id == state.me.id:
+            return
+        # Answers must come to it on the same way.
+        self.failure_detector.detours.begin(origin, sender)
+        self.failure_detector.lives(origin)
+        if isinstance(message, Ping):
+            state.post(origin, PONG)
+        elif not isinstance(message, Pong):
+            # A Pong has done its work by now; only one that comes directly ends the detour.
+            self._handlers[type(message)](origin, message)
 
     def _on_parcel(self, sender: Peer, parcel: Parcel) -> None:
         self._report_leaves()

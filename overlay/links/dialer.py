@@ -14,7 +14,7 @@ from typing import Final
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.links.frames import HEADER_BYTES, Kind
+from ringmq.overlay.links.frames import DROPPABLE, HEADER_BYTES, Kind
 from ringmq.overlay.links.handshake import LinkState, Reason
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link, Switchboard
@@ -109,7 +109,7 @@ class Dialer:
         size = HEADER_BYTES + len(body)
         limit = self._config.max_link_buffer_bytes
         # The first message is queued in any size, as max_frame_bytes bounds it.
-        if dial.queue and dial.queued_bytes + size > (limit if kind == Kind.PARCEL else limit + limit // 4):
+        if dial.queue and dial.queued_bytes + size > (limit if kind in DROPPABLE else limit + limit // 4):
             return False
         dial.add(kind, body)
         return True

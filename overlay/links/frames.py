@@ -36,9 +36,13 @@ class Kind(IntEnum):
     """Request for the status, instead of a HELLO. The body names a subject, for the application; empty: all."""
     STATUS_REPLY = 6
     """The status, as JSON."""
+    RELAY = 7
+    """A message for another peer, or of another peer (`Relay`). It may be dropped, as a parcel may."""
 
 
 _KINDS: Final = frozenset(int(kind) for kind in Kind)
+DROPPABLE: Final = frozenset({Kind.PARCEL, Kind.RELAY})
+"""Frames that are refused if there is no room for them. Other frames close the link then."""
 
 
 def header(kind: Kind, body_bytes: int) -> bytes:

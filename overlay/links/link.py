@@ -22,7 +22,7 @@ from ringmq.overlay.core.messages import Message, Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.overlay.iteration import IterationOwner
 from ringmq.overlay.links.emulated_latency import DelayLine
-from ringmq.overlay.links.frames import HEADER_BYTES, FrameReader, Kind, header
+from ringmq.overlay.links.frames import DROPPABLE, HEADER_BYTES, FrameReader, Kind, header
 from ringmq.overlay.links.handshake import (
     HARMLESS,
     MAX_HELLO_BYTES,
@@ -205,7 +205,7 @@ class Link(asyncio.Protocol):
         return self.phase is Phase.CLOSED
 
     def _frame(self, kind: int, body: bytes) -> None:
-        if kind == Kind.PARCEL or kind == Kind.CONTROL:
+        if kind == Kind.PARCEL or kind == Kind.CONTROL or kind == Kind.RELAY:
             if self.peer is None:
                 raise ProtocolError("a message before the handshake")
             self._board.received(self.peer, decode(body))
@@ -238,7 +238,7 @@ class Link(asyncio.Protocol):
         size = HEADER_BYTES + len(body)
         # `_unsent` is as old as the last flush, so it is an upper bound; `room` asks the socket for the present value.
         if self._line is not None or self._gathered + self._unsent + size > self._most_bytes:
-            control = kind != Kind.PARCEL
+            control = kind not in DROPPABLE
             if size > self.room(control) and self.queued_bytes:
                 if control:
                     self.close(Reason.STUCK)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from ringmq.overlay.config import OverlayConfig, show
 from ringmq.overlay.core.codec import encode
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Message, Parcel, Peer
+from ringmq.overlay.core.messages import Message, Parcel, Peer, Relay
 from ringmq.overlay.errors import OverlayError, ProtocolError
 from ringmq.overlay.iteration import IterationOwner
 from ringmq.overlay.links.dialer import Dialer
@@ -135,6 +135,8 @@ class LinkTable:
         """Send, dialling if need be. False: refused, and counted."""
         if isinstance(message, Parcel):
             return self.send_bytes(peer, Kind.PARCEL, message.payload)
+        if isinstance(message, Relay):
+            return self.send_bytes(peer, Kind.RELAY, encode(message))
         return self.send_bytes(peer, Kind.CONTROL, encode(message))
 
     def send_parcel(self, peer: Peer, body: bytes) -> bool:

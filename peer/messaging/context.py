@@ -173,6 +173,10 @@ class MessagingContext:
     def me(self) -> Peer:
         return self.overlay.me
 
+    def find_way(self, peer: Peer) -> None:
+        """A peer leaves messages without an answer, and sends nothing else."""
+        self.overlay.find_way(peer)
+
     def send(self, peer: Peer, message: Control) -> None:
         """Send a message at the end of the iteration, in one payload with the others for that peer."""
         if peer.id == self.overlay.me.id:

@@ -32,6 +32,10 @@ class Overlay(Protocol):
     def leaves(self) -> Sequence[Peer]:
         """The leaf set: the nearest peers of both sides, without this peer."""
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether the leaf set has all other peers of the ring."""
+
     def send(self, peer: Peer, payload: bytes) -> bool:
         """Send once to a peer whose address is known. False: nothing was queued."""
 
@@ -41,6 +45,10 @@ class Overlay(Protocol):
     # The link to a paused peer stays open and takes everything, so a tree asks this before it relies on the peer.
     def doubts(self, peer: Peer) -> bool:
         """Whether a peer is silent or dead as far as this peer knows. `send` may still accept payloads for it."""
+
+    # The network may be cut between two peers alone. The ring would find it later: it waits for TCP.
+    def find_way(self, peer: Peer) -> None:
+        """A peer leaves messages without an answer, and sends nothing else: go around, if another peer hears it."""
 
     def owner(self, key: Id) -> Peer | None:
         """The owner of a key, which may be this peer. None: the leaf set leaves a doubt."""

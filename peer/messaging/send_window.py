@@ -224,6 +224,8 @@ class SendWindows:
         if oldest.at + self._state.config.give_up_s < self._state.clock.now:
             self.give_up(send_window.peer.id)
             return
+        if missing:
+            self._state.find_way(send_window.peer)
         for item in missing[:RETRIED_AT_ONCE]:
             self._state.counters.resent += 1
             # The link is full or gone: the next retry begins with the oldest again.

@@ -69,6 +69,11 @@ class PartitionStore:
         records = self._records.get(partition)
         return None if records is None else records.get(key)
 
+    def followed(self) -> list[int]:
+        """Partitions with coordinators that this peer knows, and is none of."""
+        me, acting = self._me().id, self.acting
+        return [partition for partition, epoch in self.epochs.items() if not acting[partition] and epoch.actor != me]
+
     def epoch(self, partition: int) -> Epoch:
         return self.epochs.get(partition) or Epoch(0, self._me().id)
 

@@ -8,9 +8,9 @@ Neighbouring partitions change hands together, so a death costs messages by neig
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable
 from functools import partial
-from math import inf
 from typing import Final, Protocol
 
 from ringmq.overlay.core.compact import slimmed
@@ -106,8 +106,8 @@ class Takeover:
         self._unconfirmed: dict[tuple[Peer, int], StateRequest] = {}
         """Requests whose answer has not been confirmed, by the peer that asked and its ident."""
         self._departures = 0
-        self._departed_at = -inf
-        """When a neighbour left for the last time."""
+        self._departed_at: deque[float] = deque(maxlen=state.config.shadows + 1)
+        """When as many neighbours left as have copies of a partition: the last times."""
 
     def wake(self) -> None:
         """Somebody needs the partitions of this peer, or has copies for it: it takes its part from now on. A ring that
@@ -126,8 +126,9 @@ class Takeover:
     def review(self) -> None:
         """The ring has changed: take over, step down, and let the right shadows follow."""
         if self._departures != self._neighbourhood.departures:
+            gone = self._neighbourhood.departures - self._departures
             self._departures = self._neighbourhood.departures
-            self._departed_at = self._state.clock.now
+            self._departed_at.extend([self._state.clock.now] * gone)
             # A peer that has the records of this one may be gone with all that it has granted since.
             self._store.forget_given()
         if not self._awake:
@@ -409,8 +410,11 @@ class Takeover:
     def _doubt_copies(self, partitions: list[int], unused: set[int]) -> None:
         """No owner has had all records of these partitions, and nobody has coordinated those in `unused`."""
         now, void_s = self._state.clock.now, self._state.config.void_s
-        departed_until = self._departed_at + void_s
-        # All copies may have died just now. Otherwise nobody has ever used partitions that nobody has coordinated.
+        departed = self._departed_at
+        # All copies may have died just now. Otherwise nobody has ever used partitions that nobody has coordinated. In a
+        # large ring a doubt lasts long, so there as many must have died as have copies.
+        together = len(departed) == departed.maxlen and departed[-1] < departed[0] + self._state.config.entry_s
+        departed_until = departed[-1] + void_s if together or (departed and self._state.overlay.sees_all) else now
         died = [partition for partition in partitions if partition in unused and now < departed_until]
         # The last coordinator of the others may live.
         others = [partition for partition in partitions if partition not in unused]

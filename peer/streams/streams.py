@@ -56,6 +56,7 @@ class StreamContext(Protocol):
     def ask_s(self) -> float: ...
     def is_far_boot(self, boot: int, /) -> bool: ...
     def send(self, peer: Peer, message: Batch | BatchAck, /) -> None: ...
+    def find_way(self, peer: Peer, /) -> None: ...
     def after(self, delay_s: float, then: Callable[[], None], /) -> None: ...
 
 
@@ -296,6 +297,8 @@ class Streams:
                     self._break(stream)
                     return
                 self._resend(stream, lane, lane.silent(now, wait_s, most_s))
+        if self.heard_at(stream.peer) <= now - wait_s:
+            self._state.find_way(stream.peer)
         self._arm(stream)
 
     def _resend(self, stream: OutgoingStream, lane: OutgoingLane, batches: list[QueuedBatch]) -> None:

@@ -394,6 +394,7 @@ class FakeCore:
         self.timers = SimpleNamespace(next_at=math.inf)
         self.leaves: set[Id] = set()
         self.table: set[Id] = set()
+        self.detours: dict[Id, Peer] = {}
         self.then: Callable[[], None] = lambda: None
 
     def _called(self, *call: object) -> None:
@@ -425,6 +426,9 @@ class FakeCore:
 
     def link_lost(self, peer: Peer, now: float, refused: bool) -> None:
         self._called("link_lost", peer, refused)
+
+    def find_way(self, peer: Peer, now: float) -> None:
+        self._called("find_way", peer)
 
     def route(self, key: Id, payload: bytes, now: float) -> bool:
         self._called("route", key, payload)

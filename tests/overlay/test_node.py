@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping
+from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping, Relay
 from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import LOCAL, Timing
 from ringmq.overlay.errors import OverlayError
@@ -66,6 +66,22 @@ async def test_the_outbox_goes_out_after_each_call(start, until) -> None:
     other.ring.outbox.append((ours.ring.me, Ping()))
     other.flush_outbox()
     await until(lambda: ours.ring.named("receive"))
+
+
+async def test_payloads_take_the_detours_of_the_core(start, until) -> None:
+    ours, helper = await start(1), await start(2)
+    far = Peer(Id(3), "127.0.0.1", 1, 1)
+    ours.ring.detours[far.id] = helper.ring.me
+    assert ours.send(far, b"around")
+    await until(lambda: helper.ring.named("receive"))
+    assert helper.ring.named("receive")[0][2] == Relay(ours.ring.me, far, 0, True, b"around")
+    # As much as fits on the way to the helper may be sent, and what does not fit is refused: the link stays.
+    assert ours.room(far.id) == ours.room(helper.ring.me.id)
+    sent = [ours.send(far, bytes(1 << 20)) for _ in range(64)]
+    assert not all(sent)
+    assert ours._links.get(helper.ring.me.id) is not None
+    ours.find_way(far)
+    assert ours.ring.named("find_way") == [("find_way", far)]
 
 
 async def test_sending_past_the_core(start, until) -> None:

@@ -78,6 +78,8 @@ class Member:
     def doubts(self, peer: Peer) -> bool:
         return peer.id in self.net.doubted
 
+    def find_way(self, peer: Peer) -> None: ...
+
     def owner(self, key: Id) -> Peer | None:
         owners = self.net.owners(key, 1, self)
         return owners[0] if owners and self.net.sure else None
@@ -86,6 +88,10 @@ class Member:
     def leaves(self) -> tuple[Peer, ...]:
         present = self.net.owners(self.me.id, len(self.net.members), self)
         return tuple(peer for peer in present if peer.id != self.me.id)
+
+    @property
+    def sees_all(self) -> bool:
+        return self.net.small
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         self.watched[key] = count
@@ -149,6 +155,8 @@ class Net:
         self.queue: deque[tuple[Peer, Peer, bytes]] = deque()
         self.sure = True
         """Whether members know who owns a key, so that they need not route."""
+        self.small = True
+        """Whether the leaf set of each member has all others."""
         self.doubted: set[Id] = set()
         """Members of whom nobody hears anything."""
         self.late = False

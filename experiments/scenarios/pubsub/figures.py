@@ -24,6 +24,7 @@ class PubSubFigures:
     checked: dict[str, int]
     """Comparisons of the checks by kind."""
     longest_suback_s: float
+    longest_puback_s: float
     losses: dict[str, int]
     """Excused losses by kind: pairs of a message and a subscription."""
     counters: dict[str, int]
@@ -53,6 +54,7 @@ class Total:
     pauses: int = 0
     races: int = 0
     longest_suback_s: float = 0.0
+    longest_puback_s: float = 0.0
     events: int = 0
     cpu_s: float = 0.0
     checked: dict[str, int] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class Total:
         for name in SUMMED:
             setattr(self, name, getattr(self, name) + getattr(figures, name))
         self.longest_suback_s = max(self.longest_suback_s, figures.longest_suback_s)
+        self.longest_puback_s = max(self.longest_puback_s, figures.longest_puback_s)
         added = ((self.checked, figures.checked), (self.losses, figures.losses), (self.counters, figures.counters))
         for sums, more in added:
             for name, count in more.items():

@@ -90,6 +90,7 @@ class Trouble:
     """Crashes of a coordinator, and of its successor within a second."""
     cuts: float = 0.0
     """Pairs of peers that cannot reach each other for a while, half of them in one direction only."""
+    longest_cut_s: float = CUT_S
     longest_pause_s: float = LONGEST_PAUSE_S
 
 
@@ -107,9 +108,11 @@ OTHERS: Final = (
     Trouble(name="restarts", joins=0.05, restarts=0.2),
     Trouble(name="successions", joins=0.25, successions=0.12),
     Trouble(name="cuts", joins=0.1, cuts=0.5),
+    Trouble(name="pairs", joins=0.05, cuts=0.04, longest_cut_s=60.0),
     Trouble(name="lapses", joins=0.05, pauses=0.05, longest_pause_s=25.0),
 )
-"""Failures for `--trouble` alone, so that each seed keeps its own. In `lapses`, entries of paused peers run out."""
+"""Failures for `--trouble` alone, so that each seed keeps its own. In `lapses`, entries of paused peers run out; in
+`pairs`, pairs are cut for longer than any lease."""
 ALL_TROUBLES: Final = (*TROUBLES, *OTHERS)
 
 
@@ -356,7 +359,7 @@ class PubSubScene:
         peers = self._active()
         if len(peers) > 1:
             first, second = random.sample(peers, 2)
-            until = now + random.uniform(1.0, CUT_S)
+            until = now + random.uniform(1.0, self.trouble.longest_cut_s)
             self.world.network.cut(first.peer.id, second.peer.id, until)
             if random.random() < 0.5:
                 self.world.network.cut(second.peer.id, first.peer.id, until)
@@ -428,6 +431,7 @@ def pubsub(
         races=scene.races,
         checked=dict(world.pubsub_checks.checked),
         longest_suback_s=round(world.pubsub_checks.latest_ack_s, 3),
+        longest_puback_s=round(world.pubsub_checks.latest_done_s, 3),
         losses=dict(world.pubsub_checks.losses),
         counters=totals,
         digest=world.digest,

@@ -37,6 +37,8 @@ from ringmq.peer.engines.partitioned.messages import (
     Holders,
     Present,
     Presented,
+    Recall,
+    Recalled,
     Register,
     Registered,
     Registry,
@@ -336,4 +338,6 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             Handover: takeover.handover,
             TakeOver: takeover.take_over,
             Holders: coordinator.holders.holders,
+            Recall: subscriber.recall,
+            Recalled: coordinator.recalls.recalled,
         }

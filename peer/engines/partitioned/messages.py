@@ -369,6 +369,20 @@ class Acting(msgspec.Struct, frozen=True, array_like=True, tag=25, gc=False):
     runs: Ranges
 
 
+class Recall(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
+    """The sender coordinates these partitions, and may lack entries in force: the home must present its own, and
+    correct what differs, before it answers `Recalled`."""
+
+    ident: Count
+    runs: Ranges
+
+
+class Recalled(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
+    """All entries of the sender that a `Recall` asked for lie before this."""
+
+    ident: Count
+
+
 Item = (
     Register
     | Registered
@@ -396,6 +410,8 @@ Item = (
     | Holders
     | Claim
     | Acting
+    | Recall
+    | Recalled
 )
 
 

@@ -222,6 +222,10 @@ class EngineAdapter(ABC, Generic[E]):
     def leaves(self) -> Sequence[Peer]:
         return self._node.ring.leaves.peers
 
+    @property
+    def sees_all(self) -> bool:
+        return not self._node.ring.leaves.full
+
     def send(self, peer: Peer, payload: bytes) -> bool:
         try:
             return self._node.send(peer, payload)
@@ -234,6 +238,9 @@ class EngineAdapter(ABC, Generic[E]):
 
     def doubts(self, peer: Peer) -> bool:
         return self._node.ring.doubts(peer)
+
+    def find_way(self, peer: Peer) -> None:
+        self._node.find_way(peer)
 
     def owner(self, key: Id) -> Peer | None:
         return self._node.ring.owner(key)

@@ -6,7 +6,7 @@ from ringmq.experiments.scenarios.building import settled_ring
 from ringmq.experiments.scenarios.detection import Detection, percentile
 from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.world import World
-from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
 from ringmq.overlay.core.timing import LAN
 
 

@@ -5,8 +5,8 @@ import pytest
 from ringmq.experiments.scenarios.fail import detours, fail_at_once
 from ringmq.experiments.simulator import filled
 from ringmq.experiments.simulator.world import InvariantBrokenError
-from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.forwarding import Forwarding
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
 from ringmq.overlay.core.timing import LAN
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.experiments.scenarios.join import join_at_once, join_storm
 from ringmq.experiments.simulator.world import InvariantBrokenError
-from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
 from ringmq.overlay.core.membership import Membership
 from ringmq.overlay.core.messages import Grant, Peer
 

@@ -4,7 +4,7 @@ import pytest
 
 from ringmq.experiments.scenarios.split import LOOKUPS, split_and_heal
 from ringmq.experiments.simulator.network import Network
-from ringmq.overlay.core.failure_detector import FailureDetector
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
 from ringmq.overlay.core.timing import LAN
 
 

@@ -13,9 +13,9 @@ import pytest
 from ringmq.experiments.scenarios.building import join_somewhere, joined_ring, settled_ring
 from ringmq.experiments.simulator.network import Weather
 from ringmq.experiments.simulator.world import InvariantBrokenError, Node, World
-from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import ID_BITS, Id
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
 from ringmq.overlay.core.membership import Membership
 from ringmq.overlay.core.messages import Grant, Peer, ProbeAck, Route
 from ringmq.overlay.core.timing import LAN

@@ -22,13 +22,14 @@ peers = st.builds(Peer, ids, hosts, st.integers(1, 65535), counts)
 many = st.lists(peers, max_size=4).map(tuple)
 bodies = st.one_of(st.binary(max_size=50), st.builds(messages.Join, rows=many))
 FIELDS = {"key": ids, "origin": ids, "seq": counts, "boot": counts, "body": bodies, "payload": st.binary(max_size=50)}
+FIELDS["relays"] = st.integers(0, messages.MAX_RELAYS)
 
 
 def field(kind: type, name: str) -> st.SearchStrategy[object]:
     """By the type in the contract, so that a new message is covered without a change here."""
     hint = str({each.name: each.type for each in msgspec.structs.fields(kind)}[name])
     if name in FIELDS and not (name == "origin" and "Peer" in hint):
-        return FIELDS[name]
+        return FIELDS["payload"] if kind is messages.Relay else FIELDS[name]
     if "tuple" in hint or "VarTuple" in hint:
         return many
     if "Peer" in hint:

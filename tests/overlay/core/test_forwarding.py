@@ -8,9 +8,10 @@ import pytest
 
 from ringmq.overlay.core import forwarding
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import PING, DeathSource, FailureDetector
 from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.liveness.detours import PING
+from ringmq.overlay.core.liveness.failure_detector import DeathSource, FailureDetector
 from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Message, Peer, Receipt, Route, RouteAck, Seek
 from ringmq.overlay.core.timing import LAN
 

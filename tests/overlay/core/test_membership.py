@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ringmq.overlay.core.failure_detector import HEARTBEAT, PING, PONG
 from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.liveness.detours import PING
+from ringmq.overlay.core.liveness.failure_detector import HEARTBEAT, PONG
 from ringmq.overlay.core.membership import JOINED
 from ringmq.overlay.core.messages import (
     Dead,

@@ -42,6 +42,11 @@ class LineContext:
         self.owed = 0
         """How often acknowledgements or batches became due."""
         self.owing = self._owing
+        self.sought: list[Peer] = []
+        """Peers that a way was wanted to, as they sent nothing."""
+
+    def find_way(self, to: Peer) -> None:
+        self.sought.append(to)
 
     def is_far_boot(self, boot: int) -> bool:
         return boot > FAR_BOOT

@@ -21,6 +21,7 @@ from ringmq.peer.engines.partitioned.coordinating.holders import HolderTable
 from ringmq.peer.engines.partitioned.coordinating.home_leases import Home, HomeLeases
 from ringmq.peer.engines.partitioned.coordinating.lasting import OF_HOMES, is_away, is_lasting, is_over, lapsed
 from ringmq.peer.engines.partitioned.coordinating.quota import Quota
+from ringmq.peer.engines.partitioned.coordinating.recalls import Recalls
 from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
 from ringmq.peer.engines.partitioned.coordinating.silence import Silence
 from ringmq.peer.engines.partitioned.messages import (
@@ -81,8 +82,8 @@ class Coordinator:
 
     __slots__ = (
         "_answers", "_askers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_names",
-        "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "copying", "holders", "retained_index",
-        "silence", "store", "takeover",
+        "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "copying", "holders", "recalls",
+        "retained_index", "silence", "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -112,6 +113,7 @@ class Coordinator:
         )  # fmt: skip
         self.silence = Silence(state, streams, self._silence_changed)
         self.holders.attach(self.copying)
+        self.recalls = Recalls(state, streams, self.holders.complete)
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
         self.retained_index = RetainedIndex()
         self._finds = Finds(state, streams, self.store, self, self.retained_index)
@@ -356,15 +358,17 @@ class Coordinator:
 
     def leaves_changed(self) -> None:
         if self._neighbourhood.update(self._state.overlay.leaves):
-            self.silence.follow(self._neighbourhood.knows)
-            self._neighbourhood.silent = self.silence.silent
-            self.takeover.review()
+            self._review()
 
     def activity_changed(self, active: bool) -> None:
         """A peer that becomes active again collects the state of its partitions first: it may have missed changes."""
         self._neighbourhood.update(self._state.overlay.leaves)
+        self._review()
+
+    def _review(self) -> None:
         self.silence.follow(self._neighbourhood.knows)
         self._neighbourhood.silent = self.silence.silent
+        self.recalls.follow()
         self.takeover.review()
 
     # Silent peers
@@ -405,9 +409,8 @@ class Coordinator:
                 self._state.send(owners[1], Silent(peer, partition, origin))
 
     def _silence_changed(self) -> None:
-        self._neighbourhood.silent = self.silence.silent
         self._askers = {peer: askers for peer, askers in self._askers.items() if self.silence.watches(peer)}
-        self.takeover.review()
+        self._review()
 
     def _say_acting(self, peers: Iterable[Peer]) -> None:
         runs = runs_of(partition for partition, flag in enumerate(self.store.acting) if flag)
@@ -428,6 +431,7 @@ class Coordinator:
         self.copying.lost(peer)
         self.takeover.lost(peer)
         self.holders.lost(peer)
+        self.recalls.lost(peer)
         # Not at once: a peer that has started again is lost with each item.
         self._state.after(self._state.config.retry_s, partial(self._lose_answers, peer))
 
@@ -462,6 +466,7 @@ class Coordinator:
             # disk count until their homes have had the time to register.
             home.until, home.away = max(home.until, until), False
         self.holders.took_over(list(partitions))
+        self.recalls.begin([partition for partition in partitions if self.holders.is_incomplete(partition)])
         self._announce(partitions)
         for partition in partitions:
             for _, again in self._stash.pop(partition, ()):
@@ -483,6 +488,7 @@ class Coordinator:
         for partition in stopped:
             self._quota.left(partition)
         self.holders.stepped_down(list(partitions))
+        self.recalls.stopped(stopped)
 
     def holders_of(self, partitions: Iterable[int], epochs: Iterable[Epoch]) -> Collection[Peer]:
         return self.holders.known_of(partitions, epochs)
@@ -514,13 +520,11 @@ class Coordinator:
 
     def shadowed(self) -> int:
         """The number of partitions that this peer follows the coordinators of."""
-        me, belongs, acting = self._state.me.id, self._neighbourhood.belongs, self.store.acting
-        epochs = self.store.epochs.items()
-        return sum(not acting[partition] and epoch.actor != me and belongs(partition) for partition, epoch in epochs)
+        return sum(map(self._neighbourhood.belongs, self.store.followed()))
 
     @property
     def waiting(self) -> int:
-        """Requests without an answer: they wait for copies, for holders, or for a takeover."""
+        """Requests that wait for copies, for holders, or for a takeover."""
         return self.copying.waiting + sum(len(requests) for requests in self._stash.values())
 
     def neighbours(self, peer: Peer) -> tuple[Peer, ...]:
@@ -560,10 +564,7 @@ class Coordinator:
         for partition, record in self._live_entries(home):
             self._state.counters.expired += 1
             self.copying.put(partition, lapsed(record, self._wall_s()))
-        if home.digests:
-            home.away = True
-        else:
-            self._leases.forget(home)
+        self._leases.lapsed(home)
 
     def _live_entries(self, home: Home) -> Iterator[tuple[int, SharedRecord]]:
         for partition in list(home.digests):

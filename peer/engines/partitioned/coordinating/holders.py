@@ -437,14 +437,16 @@ class HolderTable:
             if holder.until <= now and holder.known:
                 self._end(holder)
         self._former = [former for former in self._former if former[0] > now]
-        self._complete([partition for partition, at in self._incomplete.items() if at <= now])
+        self.complete([partition for partition, at in self._incomplete.items() if at <= now])
         for holder in [holder for holder in self._unknown if holder.until <= now]:
             self._unknown.remove(holder)
             self._of = {}
             self._copying.released(holder)
 
-    def _complete(self, partitions: list[int]) -> None:
-        """Nothing is missing any more. Holders have kept what they knew before: they begin anew without that."""
+    def complete(self, partitions: Iterable[int]) -> None:
+        """Nothing is missing any more in these partitions. Holders begin anew: some have kept what they knew before,
+        and others trust nothing yet."""
+        partitions = [partition for partition in partitions if partition in self._incomplete]
         if not partitions:
             return
         self._written = None

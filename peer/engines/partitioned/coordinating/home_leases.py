@@ -104,8 +104,12 @@ class HomeLeases:
                 if not lives:
                     yield home
 
-    def forget(self, home: Home) -> None:
-        self._homes.pop(home.peer.id, None)
+    def lapsed(self, home: Home) -> None:
+        """The entries of a home have lapsed: it is away, if some of them stay."""
+        if home.digests:
+            home.away = True
+        else:
+            self._homes.pop(home.peer.id, None)
 
     def within(self, home: Home, runs: Runs) -> dict[int, tuple[int, int]]:
         """The digests of a home in these partitions."""

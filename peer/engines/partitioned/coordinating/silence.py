@@ -86,6 +86,8 @@ class Silence:
         """A peer has left a request unanswered for `doubt_s`."""
         if peer.id != self._state.me.id and peer not in self._watched:
             watch = self._watched[peer] = Watch(peer)
+            # If another peer hears it, the checks take a detour, and it is not silent.
+            self._state.find_way(peer)
             self._begin(watch)
 
     def follow(self, known: Callable[[Peer], bool]) -> None:

@@ -285,8 +285,12 @@ class Holdings:
                 if self._accepts(source, partition, epoch, run.complete):
                     if run.complete:
                         self._table.drop(partition)
-                    # Otherwise the coordinator has met no copy of its predecessor. What is known here stays beside its
-                    # routes, or a message would be acknowledged that a home in force has not got.
+                    elif not self._is_trusted_still(partition):
+                        # The coordinator has met no copy of its predecessor. It sends the partition again when it has
+                        # the entries of all homes. Until then a message would miss some of them.
+                        self._begin_untrusted(source, partition, epoch)
+                        continue
+                    # Otherwise what is known here has all entries from before, and stays beside the new routes.
                     self._begin(source, partition, epoch, succeeded)
                 else:
                     source.asked.pop(partition, None)
@@ -317,7 +321,24 @@ class Holdings:
         # each home has registered again by now.
         return until + (self._state.config.entry_s if complete else 0.0) <= self._state.clock.now
 
+    def _is_trusted_still(self, partition: int) -> bool:
+        lease = self._trust.lease_of(partition)
+        return lease is not None and lease.until > self._state.clock.now
+
+    def _begin_untrusted(self, source: RouteSource, partition: int, epoch: Epoch) -> None:
+        self._trust.assign(partition, None)
+        self._follow(source, partition, epoch)
+
     def _begin(self, source: RouteSource, partition: int, epoch: Epoch, succeeded: dict[RouteLease, list[int]]) -> None:
+        self._follow(source, partition, epoch)
+        lease = self._trust.lease_of(partition)
+        if lease is None:
+            self._trust.assign(partition, source.lease)
+        elif lease is not source.lease:
+            succeeded.setdefault(lease, []).append(partition)
+
+    def _follow(self, source: RouteSource, partition: int, epoch: Epoch) -> None:
+        """The changes of a partition come from this coordinator now."""
         self._epochs[partition] = epoch
         before = self._source_of[partition]
         if before is not None:
@@ -328,11 +349,6 @@ class Holdings:
         self._source_of[partition] = source
         source.begun.add(partition)
         source.asked.pop(partition, None)
-        lease = self._trust.lease_of(partition)
-        if lease is None:
-            self._trust.assign(partition, source.lease)
-        elif lease is not source.lease:
-            succeeded.setdefault(lease, []).append(partition)
 
     def _end(self, source: RouteSource, partitions: list[int]) -> None:
         """Their changes do not come from this coordinator any more. What is known counts until its lease is over."""

@@ -6,12 +6,21 @@ Where a coordinator has other entries than the home, the home sends it all of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from math import inf, nextafter
 from typing import Final, Protocol
 
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
-from ringmq.peer.engines.partitioned.messages import Item, Present, Presented, Register, Registry
+from ringmq.peer.engines.partitioned.messages import (
+    Item,
+    Present,
+    Presented,
+    Recall,
+    Recalled,
+    Register,
+    Registry,
+)
 from ringmq.peer.engines.partitioned.subscribing.local_filter import HomePartition, LocalFilter
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.record import Number
@@ -58,7 +67,8 @@ class HomeLease:
     """One per engine."""
 
     __slots__ = (
-        "_announced", "_directory", "_due", "_highest", "_partitions", "_silences", "_state", "_streams", "_unheard",
+        "_announced", "_asked_at", "_directory", "_due", "_highest", "_partitions", "_recalls", "_silences", "_state",
+        "_streams", "_unheard",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +93,10 @@ class HomeLease:
         """Checks since a coordinator that owes an answer was heard."""
         self._unheard: set[Peer] = set()
         """Coordinators that have not answered the last renewal."""
+        self._asked_at = -inf
+        """The time in the last renewal; grows with each of them."""
+        self._recalls: dict[tuple[Peer, float], Recall] = {}
+        """Recalls that wait for the answer to the renewal with this time."""
 
     def announce(self, partition: HomePartition) -> None:
         """Present the home to the new coordinator at the end of this iteration."""
@@ -133,25 +147,44 @@ class HomeLease:
             theirs.sort(key=lambda partition: partition.index)
         return by_peer
 
+    def recall(self, sender: Peer, message: Recall) -> None:
+        """A coordinator may lack entries: it has them before the answer."""
+        known = self._partitions
+        partitions = [known[index] for index in partitions_in(message.runs) if index in known and known[index].count]
+        if partitions:
+            since = self._state.clock.now - self._state.config.entry_s
+            self._recalls = {key: recall for key, recall in self._recalls.items() if key[1] > since}
+            self._present(sender, partitions)
+            self._recalls[sender, self._asked_at] = message
+        else:
+            self._streams.send(sender, Recalled(message.ident))
+
     def _present(self, peer: Peer, partitions: list[HomePartition], *, everything: bool = False) -> None:
         count = digest = 0
         for partition in partitions:
             count += partition.count
             digest ^= partition.digest
         runs = runs_of([partition.index for partition in partitions])
-        self._streams.send(peer, Present(runs, count, digest, everything, self._state.clock.now))
+        # Strictly later than before: the time identifies the answer.
+        self._asked_at = max(self._state.clock.now, nextafter(self._asked_at, inf))
+        self._streams.send(peer, Present(runs, count, digest, everything, self._asked_at))
 
     def presented(self, sender: Peer, message: Presented) -> None:
         self.heard(sender)
-        if message.same:
-            return
+        recall = self._recalls.pop((sender, message.asked_at), None)
+        if not message.same:
+            self._compare(sender, message, frozenset() if recall is None else frozenset(partitions_in(recall.runs)))
+        if recall is not None:
+            self._streams.send(sender, Recalled(recall.ident))
+
+    def _compare(self, sender: Peer, message: Presented, recalled: Collection[int]) -> None:
         theirs = {index: (count, digest) for index, count, digest in message.digests}
         for index in theirs:
             if index not in self._partitions:
                 self._streams.send(sender, Registry(index, self._highest(), ()))
         for index in {*theirs, *partitions_in(message.runs)}:
             partition = self._partitions.get(index)
-            if partition is None or partition.coordinator != sender:
+            if partition is None or (partition.coordinator != sender and index not in recalled):
                 continue
             # Filters that came since the question differ too. To send them again does no harm, and streams are in
             # order, so this list is never behind a registration.

@@ -17,7 +17,7 @@ from ringmq.mqtt_front.matching.topics import has_wildcard
 from ringmq.overlay.core.compact import slimmed
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
-from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Registered, Row
+from ringmq.peer.engines.partitioned.messages import Elsewhere, Found, Presented, Recall, Registered, Row
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.subscribing.entry_numbers import EntryNumbers
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FilterEvent, FilterStage
@@ -440,6 +440,9 @@ class Subscriber:
         self._finder.found(sender, message)
         if message.elsewhere:
             self._leave(sender, partitions_in(message.elsewhere))
+
+    def recall(self, sender: Peer, message: Recall) -> None:
+        self._lease.recall(sender, message)
 
     def presented(self, sender: Peer, message: Presented) -> None:
         self._lease.heard(sender)

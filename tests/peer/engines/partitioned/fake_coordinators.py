@@ -61,6 +61,8 @@ class Links:
     def doubts(self, peer: Peer) -> bool:
         return False
 
+    def find_way(self, peer: Peer) -> None: ...
+
 
 class ItemLog:
     """Streams that keep items until `Publishing.answer` takes them."""

@@ -65,6 +65,10 @@ class View:
     def leaves(self) -> tuple[Peer, ...]:
         return tuple(peer for peer in self.peers if peer != self.me)
 
+    @property
+    def sees_all(self) -> bool:
+        return True
+
     def owner(self, key: Id) -> Peer | None:
         self.lookups += 1
         return None if not self.active or self.doubted(key) else nearest(key, self.peers)
@@ -77,6 +81,8 @@ class View:
 
     def doubts(self, peer: Peer) -> bool:
         return peer in self.suspects
+
+    def find_way(self, peer: Peer) -> None: ...
 
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         return ()

@@ -35,6 +35,7 @@ class State:
         self.lost = 0
         """Questions that get lost on their way."""
         self.sent: list[object] = []
+        self.sought: list[Peer] = []
         self.silences: list[frozenset[Id]] = []
         self.heard = -inf
         """When the other peer sent anything for the last time."""
@@ -54,6 +55,9 @@ class State:
             self.lost -= 1
         elif self.answers and isinstance(message, Check):
             self.silence.alive(to, Alive(message.number))
+
+    def find_way(self, to: Peer) -> None:
+        self.sought.append(to)
 
     def after(self, delay_s: float, then: object) -> None:
         self.timers.at(self.clock.now + delay_s, lambda _, call: call(), then)
@@ -75,6 +79,12 @@ def test_a_peer_that_answers_is_checked_once_and_never_silent() -> None:
     assert len(state.sent) == 1
     assert state.silences == []
     assert not state.silence.watches(OTHER)
+
+
+def test_a_way_is_sought_to_a_peer_that_leaves_a_request_unanswered() -> None:
+    state = State()
+    state.silence.suspect(OTHER)
+    assert state.sought == [OTHER]
 
 
 @pytest.mark.parametrize("lost", range(TRIES))

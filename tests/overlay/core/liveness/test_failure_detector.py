@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 import pytest
 
-from ringmq.overlay.core import failure_detector
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import HEARTBEAT, HELPERS, PING, DeathSource, FailureDetector
 from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.liveness import failure_detector
+from ringmq.overlay.core.liveness.detours import HELPERS, PING
+from ringmq.overlay.core.liveness.failure_detector import HEARTBEAT, DeathSource, FailureDetector
 from ringmq.overlay.core.messages import Message, Peer, Ping, PingRequest, PingResult
 from ringmq.overlay.core.timing import LAN
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.overlay.core import failure_detector
 from ringmq.overlay.core.context import RingContext
-from ringmq.overlay.core.failure_detector import FailureDetector
 from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.liveness import failure_detector
+from ringmq.overlay.core.liveness.failure_detector import FailureDetector
+from ringmq.overlay.core.liveness.suspicion import FINAL, TRANSITIONS, Event, State, Suspicion
 from ringmq.overlay.core.messages import Peer, PingResult
-from ringmq.overlay.core.suspicion import FINAL, TRANSITIONS, Event, State, Suspicion
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 0)

@@ -2,9 +2,10 @@
 
 Each peer sends heartbeats to its counterclockwise neighbour, so each is watched by one peer. Silence, a lost connection
 or an unacknowledged hop makes a suspect. A suspect is asked directly, then through other members of the leaf set
-(SWIM's indirect probe), and any message from it ends the suspicion (`overlay.core.suspicion` has the table). Only
-after that it is declared dead, and the leaf set and the dead peer itself are notified. The dead are tried again now and
-then, which is how the halves of a split ring meet.
+(SWIM's indirect probe), and any message from it ends the suspicion (`suspicion.py` has the table). If only a helper
+hears it, messages to it take a detour (`detours.py`). Only a peer that nobody hears is declared dead, and the leaf set
+and the dead peer itself are notified. The dead are tried again now and then, which is how the halves of a split ring
+meet.
 
 This part decides. It reports a death or a return upward, and does not know their consequences for leaf sets and
 messages.
@@ -18,11 +19,10 @@ from typing import Final
 
 from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Heartbeat, Peer, Ping, PingRequest, PingResult, Pong
-from ringmq.overlay.core.suspicion import Event, State, Suspicion
+from ringmq.overlay.core.liveness.detours import HELPERS, PING, Detours
+from ringmq.overlay.core.liveness.suspicion import Event, State, Suspicion
+from ringmq.overlay.core.messages import Heartbeat, Peer, PingRequest, PingResult, Pong
 
-HELPERS: Final = 3
-"""Peers asked for an indirect probe of a suspect (memberlist's default)."""
 MAX_DEAD: Final = 128
 """Dead peers remembered: four leaf sets. Beyond it, the peer whose last try is longest ago is forgotten."""
 MAX_INDIRECT_PROBES: Final = 256
@@ -32,7 +32,6 @@ MAX_ASKERS: Final = 64
 """Peers that wait for one indirect probe: two leaf sets, as no other peer has a reason to ask."""
 
 HEARTBEAT: Final = Heartbeat()
-PING: Final = Ping()
 PONG: Final = Pong()
 
 
@@ -51,6 +50,7 @@ class FailureDetector:
     """Takes evidence (`heard`, `suspect`, `link_refused`) and reports `on_dead` and `on_back`."""
 
     __slots__ = (
+        "_concerned",
         "_heard_at",
         "_indirect_probes",
         "_on_back",
@@ -61,6 +61,7 @@ class FailureDetector:
         "_state",
         "_watched",
         "dead",
+        "detours",
         "suspects",
     )
 
@@ -79,6 +80,8 @@ class FailureDetector:
         """Time of the last message of the watched peer."""
         self._probed_ahead: set[Id] = set()
         self._indirect_probes: dict[Id, list[Peer]] = {}
+        self.detours = Detours(state, self._near)
+        self._concerned = self.detours.concerned
         self._started = False
 
     def start(self) -> None:
@@ -101,8 +104,14 @@ class FailureDetector:
             self._proof_at = float("-inf")
 
     def heard(self, peer: Peer) -> None:
-        """Any message is proof of life. Called for every message that comes in."""
-        # Each table is tested for emptiness first: this runs for every payload, and all four are nearly always empty.
+        """Any message is proof of life. Called for every message that comes directly from a peer."""
+        # Each table is tested for emptiness first: this runs for every payload, and all are nearly always empty.
+        if self._concerned and peer.id in self._concerned:
+            self.detours.heard(peer)
+        self.lives(peer)
+
+    def lives(self, peer: Peer) -> None:
+        """The peer has sent something, or a third peer has heard it."""
         if peer.id == self._watched:
             self._heard_at = self._proof_at = self._state.now
         if self.suspects and peer.id in self.suspects:
@@ -113,7 +122,7 @@ class FailureDetector:
             self._probed_ahead.discard(peer.id)
         if self._indirect_probes:
             for asker in self._indirect_probes.pop(peer.id, ()):
-                self._state.post(asker, PingResult(peer, True))
+                self._result(asker, peer)
         if self.dead and peer.id in self.dead:
             del self.dead[peer.id]
             self._on_back(peer, True)
@@ -134,6 +143,8 @@ class FailureDetector:
 
     def link_refused(self, peer: Peer) -> None:
         """No connection can be opened to it: as good as unanswered direct probes, and at once."""
+        if peer.id in self._state.detours:
+            return  # that is known
         if peer.id in self._indirect_probes:
             for asker in self._indirect_probes.pop(peer.id):
                 self._state.post(asker, PingResult(peer, False))
@@ -259,6 +270,8 @@ class FailureDetector:
 
     def _remember_dead(self, peer: Peer) -> None:
         self._state.counters.deaths += 1
+        self.detours.end(peer.id)
+        self.detours.helper_lost(peer)
         # Removed first, as an assignment would leave the entry at its old position in the order of retries.
         self.dead.pop(peer.id, None)
         self.dead[peer.id] = (peer, self._state.now)
@@ -279,7 +292,7 @@ class FailureDetector:
         """Ask a suspect for another peer, and report the result to it."""
         state, target = self._state, request.target
         if target.id == state.me.id:
-            state.post(asker, PingResult(target, True))
+            self._result(asker, target)
             return
         if self.considers_dead(target):
             state.post(asker, PingResult(target, False))
@@ -295,6 +308,10 @@ class FailureDetector:
         if asker not in askers and len(askers) < MAX_ASKERS:
             askers.append(asker)
 
+    def _result(self, asker: Peer, target: Peer) -> None:
+        self.detours.serve(asker, target)
+        self._state.post(asker, PingResult(target, True))
+
     def _end_indirect_probe(self, now: float, subject: object) -> None:
         # No result is sent: silence here is no denial, since the path from here to the suspect may be the broken one.
         assert isinstance(subject, tuple)
@@ -306,11 +323,14 @@ class FailureDetector:
     def on_ping_result(self, sender: Peer, result: PingResult) -> None:
         """A helper heard the suspect, so there is no death, or cannot reach it either."""
         suspicion = self.suspects.get(result.target.id)
-        if suspicion is None:
-            return
         if result.alive:
-            self.heard(result.target)
-        elif suspicion.deny(sender.id):
+            self.detours.answered(sender, result.target)
+            if suspicion is not None:
+                if suspicion.state is State.INDIRECT:
+                    # This peer has not heard it, and whatever it sends there may be lost, too.
+                    self.detours.begin(result.target, sender)
+                self.lives(result.target)
+        elif suspicion is not None and suspicion.deny(sender.id):
             self._declare_dead(suspicion)
 
     def _beat(self, now: float, _: object) -> None:
@@ -329,6 +349,7 @@ class FailureDetector:
     def _retry_dead_peer(self, now: float, _: object) -> None:
         """Each in turn: a peer that was tried goes to the end of the queue."""
         timing = self._state.timing
+        self.detours.try_directly()
         while self.dead:
             peer_id, (peer, since) = next(iter(self.dead.items()))
             del self.dead[peer_id]

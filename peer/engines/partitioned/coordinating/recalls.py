@@ -1,0 +1,104 @@
+"""Entries that no copy had: a new coordinator asks the homes themselves.
+
+When a coordinator and its shadows die together, the entries of the homes that live are with these homes alone. Until
+all of them have presented theirs, the coordinator may lack some, and no publisher without routes from before may trust
+its own. In a ring that a leaf set sees whole this takes two round trips. In a larger one nobody knows all homes, and
+each has presented itself after `entry_s`. Knows neither entries nor publishers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.messages import Peer
+from ringmq.peer.engines.partitioned.messages import Recall, Recalled
+from ringmq.peer.messaging.context import MessagingContext
+from ringmq.peer.replication.followers import ItemStreams
+from ringmq.peer.replication.space import runs_of
+
+
+class OpenRecall:
+    """Partitions whose homes are asked, and the peers that have not answered."""
+
+    __slots__ = ("asked", "awaited", "partitions")
+
+    def __init__(self, partitions: Iterable[int]) -> None:
+        self.partitions = set(partitions)
+        self.asked: set[Peer] = set()
+        self.awaited: dict[Id, Peer] = {}
+
+
+class Recalls:
+    """One per coordinator."""
+
+    __slots__ = ("_complete", "_idents", "_open", "_state", "_streams")
+
+    def __init__(
+        self, state: MessagingContext, streams: ItemStreams, complete: Callable[[Collection[int]], None]
+    ) -> None:
+        """`complete` is called with partitions that lack no entry of any home any more."""
+        self._state = state
+        self._streams = streams
+        self._complete = complete
+        self._idents = 0
+        self._open: dict[int, OpenRecall] = {}
+
+    def __len__(self) -> int:
+        """The number of partitions that are recalled."""
+        return sum(len(recall.partitions) for recall in self._open.values())
+
+    def begin(self, partitions: Collection[int]) -> None:
+        """This peer coordinates these partitions now, and may lack entries."""
+        if partitions and self._state.overlay.sees_all:
+            self._idents += 1
+            recall = self._open[self._idents] = OpenRecall(partitions)
+            self._ask(self._idents, recall)
+
+    def _ask(self, ident: int, recall: OpenRecall) -> None:
+        """Ask the peers that were not asked yet: also those that have just come, which may bring sessions with them."""
+        for peer in (self._state.me, *self._state.overlay.leaves):
+            if peer not in recall.asked:
+                recall.asked.add(peer)
+                recall.awaited[peer.id] = peer
+                self._streams.send(peer, Recall(ident, runs_of(recall.partitions)))
+
+    def recalled(self, sender: Peer, message: Recalled) -> None:
+        recall = self._open.get(message.ident)
+        if recall is not None and recall.awaited.get(sender.id) == sender:
+            del recall.awaited[sender.id]
+            self._see(message.ident, recall)
+
+    def _see(self, ident: int, recall: OpenRecall) -> None:
+        if not recall.awaited or not recall.partitions:
+            del self._open[ident]
+            self._complete(recall.partitions)
+
+    def follow(self) -> None:
+        """The ring has changed: a peer that has died has no clients any more."""
+        known = {peer.id: peer for peer in (self._state.me, *self._state.overlay.leaves)}
+        for ident, recall in list(self._open.items()):
+            if not self._state.overlay.sees_all:
+                del self._open[ident]
+                continue
+            recall.awaited = {peer_id: peer for peer_id, peer in recall.awaited.items() if known.get(peer_id) == peer}
+            self._ask(ident, recall)
+            self._see(ident, recall)
+
+    def stopped(self, partitions: Collection[int]) -> None:
+        """Other peers coordinate these partitions now."""
+        for ident, recall in list(self._open.items()):
+            recall.partitions.difference_update(partitions)
+            self._see(ident, recall)
+
+    def lost(self, peer: Peer) -> None:
+        """The stream to a peer was lost, with the question or with what came before the answer."""
+        if any(recall.awaited.get(peer.id) == peer for recall in self._open.values()):
+            # Not at once: a peer that has started again is lost with each item.
+            self._state.after(self._state.config.retry_s, partial(self._ask_again, peer))
+
+    def _ask_again(self, peer: Peer) -> None:
+        for ident, recall in self._open.items():
+            if recall.awaited.get(peer.id) == peer:
+                self._streams.send(peer, Recall(ident, runs_of(recall.partitions)))
