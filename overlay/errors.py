@@ -9,3 +9,11 @@ class OverlayError(Exception):
 
 class ProtocolError(OverlayError):
     """The other end broke the link protocol; only that link is closed, and the fault counted."""
+
+
+class IdTakenError(OverlayError):
+    """A peer that runs has the id of this one: perhaps this is a copy of its data folder. `address` is where it runs."""
+
+    def __init__(self, text: str, address: tuple[str, int] | None) -> None:
+        super().__init__(text)
+        self.address = address

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -21,8 +21,9 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Message, Parcel, Peer
 from ringmq.overlay.core.ring import Application, Ring
 from ringmq.overlay.core.timing import Timing
-from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.errors import IdTakenError, OverlayError
 from ringmq.overlay.iteration import IterationOwner
+from ringmq.overlay.links.contests import runs_at
 from ringmq.overlay.links.handshake import Hello
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.table import LinkTable
@@ -33,6 +34,9 @@ from ringmq.overlay.timer import SOONEST_S, Timer
 __all__ = ["Address", "Node", "OverlayConfig", "ask_status"]
 
 Core = Callable[[Peer, Timing, Application], Ring]
+MAX_REFUSALS: Final = 3
+"""Refusals by other peers, as its id is taken, after which a joining peer ends without the word of the one that has it,
+which it may not reach itself."""
 MoreStatus = Callable[[str], dict[str, Any]]
 """Entries that the layers above add to a status, given the subject that the asker named, or an empty string."""
 
@@ -86,6 +90,11 @@ class Node:
         self._stopped = False
         self._began_at = self._loop.time()
         self._activated = asyncio.Event()
+        self.on_taken: Callable[[IdTakenError], None] = lambda error: None
+        """Called when this peer, which has never been active, must end: another that runs has its id."""
+        self._was_active = False
+        self._refusals = 0
+        self._inquiries: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Listen and begin to join. Raises OverlayError with one clear line (port in use, bad address, …)."""
@@ -119,6 +128,9 @@ class Node:
             await self._seeds.stop()
         if self._discovery is not None:
             await self._discovery.stop()
+        for task in self._inquiries:
+            task.cancel()
+        await asyncio.gather(*self._inquiries, return_exceptions=True)
         # The links close last, as they flush the farewell of the core.
         # `start` calls this, too, when it fails before the core exists.
         if hasattr(self, "ring"):
@@ -243,6 +255,43 @@ class Node:
     def unsent(self, parcel: bytes) -> None:
         self._call_core(self._application.unsent, parcel)
 
+    def member(self, peer: Id) -> Peer | None:
+        return self.ring.member(peer)
+
+    def refused(self, detail: str) -> None:
+        """A peer says that the id of this one is taken: ask the one that has it."""
+        address = runs_at(detail)
+        # A peer that serves keys does not end because of what others say: it may have been paused, or they may lie.
+        if self._was_active or self._stopped or address is None:
+            return
+        self._refusals += 1
+        if self._refusals >= MAX_REFUSALS:
+            self.taken(address)
+        elif not self._inquiries:
+            task = self._loop.create_task(self._ask_namesake(address), name="namesake")
+            self._inquiries.add(task)
+            task.add_done_callback(self._inquiries.discard)
+
+    async def _ask_namesake(self, address: Address) -> None:
+        try:
+            await self.introduce(address)
+        except IdTakenError:
+            self.taken(address)
+        except OverlayError as error:
+            self._incidents.warn("namesakes_unreachable", show(address), str(error))
+        except Exception:  # noqa: BLE001 - a task's root: logged and counted
+            self._incidents.failed("namesake_errors")
+
+    def taken(self, address: Address) -> None:
+        """The peer at this address has the id of this one."""
+        if not self._was_active and not self._stopped:
+            me = show(self.address)
+            self.on_taken(
+                IdTakenError(
+                    f"id taken: is this a copy of {show(address)}'s data folder? That peer runs; this is {me}", address
+                )
+            )
+
     def status_body(self, about: bytes) -> bytes:
         # The subject comes from a stranger: malformed UTF-8 must not raise.
         return msgspec.json.encode(self.status(about.decode("utf-8", "replace")))
@@ -299,6 +348,7 @@ class Node:
             self._draining = False
         if ring.active is not self._active:
             self._active = ring.active
+            self._was_active = True
             (self._activated.set if ring.active else self._activated.clear)()
 
     def _tick(self) -> None:

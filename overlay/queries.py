@@ -11,7 +11,7 @@ import msgspec
 
 from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.messages import Peer
-from ringmq.overlay.errors import OverlayError, ProtocolError
+from ringmq.overlay.errors import IdTakenError, OverlayError, ProtocolError
 from ringmq.overlay.links.frames import FrameReader, Kind, frame
 from ringmq.overlay.links.handshake import (
     MAX_HELLO_BYTES,
@@ -89,9 +89,12 @@ async def ask(
     finally:
         protocol.hang_up()
     if kind == Kind.GOODBYE:
-        if decode_goodbye(body)[0] is Reason.MYSELF:
+        reason, text = decode_goodbye(body)
+        if reason is Reason.MYSELF:
             raise MyselfError(f"{show(address)} is this peer itself")
-        raise OverlayError(f"{show(address)} refuses: {decode_goodbye(body)[1]}")
+        if reason is Reason.ID_TAKEN:
+            raise IdTakenError(f"{show(address)} refuses: {text}", address)
+        raise OverlayError(f"{show(address)} refuses: {text}")
     return kind, body
 
 

@@ -26,15 +26,20 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.leaf_set import LeafSet
+from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.routing import next_hop
 from ringmq.overlay.core.timing import PRESETS
+from ringmq.overlay.errors import IdTakenError
 from ringmq.overlay.node import Node
+from ringmq.overlay.queries import introduce
 from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
 from ringmq.peer.engines.partitioned.shell.record_store import RecordStore, StoreError
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
+from ringmq.peer.errors import DataFolderError
 from ringmq.peer.identity.data_folder import DataFolder, passing_id
 from ringmq.peer.identity.known_peers import KnownPeers
+from ringmq.peer.identity.namesake import Namesake
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.messaging.config import MAX_SHADOWS
 from ringmq.peer.messaging.shell.adapter import EngineAdapter
@@ -75,15 +80,18 @@ class PeerProcess:
         self._stop = asyncio.Event()
         self._announced = False
         self._known_peers: KnownPeers | None = None
+        self._taken: IdTakenError | None = None
 
     async def serve(self, parent_pipe: int | None = None) -> None:
-        """Raises PeerError or OverlayError when the peer cannot start."""
+        """Raises PeerError or OverlayError when the peer cannot start, and IdTakenError when another has its id."""
         asyncio.get_running_loop().set_exception_handler(Exhaustion())
         self._watch_signals()
         if parent_pipe is not None:
             self._watch_parent(parent_pipe)
         try:
-            await self._start()
+            await self._meet_namesake()
+            if not self._stop.is_set():
+                await self._start()
             collect_garbage_seldom()
             self._giving_back.start()
             await self._stop.wait()
@@ -105,7 +113,32 @@ class PeerProcess:
             raise ClientsError(self._clients.fault)
         if self._adapter is not None and self._adapter.fault is not None:
             raise StoreError(self._adapter.fault)
+        if self._taken is not None:
+            self._note_namesake(self._taken)
+            raise self._taken
         log.info("stopped")
+
+    async def _meet_namesake(self) -> None:
+        """Let another peer with this id come back first, if one was met before."""
+        if self.folder is None:
+            return
+        overlay = self._overlay_config()
+        me = Peer(overlay.id, overlay.advertised_host, overlay.listen[1] or 1, overlay.boot)
+        namesake = Namesake(self.folder.folder)
+        if namesake.address == (me.host, me.port):
+            # This peer has taken its place.
+            namesake.forget()
+        await namesake.wait_until_gone(partial(introduce, overlay, me, False), self._stop)
+
+    def _note_namesake(self, taken: IdTakenError) -> None:
+        if self.folder is not None and taken.address is not None:
+            with contextlib.suppress(DataFolderError):
+                Namesake(self.folder.folder).note(taken.address)
+
+    def _end_as_taken(self, taken: IdTakenError) -> None:
+        """A running peer has the id of this one."""
+        self._taken = taken
+        self._stop.set()
 
     async def _start(self) -> None:
         """Create and connect all parts, and start them."""
@@ -133,6 +166,7 @@ class PeerProcess:
         if recording.records:
             adapter.record(recording.recorder.chooses, recording.recorder)
         self._node = node = Node(overlay, adapter, iteration, more_status=partial(self._more_status, adapter))
+        node.on_taken = self._end_as_taken
         clients = None
         if self.config.listeners:
             self._clients = clients = MqttService(self.config, adapter, iteration, self._stop.set)

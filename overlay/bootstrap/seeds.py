@@ -15,7 +15,7 @@ from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timing import Timing
-from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.errors import IdTakenError, OverlayError
 from ringmq.overlay.links.handshake import Hello
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.queries import MyselfError
@@ -96,6 +96,9 @@ class SeedOwner(Protocol):
     def introduced(self, hello: Hello) -> None:
         """The peer at one of the seeds answered. Pass it to `answered`, like answers from other sources."""
 
+    def taken(self, address: Address) -> None:
+        """The peer at one of the seeds has the id of this peer."""
+
     def linked(self, peer: Id) -> bool: ...
     def found(self) -> None:
         """There is no ring yet: found one."""
@@ -174,6 +177,8 @@ class Seeds:
                 except OverlayError as error:
                     self._incidents.warn("seeds_unreachable", show(seed), str(error))
                     known = None
+                    if isinstance(error, IdTakenError):
+                        self._owner.taken(seed)
                 else:
                     self._incidents.forgive("seeds_unreachable", show(seed))
                     known = hello.peer.id

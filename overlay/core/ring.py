@@ -224,6 +224,10 @@ class Ring:
         """The peers through which others are reached that do not hear this one."""
         return self._state.detours
 
+    def member(self, peer_id: Id) -> Peer | None:
+        """The member of the leaf set with this id, if it is not under suspicion."""
+        return None if peer_id in self.failure_detector.suspects else self._state.leaves.get(peer_id)
+
     def owners(self, key: Id, count: int) -> tuple[Peer, ...]:
         """The peers closest to a key near this peer, the owner first."""
         return self._ownership.owners(key, count)

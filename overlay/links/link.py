@@ -17,8 +17,8 @@ from time import perf_counter
 from typing import Final, Protocol, cast
 
 from ringmq.overlay.config import OverlayConfig
-from ringmq.overlay.core.codec import decode
-from ringmq.overlay.core.messages import Message, Peer
+from ringmq.overlay.core.codec import decode, encode
+from ringmq.overlay.core.messages import Message, Peer, Ping, Pong
 from ringmq.overlay.errors import ProtocolError
 from ringmq.overlay.iteration import IterationOwner
 from ringmq.overlay.links.emulated_latency import DelayLine
@@ -43,6 +43,7 @@ WRITE_BYTES: Final = 256 * 1024
 """Gathered bytes beyond this are written at once instead of at the end of the iteration, so that the socket can take
 them meanwhile."""
 _PARCEL: Final = int(Kind.PARCEL)
+_PING: Final = encode(Ping())
 
 
 class Switchboard(Protocol):
@@ -76,12 +77,14 @@ class Link(asyncio.Protocol):
     """Inbound, or dialled to a peer. `peer` is set once the link is open."""
 
     __slots__ = (
+        "_asked",
         "_board",
         "_breathing",
         "_config",
         "_ended",
         "_flushing",
         "_gathered",
+        "_held",
         "_introduced_as",
         "_iteration",
         "_line",
@@ -124,6 +127,10 @@ class Link(asyncio.Protocol):
         """Whether the node lets this link read."""
         self._breathing = False
         """Whether other links and due timers come first, before this link goes on."""
+        self._held = False
+        """Whether no frame is handled until `release`."""
+        self._asked: list[Callable[[], None]] = []
+        """Calls that wait for the next `Pong`."""
         self._rest: Iterator[tuple[int, bytes]] | None = None
         """Frames that wait until this link goes on."""
         self._introduced_as: Peer | None = None
@@ -167,6 +174,9 @@ class Link(asyncio.Protocol):
                     self._board.parcel(self.peer, body)
                 else:
                     self._frame(kind, body)
+                    if self._held:
+                        self._rest = frames
+                        break
                 if self.phase is Phase.CLOSED:
                     break
                 if len(body) > LARGE_BYTES and perf_counter() - began > LONG_S:
@@ -184,9 +194,10 @@ class Link(asyncio.Protocol):
     def _go_on(self) -> None:
         self._iteration.begin()
         self._breathing = False
-        rest, self._rest = self._rest, None
-        if rest is not None and not self.closed:
-            self._take(rest)
+        if self._rest is not None and not self._held:
+            rest, self._rest = self._rest, None
+            if not self.closed:
+                self._take(rest)
         self._set_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -208,7 +219,12 @@ class Link(asyncio.Protocol):
         if kind == Kind.PARCEL or kind == Kind.CONTROL or kind == Kind.RELAY:
             if self.peer is None:
                 raise ProtocolError("a message before the handshake")
-            self._board.received(self.peer, decode(body))
+            message = decode(body)
+            if self._asked and isinstance(message, Pong):
+                asked, self._asked = self._asked, []
+                for answered in asked:
+                    answered()
+            self._board.received(self.peer, message)
         elif kind == Kind.GOODBYE:
             reason, text = decode_goodbye(body)
             # It still reads for linger_s after a harmless GOODBYE, so the queued frames are flushed.
@@ -228,8 +244,24 @@ class Link(asyncio.Protocol):
         self._wanted = on
         self._set_reading()
 
+    def hold(self) -> None:
+        """Handle no further frame until `release`: it is not decided yet whether this becomes a link."""
+        self._held = True
+        self._set_reading()
+
+    def release(self) -> None:
+        if self._held:
+            self._held = False
+            self._iteration.begin()
+            self._iteration.continuations.append(self._go_on)
+
+    def ask(self, answered: Callable[[], None]) -> None:
+        """Call `answered` when the other side answers a `Ping` over this link."""
+        self._asked.append(answered)
+        self.send(Kind.CONTROL, _PING)
+
     def _set_reading(self) -> None:
-        on = self._wanted and not self._breathing
+        on = self._wanted and not self._breathing and not self._held
         if self.transport is not None and not self.transport.is_closing():
             (self.transport.resume_reading if on else self.transport.pause_reading)()
 

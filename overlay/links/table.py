@@ -11,19 +11,20 @@ import socket
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from ringmq.overlay.config import OverlayConfig, show
+from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.codec import encode
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Message, Parcel, Peer, Relay
 from ringmq.overlay.errors import OverlayError, ProtocolError
 from ringmq.overlay.iteration import IterationOwner
+from ringmq.overlay.links.contests import Contests, taken_by
 from ringmq.overlay.links.dialer import Dialer
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, HandshakePolicy, Hello, LinkState, Reason, encode_hello
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link
-from ringmq.overlay.queries import cause
+from ringmq.overlay.queries import cause, introduce
 
 SWEEPS: Final = 4
 """Sweeps in a row without traffic after which a link is idle."""
@@ -49,6 +50,12 @@ class LinkOwner(Protocol):
     def unsent(self, parcel: bytes) -> None:
         """The parcel waited for a link that could not be opened. `lost` came before."""
 
+    def member(self, peer: Id) -> Peer | None:
+        """The neighbour on the ring with this id, if it is not under suspicion."""
+
+    def refused(self, detail: str) -> None:
+        """Another peer says that the id of this peer is taken."""
+
     def status_body(self, about: bytes) -> bytes: ...
 
 
@@ -71,6 +78,7 @@ class LinkTable:
         self._server: asyncio.Server | None = None
         self._links: dict[Id, Link] = {}
         self._dialer = Dialer(config, self, incidents, self._dial_failed)
+        self._contests = Contests(config.handshake_s, self._introduce, incidents, self._decided)
         self._strangers: set[Link] = set()
         self._sockets: set[Link] = set()
         """All connected links, links that are ending included."""
@@ -118,6 +126,7 @@ class LinkTable:
         if self._server is not None:
             self._server.close()
         await self._dialer.close()
+        await self._contests.close()
         for link in list(self._sockets):
             link.close(Reason.STOPPING)
         # The second wait is for the sockets that are aborted after the first.
@@ -157,11 +166,9 @@ class LinkTable:
         if len(body) >= self._config.max_frame_bytes or peer.id == self.me.id:
             self._incidents.warn("unsendable", peer.id.short(), f"{len(body)} bytes for {peer}")
             return False
-        # The process behind the old link is gone; waiting for TCP to notice would cost the message.
-        if link is not None and link.peer is not peer and self._moved(link, peer):
-            link.close(Reason.REPLACED)
-            link = None
-        if link is None:
+        # The process behind the old link may be gone; waiting for TCP to notice would cost the message. The link stays
+        # until the new address has answered: only others say that the peer is there.
+        if link is None or (link.peer is not peer and self._moved(link, peer)):
             sent = self._dialer.enqueue(peer, kind, body)
         else:
             if not link.introduced_as(self.me):
@@ -206,27 +213,30 @@ class LinkTable:
         if reason is not None or hello is None:
             why = reason or Reason.VERSION
             detail = f"{hello.ring_settings}, need {settings}" if hello and why is Reason.RING_SETTINGS else ""
+            if hello and why is Reason.ID_TAKEN:
+                self._refuse_copy(link, hello.peer, self.me)
+                return
             self._incidents.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
             link.close(why, detail)
             return
         if link.peer is not None:
             self._update_address(link, hello.peer)
-        elif link.dialled is not None:
-            if hello.peer.id == link.dialled.id:
-                self._adopt(link, hello.peer)
-            else:
-                link.close(Reason.NOT_ME)
-        elif hello.target is None:
+        elif link.dialled is not None and hello.peer.id != link.dialled.id:
+            link.close(Reason.NOT_ME)
+        elif link.dialled is None and hello.target is None:
             link.answer(Kind.HELLO, self._hello(hello.peer.id))
         else:
-            self._welcome(link, hello.peer)
+            self._claim(link, hello.peer)
 
     def faulty(self, link: Link, why: str) -> None:
         self._incidents.warn("protocol_errors", remote(link), why)
 
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
         self._strangers.discard(link)
+        self._contests.ended(link)
         peer = link.peer
+        if reason is Reason.ID_TAKEN and (link.dialled is not None or peer is not None) and detail:
+            self._owner.refused(detail)
         if peer is None:
             self._dialer.ended(link, reason, detail or reason)
             if reason is Reason.SLOW:
@@ -248,13 +258,63 @@ class LinkTable:
 
     def _dial_failed(self, peer: Peer, why: str, refused: bool, parcels: list[bytes]) -> None:
         self._incidents.warn("dials_failed", peer, why)
-        self._owner.lost(peer, refused)
+        # With an open link, only an address is wrong that others have named, and not the peer lost.
+        if peer.id not in self._links:
+            self._owner.lost(peer, refused)
         # After the loss: the layer above then knows already that this peer is not reachable, and takes another way.
         for parcel in parcels:
             self._owner.unsent(parcel)
 
-    def _welcome(self, link: Link, peer: Peer) -> None:
-        """Decide about an inbound HELLO that wants a link."""
+    async def _introduce(self, address: Address) -> Hello:
+        return await introduce(self._config, self.me, self._owner.active, address)
+
+    def _claim(self, link: Link, peer: Peer) -> None:
+        """A HELLO that wants a link. Another process that has this id, or has this link already, is asked first."""
+        holder = self._links.get(peer.id)
+        known = self._owner.member(peer.id) if holder is None else holder.peer
+        reason = self._refusal(link, peer)
+        if reason not in (None, Reason.OLD_BOOT):
+            self._refuse(link, reason)
+        elif known is None or (holder is None and known.boot >= peer.boot):
+            self._settle(link, peer)
+        elif not self._contests.open(link, peer, known, holder):
+            self._refuse(link, Reason.DUPLICATE)
+
+    def _decided(self, link: Link, peer: Peer, known: Peer, runs: bool) -> None:
+        """The known peer has answered, or does not run any more."""
+        if link.closed:
+            return
+        if not runs:
+            self._settle(link, peer)
+        elif known.boot == peer.boot:
+            self._refuse(link, Reason.DUPLICATE)
+        else:
+            self._refuse_copy(link, peer, known)
+
+    def _refuse_copy(self, link: Link, peer: Peer, known: Peer) -> None:
+        """Somebody has the id of a peer that runs."""
+        at, there = show((peer.host, peer.port)), show((known.host, known.port))
+        self._incidents.warn(
+            "ids_taken", at, f"{at} has the id of {there}, which runs: is it a copy of its data folder?"
+        )
+        link.close(Reason.ID_TAKEN, taken_by(known))
+
+    def _settle(self, link: Link, peer: Peer) -> None:
+        """Make this connection the link to that peer, or refuse it."""
+        reason = self._refusal(link, peer)
+        if reason is None:
+            self._adopt(link, peer)
+        else:
+            self._refuse(link, reason)
+
+    def _refuse(self, link: Link, reason: Reason) -> None:
+        self._incidents.count(f"inbound_refused_{reason.name.lower()}")
+        link.close(reason)
+
+    def _refusal(self, link: Link, peer: Peer) -> Reason | None:
+        """The reason why an inbound connection cannot become the link to that peer."""
+        if link.dialled is not None:
+            return None
         known = self._links.get(peer.id)
         state = self._dialer.state_of(peer.id)
         if known is not None:
@@ -264,12 +324,8 @@ class LinkTable:
         known_boot = known.peer.boot if known is not None and known.peer is not None else 0
         reason = HandshakePolicy(self.me, self._config.ring).inbound(peer, state, known_boot)
         if reason is None and known is None and len(self._links) >= self._config.max_links:
-            reason = Reason.FULL
-        if reason is None:
-            self._adopt(link, peer)
-        else:
-            self._incidents.count(f"inbound_refused_{reason.name.lower()}")
-            link.close(reason)
+            return Reason.FULL
+        return reason
 
     def _adopt(self, link: Link, peer: Peer) -> None:
         """Make this connection the link to that peer."""

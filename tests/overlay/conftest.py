@@ -217,6 +217,8 @@ class Recorder:
         self.messages: list[tuple[Peer, Message]] = []
         self.losses: list[tuple[Peer, bool]] = []
         self.unsent_parcels: list[bytes] = []
+        self.members: dict[Id, Peer] = {}
+        self.refusals: list[str] = []
 
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))
@@ -231,6 +233,12 @@ class Recorder:
 
     def unsent(self, parcel: bytes) -> None:
         self.unsent_parcels.append(parcel)
+
+    def member(self, peer: Id) -> Peer | None:
+        return self.members.get(peer)
+
+    def refused(self, detail: str) -> None:
+        self.refusals.append(detail)
 
     def status_body(self, about: bytes) -> bytes:
         return b'{"hello":"there"}'
@@ -403,6 +411,9 @@ class FakeCore:
 
     def named(self, name: str) -> list[tuple[object, ...]]:
         return [call for call in self.calls if call[0] == name]
+
+    def member(self, peer_id: Id) -> Peer | None:
+        return None
 
     def found(self, now: float) -> None:
         self.active = True

@@ -14,7 +14,7 @@ from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import LOCAL, Timing
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.handshake import Hello
-from ringmq.overlay.node import Node, ask_status
+from ringmq.overlay.node import MAX_REFUSALS, Node, ask_status
 
 # -- the core's time and messages
 
@@ -274,3 +274,53 @@ async def test_the_seeds_learn_of_a_ring_found_in_any_way(start, patient, addres
     assert (await ask_status(node.address))["search"].startswith("no ring found; asked 127.0.0.1:")
     node.introduced(Hello("ringmq", Peer(Id(2), "127.0.0.1", 1, 1), True, None))
     assert (await ask_status(node.address))["search"] == "found a ring; waits for a place in it"
+
+
+# -- another peer with the same id
+
+
+async def test_a_joining_peer_whose_id_is_taken_ends_with_the_word_of_the_one_that_has_it(
+    start, patient, until
+) -> None:
+    original = await start(1)
+    third = await start(2)
+    third.send(original.ring.me, b"x")
+    await until(lambda: third.linked(original.ring.me.id))
+    copy = await start(1, core=patient, boot=2, seeds=(("127.0.0.1", 9),))
+    taken = []
+    copy.on_taken = taken.append
+    copy.send(third.ring.me, b"let me in")
+    await until(lambda: taken)
+    assert taken[0].address == original.address
+    assert str(taken[0]).startswith(f"id taken: is this a copy of {show(original.address)}'s data folder?")
+    assert third.linked(original.ring.me.id)
+
+
+async def test_a_joining_peer_ends_when_a_seed_has_its_id(start, patient, until) -> None:
+    original = await start(1)
+    taken = []
+    copy = await start(1, core=patient, boot=2, seeds=(original.address,))
+    copy.on_taken = taken.append
+    await until(lambda: taken)
+    assert taken[0].address == original.address
+
+
+async def test_a_joining_peer_that_cannot_ask_ends_after_some_refusals(start, patient) -> None:
+    copy = await start(1, core=patient, seeds=(("127.0.0.1", 9),))
+    taken = []
+    copy.on_taken = taken.append
+    for _ in range(MAX_REFUSALS):
+        assert not taken
+        copy.refused("is this a copy of 127.0.0.1:9's data folder?")
+    assert [error.address for error in taken] == [("127.0.0.1", 9)]
+
+
+async def test_nobody_can_end_an_active_peer_by_a_false_refusal(start) -> None:
+    ours = await start(1)
+    assert ours.active
+    taken = []
+    ours.on_taken = taken.append
+    for _ in range(2 * MAX_REFUSALS):
+        ours.refused("is this a copy of 127.0.0.1:9's data folder?")
+    ours.refused("no address")
+    assert not taken

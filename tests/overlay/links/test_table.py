@@ -12,6 +12,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Heartbeat, Parcel, Peer, Ping, Route
 from ringmq.overlay.core.timing import LAN
 from ringmq.overlay.errors import OverlayError
+from ringmq.overlay.links.contests import runs_at
 from ringmq.overlay.links.frames import Kind, frame
 from ringmq.overlay.links.handshake import Hello, Reason, decode_hello, encode_hello
 
@@ -281,7 +282,6 @@ async def test_a_thousand_random_streams_harm_no_link(side, until, stranger_to) 
         ({"ring": "another"}, Reason.RING),
         ({"ring_settings": "others"}, Reason.RING_SETTINGS),
         ({"target": Id(99)}, Reason.NOT_ME),
-        ({"peer": Peer(LOW, "127.0.0.1", 9, 1)}, Reason.ID_TAKEN),
     ],
 )
 async def test_refused_hellos(side, stranger_to, changes: dict[str, object], reason: Reason) -> None:
@@ -291,6 +291,17 @@ async def test_refused_hellos(side, stranger_to, changes: dict[str, object], rea
         assert await stranger.hears_goodbye() is reason
         assert await stranger.ended()
     assert ours.incidents.counters["handshakes_refused"] == 1
+    assert not list(ours.links.open_links())
+    assert ours.owner.losses == []
+
+
+async def test_a_stranger_with_our_own_id_is_named_in_the_log_and_told_where_we_are(side, stranger_to) -> None:
+    ours = await side(LOW)
+    async with stranger_to(ours) as stranger:
+        await stranger.greet(ours, peer=Peer(LOW, "127.0.0.1", 9, 1))
+        assert await stranger.hears_goodbye() is Reason.ID_TAKEN
+        assert runs_at(stranger.heard[-1][1].decode()) == ("127.0.0.1", ours.me.port)
+    assert ours.incidents.counters["ids_taken"] == 1
     assert not list(ours.links.open_links())
     assert ours.owner.losses == []
 
@@ -334,35 +345,38 @@ async def test_a_connection_to_itself(side, until) -> None:
     assert ours.owner.messages == []
 
 
-async def test_a_higher_boot_replaces_and_a_lower_is_refused(side, until, stranger_to) -> None:
-    ours = await side(LOW)
-    async with stranger_to(ours) as first, stranger_to(ours) as second, stranger_to(ours) as third:
+async def test_a_higher_boot_replaces_a_silent_peer_and_a_lower_is_refused(side, until, stranger_to) -> None:
+    ours = await side(LOW, handshake_s=0.9)
+    async with stranger_to(ours) as first, stranger_to(ours) as second:
         await first.greet(ours, boot=5)
         await until(lambda: ours.links.get(Id(5)))
         await second.greet(ours, boot=6)
-        assert await first.hears_goodbye(2) is Reason.REPLACED
+        assert await first.hears_goodbye(3) is Reason.REPLACED
         assert ours.links.get(Id(5)).peer.boot == 6
-        await third.greet(ours, boot=5)
-        assert await third.hears_goodbye() is Reason.OLD_BOOT
+        async with stranger_to(ours) as third:
+            await third.greet(ours, boot=5)
+            assert await third.hears_goodbye() is Reason.OLD_BOOT
         await second.say(frame(Kind.PARCEL, b"still here"))
         await until(ours.parcels)
     await until(lambda: not ours.links._sockets)
     assert [peer.boot for peer, _ in ours.owner.losses] == [6]
 
 
-async def test_a_restarted_peer_at_another_port_is_dialled_there(side, until) -> None:
-    ours, old = await side(LOW), await side(HIGH)
-    ours.links.send(old.me, Ping())
-    await until(lambda: old.owner.messages)
-    new = await side(HIGH, boot=2)
-    ours.links.send(new.me, Ping())
-    await until(lambda: new.owner.messages)
+async def test_a_restarted_peer_at_another_port_is_dialled_there(side, until, stranger_to) -> None:
+    """Our link to its last process still looks open."""
+    ours = await side(LOW, handshake_s=0.9)
+    async with stranger_to(ours) as old:
+        await old.greet(ours, peer_id=HIGH)
+        await until(lambda: ours.links.get(Id(HIGH)))
+        new = await side(HIGH, boot=2)
+        ours.links.send(new.me, Ping())
+        await until(lambda: new.owner.messages)
     assert ours.owner.losses == []
 
 
 async def test_a_peer_that_lost_the_link_may_dial_again(side, until, stranger_to) -> None:
     """Our end still looks open: the new connection takes its place."""
-    ours = await side(LOW)
+    ours = await side(LOW, handshake_s=0.9)
     async with stranger_to(ours) as first, stranger_to(ours) as second:
         await first.greet(ours)
         await until(lambda: ours.links.get(Id(5)))
