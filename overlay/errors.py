@@ -12,7 +12,7 @@ class ProtocolError(OverlayError):
 
 
 class IdTakenError(OverlayError):
-    """A peer that runs has the id of this one: perhaps this is a copy of its data folder. `address` is where it runs."""
+    """A peer that runs has the id of this one, whose data folder may be a copy. `address` is where it runs."""
 
     def __init__(self, text: str, address: tuple[str, int] | None) -> None:
         super().__init__(text)

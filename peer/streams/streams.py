@@ -367,8 +367,11 @@ class Streams:
         """
         me = self._state.me
         if sender.id == me.id:
-            # A wake-up, see `_later`.
-            self._calls.popleft()()
+            # A wake-up, see `_later`. A routed message names its origin itself, which may be false.
+            if batch is _WAKE:
+                self._calls.popleft()()
+            else:
+                self.counters.skipped += 1
             return
         pair = self._pairs.meet(sender, heard=True)
         if pair is None:
