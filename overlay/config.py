@@ -67,8 +67,8 @@ class OverlayConfig:
     tls_client: ssl.SSLContext | None = None
 
     max_frame_bytes: int = 16 << 20
-    """The largest frame, in and out. Each link may hold one incomplete frame, so it is the memory that a hostile peer
-    can take per link. Above MQTT payloads in practice."""
+    """The largest frame, in and out. Above MQTT payloads in practice. The unfinished frames of all links together are
+    bounded (`overlay.links.table`)."""
     max_link_buffer_bytes: int = 16 << 20
     """Bytes that may wait for a slow peer. Further parcels are refused to their sender; control messages have a quarter
     more, and beyond that the link is closed as stuck. More rides out longer hiccups and costs memory per slow peer."""
@@ -76,7 +76,8 @@ class OverlayConfig:
     """Open links. Beyond it, an inbound link is refused, and an outbound link closes the least used. Each takes a file
     descriptor: mind `ulimit -n`."""
     max_strangers: int = 128
-    """Inbound connections that have not said HELLO yet; beyond it, a new connection is closed at once."""
+    """Inbound connections that have not said HELLO yet; beyond it, the oldest is closed: whoever has something to say,
+    such as a peer or `ringmq status`, says it at once."""
     max_dials: int = 1024
     """Outbound connections being opened; beyond it, messages for further peers are refused. A publisher may have to
     dial as many subscribers' peers at once."""

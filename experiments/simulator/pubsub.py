@@ -112,7 +112,7 @@ class PubSubNode(Node):
     # Application of the ring
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
-        self.receive(origin, payload)
+        self.core.deliver(origin, payload)
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         return self.core.forward(key, payload, next_hop)

@@ -105,6 +105,17 @@ class FrameReader:
         self._missing = _LENGTH_BYTES
 
     @property
+    def expected_bytes(self) -> int:
+        """The size of the frame that is not complete yet."""
+        return self._missing
+
+    def drop(self) -> None:
+        """Free the memory of an unfinished frame: nothing is fed any more."""
+        self._broken = True
+        self._rest = bytearray()
+        self._missing = _LENGTH_BYTES
+
+    @property
     def buffered_bytes(self) -> int:
         """Bytes of a frame that is not complete yet."""
         return len(self._rest)

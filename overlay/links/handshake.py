@@ -48,6 +48,7 @@ class Reason(StrEnum):
     FULL = "too many links"
     STUCK = "does not read"
     SLOW = "no hello in time"
+    UNFINISHED = "unfinished frame"
     PROTOCOL = "protocol error"
     BROKEN = "broken"
     """Never sent: the connection ended without a GOODBYE."""

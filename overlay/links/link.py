@@ -43,6 +43,8 @@ WRITE_BYTES: Final = 256 * 1024
 """Gathered bytes beyond this are written at once instead of at the end of the iteration, so that the socket can take
 them meanwhile."""
 _PARCEL: Final = int(Kind.PARCEL)
+LARGE_FRAME_BYTES: Final = 8192
+"""Unfinished frames up to this size are not counted: of all links and strangers together they take 19 MiB."""
 _PING: Final = encode(Ping())
 
 
@@ -69,6 +71,9 @@ class Switchboard(Protocol):
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
         """The link is not open any more, or never will be. Called once; the socket may take longer to close."""
 
+    def unfinished(self, link: Link, size_bytes: int) -> None:
+        """So much of a large frame has come; 0: it is complete."""
+
     def vanished(self, link: Link) -> None:
         """The socket is closed."""
 
@@ -87,6 +92,7 @@ class Link(asyncio.Protocol):
         "_held",
         "_introduced_as",
         "_iteration",
+        "_large",
         "_line",
         "_loop",
         "_most_bytes",
@@ -133,6 +139,8 @@ class Link(asyncio.Protocol):
         """Calls that wait for the next `Pong`."""
         self._rest: Iterator[tuple[int, bytes]] | None = None
         """Frames that wait until this link goes on."""
+        self._large: int | None = None
+        """The number of the large frame that is unfinished."""
         self._introduced_as: Peer | None = None
         self.transport: asyncio.Transport | None = None
         self.dialled = dialled
@@ -164,6 +172,15 @@ class Link(asyncio.Protocol):
             # Frames of an earlier read still wait; the order of messages must not change.
             self._rest = chain(self._rest, frames)
 
+    def _count_unfinished(self) -> None:
+        """A large frame is unfinished, or was before this read."""
+        if self._large not in (None, self.frames_in):
+            self._large = None
+            self._board.unfinished(self, 0)
+        if self._reader.expected_bytes > LARGE_FRAME_BYTES:
+            self._large = self.frames_in
+            self._board.unfinished(self, self._reader.buffered_bytes)
+
     def _take(self, frames: Iterator[tuple[int, bytes]]) -> None:
         """Handle frames for up to LONG_S; the rest waits until other links and due timers had their turn."""
         began = perf_counter()
@@ -185,6 +202,8 @@ class Link(asyncio.Protocol):
         except ProtocolError as error:
             self._board.faulty(self, str(error))
             self.close(Reason.PROTOCOL, str(error))
+        if self._reader.expected_bytes > LARGE_FRAME_BYTES or self._large is not None:
+            self._count_unfinished()
         self._board.read_done()
         if not self._breathing and perf_counter() - began > LONG_S:
             self._breathing = True
@@ -405,6 +424,7 @@ class Link(asyncio.Protocol):
             self._set_timer(self._config.linger_s + self.delay_s, self.abort)
         else:
             self._hang_up()
+            self._reader.drop()
         self._end(reason, detail)
 
     def abort(self) -> None:

@@ -26,6 +26,10 @@ from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link
 from ringmq.overlay.queries import cause, introduce
 
+MAX_UNFINISHED_BYTES: Final = 45 << 20
+"""Bytes of large frames that are not complete, of all links together: two of the largest size at once. With the small
+ones (`LARGE_FRAME_BYTES`), half-received frames take 64 MiB. Beyond, the link whose frame began first is closed: an
+honest frame is complete within seconds. To stop reading would spare no link: heartbeats would wait behind the frame."""
 SWEEPS: Final = 4
 """Sweeps in a row without traffic after which a link is idle."""
 
@@ -79,7 +83,11 @@ class LinkTable:
         self._links: dict[Id, Link] = {}
         self._dialer = Dialer(config, self, incidents, self._dial_failed)
         self._contests = Contests(config.handshake_s, self._introduce, incidents, self._decided)
-        self._strangers: set[Link] = set()
+        self._strangers: dict[Link, None] = {}
+        """Connections that have not said HELLO, the oldest first."""
+        self._unfinished: dict[Link, int] = {}
+        """Links with a large frame that is not complete, and the bytes that have come of it, the oldest first."""
+        self._unfinished_bytes = 0
         self._sockets: set[Link] = set()
         """All connected links, links that are ending included."""
         self._past_in = self._past_out = 0
@@ -199,10 +207,15 @@ class LinkTable:
         if link.dialled is not None:
             link.say_hello(self.me, self._hello(link.dialled.id))
             return
-        self._strangers.add(link)
-        if self._closing or len(self._strangers) > self._config.max_strangers:
-            self._incidents.count("strangers_refused")
+        self._strangers[link] = None
+        if self._closing:
             link.abort()
+        elif len(self._strangers) > self._config.max_strangers:
+            # The oldest: whoever has something to say says it at once.
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            self._incidents.count("strangers_refused")
+            oldest.abort()
 
     def asked(self, link: Link, about: bytes) -> None:
         link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
@@ -232,7 +245,7 @@ class LinkTable:
         self._incidents.warn("protocol_errors", remote(link), why)
 
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
-        self._strangers.discard(link)
+        self._strangers.pop(link, None)
         self._contests.ended(link)
         peer = link.peer
         if reason is Reason.ID_TAKEN and (link.dialled is not None or peer is not None) and detail:
@@ -249,7 +262,21 @@ class LinkTable:
                 self._incidents.warn("links_lost", peer, detail or reason)
                 self._owner.lost(peer, refused=False)
 
+    def unfinished(self, link: Link, size_bytes: int) -> None:
+        self._unfinished_bytes += size_bytes - self._unfinished.get(link, 0)
+        if not size_bytes:
+            self._unfinished.pop(link, None)
+            return
+        self._unfinished[link] = size_bytes
+        while self._unfinished_bytes > MAX_UNFINISHED_BYTES:
+            oldest = next(iter(self._unfinished))
+            size_bytes = self._unfinished.pop(oldest)
+            self._unfinished_bytes -= size_bytes
+            self._incidents.warn("frames_unfinished", remote(oldest), f"{size_bytes} bytes of a frame, begun first")
+            oldest.close(Reason.UNFINISHED)
+
     def vanished(self, link: Link) -> None:
+        self._unfinished_bytes -= self._unfinished.pop(link, 0)
         self._sockets.discard(link)
         self._past_in += link.bytes_in
         self._past_out += link.bytes_out
@@ -277,7 +304,10 @@ class LinkTable:
             self._refuse(link, reason)
         elif known is None or (holder is None and known.boot >= peer.boot):
             self._settle(link, peer)
-        elif not self._contests.open(link, peer, known, holder):
+        elif self._contests.open(link, peer, known, holder):
+            # It has said HELLO, and its number is bounded by that of contests.
+            self._strangers.pop(link, None)
+        else:
             self._refuse(link, Reason.DUPLICATE)
 
     def _decided(self, link: Link, peer: Peer, known: Peer, runs: bool) -> None:
@@ -333,7 +363,7 @@ class LinkTable:
         if known is not None:
             known.close(Reason.REPLACED)
             self._incidents.count("links_replaced")
-        self._strangers.discard(link)
+        self._strangers.pop(link, None)
         self._incidents.forgive("links_lost", peer)
         self._incidents.forgive("dials_failed", peer)
         queued = self._dialer.finish(peer.id, link)

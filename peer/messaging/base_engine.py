@@ -20,6 +20,7 @@ from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.errors import ProtocolError
+from ringmq.peer.engines.partitioned.messages import Where
 from ringmq.peer.messaging.config import DIRECT, PubSubConfig
 from ringmq.peer.messaging.context import Counters, MessagingContext
 from ringmq.peer.messaging.engine import EngineLoad, LocalClients
@@ -191,6 +192,15 @@ class BaseEngine(ABC, Generic[S, P]):
             self._do(lambda: self._receive_all(sender, payload))
         else:
             self._receive_one(sender, payload)
+
+    def deliver(self, origin: Peer, payload: bytes) -> None:
+        """A routed payload names its origin itself, unlike one that comes over the link of its sender. So it counts
+        only if it is of a kind that is routed."""
+        with contextlib.suppress(ProtocolError):
+            if isinstance(decode(payload), Where):
+                self._receive_one(origin, payload)
+                return
+        self._state.counters.unreadable += 1
 
     def _receive_all(self, sender: Peer, payload: bytes) -> None:
         try:

@@ -83,7 +83,7 @@ class Counters:
     handed_over: int = 0
     """Partitions forgotten after their owners had taken them over."""
     unreadable: int = 0
-    """Payloads that could not be decoded."""
+    """Payloads that could not be decoded, or were routed although their kind is not."""
     not_retained: int = 0
     """Retained messages given up before their coordinator had them, or refused, as the partition is full."""
     false_records: int = 0

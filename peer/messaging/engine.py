@@ -197,8 +197,11 @@ class Engine(Protocol):
     def is_refused(self, topic_filter: str) -> bool:
         """Whether a filter is not in force, as there was no room for it."""
 
+    def deliver(self, origin: Peer, payload: bytes) -> None:
+        """A payload was routed here. The origin is what the payload says, and nobody has checked that."""
+
     def receive(self, sender: Peer, payload: bytes) -> None:
-        """A payload of another peer, sent directly or routed."""
+        """A payload of another peer, over its link."""
 
     def forward(self, key: Id, payload: bytes, next_hop: Peer) -> bool:
         """A routed payload passes through this peer. False: the engine has taken it off its way."""

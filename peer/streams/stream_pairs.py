@@ -25,7 +25,7 @@ MOST_LATE: Final = 32
 class Pair:
     """This peer and one boot of another."""
 
-    __slots__ = ("boot", "denied", "heard", "heard_at", "incoming", "outgoing", "peer", "refused")
+    __slots__ = ("boot", "denied", "false_boot", "heard", "heard_at", "incoming", "outgoing", "peer", "refused")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -36,6 +36,8 @@ class Pair:
         """When it has sent something for the last time."""
         self.denied = 0
         """Messages of an earlier boot since then, while nothing was heard of this one."""
+        self.false_boot = 0
+        """A higher boot that others have named and the peer itself has denied: up to it, only the peer is believed."""
         self.outgoing: OutgoingStream | None = None
         """A closed stream stays here until `lost` has been called: items sent meanwhile are lost with it."""
         self.incoming: IncomingStream | None = None
@@ -98,8 +100,8 @@ class PairTable:
         """Ids of closed pairs, the oldest first."""
 
     def meet(self, peer: Peer, heard: bool = False) -> Pair | None:
-        """The pair with this boot of a peer, a new one if it is the first, or higher than the known one. None: a lower
-        boot, which is over.
+        """The pair with this boot of a peer, a new one if it is the first, or higher than the known one. None: a boot
+        that is over, or that only others name while the peer itself says otherwise.
 
         `heard`: the peer itself has sent something just now. If it goes on so, it has this boot, whatever others say.
         """
@@ -112,12 +114,24 @@ class PairTable:
                 known.denied += heard and not known.heard
                 if known.denied <= MOST_LATE:
                     return None
+                return self._replace(known, peer, heard, false_boot=known.boot)
+            if not heard and peer.boot <= known.false_boot:
+                return None
+        return self._replace(known, peer, heard)
+
+    def deny(self, peer: Peer) -> Pair:
+        """The peer itself has answered what was sent to a higher boot of it: others were wrong about that one."""
+        known = self.by_id[peer.id]
+        return self._replace(known, peer, heard=True, false_boot=known.boot)
+
+    def _replace(self, known: Pair | None, peer: Peer, heard: bool, false_boot: int = 0) -> Pair:
+        if known is not None:
             if known.used:
                 self._lose(known.peer)
             known.close()
             self._closed.pop(peer.id, None)
         pair = self.by_id[peer.id] = Pair(peer)
-        pair.heard = heard
+        pair.heard, pair.false_boot = heard, false_boot
         return pair
 
     def close(self, peer: Peer) -> None:

@@ -311,11 +311,22 @@ class Streams:
 
     def acknowledged(self, sender: Peer, ack: BatchAck) -> None:
         """A peer acknowledges batches: calls `done` of their items."""
-        if sender.id in self._by_id:
+        pair = self._by_id.get(sender.id)
+        if pair is not None:
+            if ack.unknown and self._denies(sender, pair, ack):
+                self._pairs.deny(sender).heard_at = self._state.clock.now
+                return
             pair = self._pairs.meet(sender, heard=True)
             if pair is not None:
                 pair.heard_at = self._state.clock.now
                 self._acknowledged(pair, ack)
+
+    def _denies(self, sender: Peer, pair: Pair, ack: BatchAck) -> bool:
+        """Whether a peer has received a batch for a boot that only others have named, and has another. The stream began
+        after that boot was named, so this is no late message of an earlier process."""
+        stream = pair.outgoing
+        named = sender.boot < pair.boot and not pair.heard and stream is not None
+        return named and stream is not None and ack.stream == stream.number and ack.boot == self._state.me.boot
 
     def _acknowledged(self, pair: Pair, ack: BatchAck) -> None:
         stream = pair.outgoing

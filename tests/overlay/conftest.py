@@ -159,6 +159,7 @@ class Board:
         self.faults: list[str] = []
         self.ends: list[tuple[Reason, str]] = []
         self.gone: list[Link] = []
+        self.unfinished_bytes: list[int] = []
         self.turns = 0
         self.on_ended: Callable[[Link, Reason, str], None] = lambda link, reason, detail: None
 
@@ -190,6 +191,9 @@ class Board:
     def ended(self, link: Link, reason: Reason, detail: str) -> None:
         self.ends.append((reason, detail))
         self.on_ended(link, reason, detail)
+
+    def unfinished(self, link: Link, size_bytes: int) -> None:
+        self.unfinished_bytes.append(size_bytes)
 
     def vanished(self, link: Link) -> None:
         self.gone.append(link)

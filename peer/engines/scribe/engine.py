@@ -40,6 +40,7 @@ messages below the prefix, and drops those that its filters do not match (`unwan
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -188,6 +189,14 @@ class ScribeEngine:
     def is_refused(topic_filter: str) -> bool:
         """Scribe bounds neither the filters nor the retained messages of a place: it refuses none."""
         return False
+
+    def deliver(self, origin: Peer, payload: bytes) -> None:
+        """A routed payload names its origin itself: it counts only if it is of a kind that is routed."""
+        with contextlib.suppress(ProtocolError):
+            if isinstance(decode(payload), Join | RootQuery | RootFetch):
+                self.receive(origin, payload)
+                return
+        self._state.counters.unreadable += 1
 
     def receive(self, sender: Peer, payload: bytes) -> None:
         try:

@@ -166,7 +166,8 @@ class EngineAdapter(ABC, Generic[E]):
         return False
 
     def deliver(self, key: Id, payload: bytes, origin: Peer) -> None:
-        self.receive(origin, payload)
+        if self._early is None:
+            self.core.deliver(origin, payload)
         self._leave()
 
     def started(self, me: Peer) -> None:

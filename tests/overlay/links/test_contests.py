@@ -13,7 +13,7 @@ from ringmq.overlay.links.frames import Kind, frame
 from ringmq.overlay.links.handshake import Reason
 
 LOW, HIGH = 5, 1000
-QUICK_S = 0.9
+QUICK_S = 1.8
 """For handshakes; the known peer has two thirds of it to answer."""
 
 

@@ -15,6 +15,7 @@ from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.contests import runs_at
 from ringmq.overlay.links.frames import Kind, frame
 from ringmq.overlay.links.handshake import Hello, Reason, decode_hello, encode_hello
+from ringmq.overlay.links.table import MAX_UNFINISHED_BYTES
 
 LOW, HIGH = Id(1000), Id(2000)
 
@@ -184,15 +185,54 @@ async def test_links_are_bounded(side, until) -> None:
 async def test_strangers_are_bounded(side, until, stranger_to) -> None:
     ours, other = await side(LOW, max_strangers=3), await side(HIGH)
     async with contextlib.AsyncExitStack() as crowd:
-        for _ in range(3):
-            await crowd.enter_async_context(stranger_to(ours))
+        first, *_ = [await crowd.enter_async_context(stranger_to(ours)) for _ in range(3)]
         await until(lambda: len(ours.links._strangers) == 3)
-        late = await crowd.enter_async_context(stranger_to(ours))
-        assert await late.ended()
+        await crowd.enter_async_context(stranger_to(ours))
+        assert await first.ended(), "the oldest makes way"
+        assert len(ours.links._strangers) == 3
     await until(lambda: not ours.links._strangers)
     other.links.send(ours.me, Ping())
     await until(lambda: ours.owner.messages)
     assert ours.incidents.counters["strangers_refused"] == 1
+
+
+async def test_unfinished_frames_of_all_links_are_bounded(side, until, stranger_to) -> None:
+    ours, other = await side(LOW), await side(HIGH)
+    other.links.send(ours.me, Ping())
+    await until(lambda: ours.owner.messages)
+    began = frame(Kind.PARCEL, bytes(15 << 20))[: 12 << 20]
+    async with contextlib.AsyncExitStack() as crowd:
+        for number in range(8):
+            slow = await crowd.enter_async_context(stranger_to(ours))
+            await slow.greet(ours, peer_id=5000 + number)
+            await until(lambda number=number: ours.links.get(Id(5000 + number)))
+            link = ours.links.get(Id(5000 + number))
+            await slow.say(began)
+            await until(lambda link=link: link.closed or link._reader.buffered_bytes == len(began))
+            assert sum(link._reader.buffered_bytes for link in ours.links._sockets) <= MAX_UNFINISHED_BYTES
+        assert other.links.send(ours.me, Parcel(bytes(15 << 20)))
+        await until(lambda: len(ours.parcels()) == 1)
+        assert [number for number in range(8) if ours.links.get(Id(5000 + number))] == [6, 7]
+        assert ours.incidents.counters["frames_unfinished"] == 6
+    assert other.owner.losses == []
+    await until(lambda: len(ours.links._sockets) == 1)
+    assert ours.links._unfinished_bytes == 0
+
+
+async def test_a_link_that_goes_on_sending_large_frames_never_counts_as_the_oldest(side, until, stranger_to) -> None:
+    ours, busy = await side(LOW), await side(HIGH)
+    async with stranger_to(ours) as slow:
+        for _ in range(5):
+            assert busy.links.send(ours.me, Parcel(bytes(3 << 20)))
+        await slow.greet(ours)
+        await until(lambda: ours.links.get(Id(5)))
+        await slow.say(frame(Kind.PARCEL, bytes(1 << 20))[: 1 << 19])
+        await until(lambda: ours.links._unfinished and len(ours.parcels()) == 5)
+        for _ in range(3):
+            assert busy.links.send(ours.me, Parcel(bytes(4 << 20)))
+        await until(lambda: len(ours.parcels()) == 8)
+        assert [link.peer.id for link in ours.links._unfinished] == [Id(5)]
+    await until(lambda: not ours.links._unfinished)
 
 
 # -- hostility
@@ -346,7 +386,7 @@ async def test_a_connection_to_itself(side, until) -> None:
 
 
 async def test_a_higher_boot_replaces_a_silent_peer_and_a_lower_is_refused(side, until, stranger_to) -> None:
-    ours = await side(LOW, handshake_s=0.9)
+    ours = await side(LOW, handshake_s=1.8)
     async with stranger_to(ours) as first, stranger_to(ours) as second:
         await first.greet(ours, boot=5)
         await until(lambda: ours.links.get(Id(5)))
@@ -364,7 +404,7 @@ async def test_a_higher_boot_replaces_a_silent_peer_and_a_lower_is_refused(side,
 
 async def test_a_restarted_peer_at_another_port_is_dialled_there(side, until, stranger_to) -> None:
     """Our link to its last process still looks open."""
-    ours = await side(LOW, handshake_s=0.9)
+    ours = await side(LOW, handshake_s=1.8)
     async with stranger_to(ours) as old:
         await old.greet(ours, peer_id=HIGH)
         await until(lambda: ours.links.get(Id(HIGH)))
@@ -376,7 +416,7 @@ async def test_a_restarted_peer_at_another_port_is_dialled_there(side, until, st
 
 async def test_a_peer_that_lost_the_link_may_dial_again(side, until, stranger_to) -> None:
     """Our end still looks open: the new connection takes its place."""
-    ours = await side(LOW, handshake_s=0.9)
+    ours = await side(LOW, handshake_s=1.8)
     async with stranger_to(ours) as first, stranger_to(ours) as second:
         await first.greet(ours)
         await until(lambda: ours.links.get(Id(5)))

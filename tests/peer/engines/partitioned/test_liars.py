@@ -26,8 +26,10 @@ from ringmq.peer.engines.partitioned.messages import (
 )
 from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.messaging.config import PubSubConfig
+from ringmq.peer.messaging.publication import encode_control
 from ringmq.peer.replication.record import RecordKind
 from ringmq.peer.replication.space import ALL, PARTITIONS
+from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
 from ringmq.peer.streams.streams import OwnItem
 from tests.peer.conftest import Member, Net
 from tests.peer.engines.partitioned.liars import CONTROL, ITEMS, Liar
@@ -166,3 +168,19 @@ def test_overlapping_ranges_cost_no_more_than_all_partitions() -> None:
     everything = Begun(0, PARTITIONS - 1, 1)
     with pytest.raises(ValueError, match="more partitions than there are"):
         Append((everything, everything), (), ())
+
+
+def test_a_routed_payload_that_names_a_false_origin_counts_for_nothing() -> None:
+    """It would silence this peer towards the one that it names: only links say who sends."""
+    net = ring(None)
+    victim, named = list(net.members.values())[:2]
+    false = Peer(named.me.id, "nowhere", 9, 1 << 40)
+    for origin in (false, victim.me):
+        for message in (BatchAck(Lane.CONTROL, 1, 1, 1), Batch(Lane.CONTROL, victim.me.boot, 1, 1, True, False, ())):
+            victim.core.deliver(origin, encode_control(message))
+    victim.core.deliver(false, b"nonsense")
+    assert victim.core.counters.unreadable == 5
+    assert victim.core.streams._pairs.by_id.get(named.me.id) is None or (
+        victim.core.streams._pairs.by_id[named.me.id].boot == named.me.boot
+    )
+    works(net)

@@ -8,6 +8,8 @@ from statistics import mean
 import pytest
 
 from ringmq.peer.engines.partitioned.messages import Where
+from ringmq.peer.engines.scribe.codec import encode_tree
+from ringmq.peer.engines.scribe.messages import Gone, RootFetch
 from ringmq.peer.messaging.publication import encode_control
 from tests.peer.engines.scribe.alone import Lone, peer_at
 from tests.peer.engines.scribe.conftest import Ringed
@@ -17,6 +19,14 @@ from tests.peer.engines.scribe.conftest import Ringed
 def test_garbage_is_counted(lone: Lone, payload: bytes) -> None:
     lone.core.receive(peer_at(1), payload)
     assert lone.core.counters.unreadable == 1
+
+
+def test_a_routed_payload_of_another_kind_counts_for_nothing(lone: Lone) -> None:
+    for payload in (encode_tree(Gone(("a",))), b"S\xff", encode_control(Where(7, peer_at(1)))):
+        lone.core.deliver(peer_at(1, 1 << 40), payload)
+    assert lone.core.counters.unreadable == 3
+    lone.core.deliver(peer_at(1), encode_tree(RootFetch("a")))
+    assert lone.core.counters.unreadable == 3
 
 
 def test_it_starts_once(lone: Lone) -> None:
