@@ -7,6 +7,7 @@ delivered if it is later than the last one of its publisher and topic: overtaken
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
@@ -15,15 +16,22 @@ from ringmq.peer.messaging.messages import Held, Unserved
 from ringmq.peer.messaging.publication import Publication
 
 Deliver = Callable[[Peer, Publication], None]
+FAR_SEQ: Final = 1 << 20
+"""A publication that comes over the link of its publisher is not late by as many others: one that came through a tree,
+and seemed later, was not of this publisher. Above what a publisher sends within the delays of two ways."""
 
 
 class ReceiveWindow:
     """Numbered publications from one boot of one publisher."""
 
-    __slots__ = ("ahead", "boot", "direct", "next", "unserved")
+    __slots__ = ("ahead", "boot", "direct", "first", "given", "next", "unserved")
 
     def __init__(self, boot: int, first: int) -> None:
         self.boot = boot
+        self.first = first
+        """No lower number was delivered by this window."""
+        self.given = range(0)
+        """Numbers that were delivered before the publisher itself was heard, and come later in order."""
         self.direct = False
         """Whether the publisher itself has sent anything with this boot: retries come directly, and some messages."""
         self.next = first
@@ -37,7 +45,16 @@ class ReceiveWindow:
         if number != self.next:
             return False
         self.next += 1
+        if self.given:
+            self._pass_given()
         return True
+
+    def believe(self, base: int, most: int) -> None:
+        """The publisher itself waits for numbers below those that others have named in its place."""
+        self.given = range(self.first, self.next)
+        self.first = self.next = base
+        # It may know that the near ones are here.
+        self.ahead = {number: kept for number, kept in self.ahead.items() if base < number <= base + most}
 
     def settle(self, base: int) -> None:
         """The publisher needs no answer about numbers below its base any more."""
@@ -48,11 +65,18 @@ class ReceiveWindow:
         """The publisher has given up all numbers below its base: returns the publications that have come, in order."""
         skipped = [self.ahead.pop(number) for number in sorted(number for number in self.ahead if number < base)]
         self.next = base
+        self._pass_given()
         return skipped
+
+    def _pass_given(self) -> None:
+        if self.next in self.given:
+            self.next = self.given.stop
+            self.given = range(0)
 
     def put(self, publication: Publication, most: int) -> None:
         """Keep a publication that came out of order, if there is room for it: its publisher sends it again."""
-        if len(self.ahead) < most:
+        # No publisher has as many on their way; numbers beyond would stay for ever.
+        if len(self.ahead) < most and publication.number - self.next <= most:
             self.ahead[publication.number] = publication
 
     def take_next(self) -> Publication | None:
@@ -60,6 +84,8 @@ class ReceiveWindow:
         publication = self.ahead.pop(self.next, None)
         if publication is not None:
             self.next += 1
+            if self.given:
+                self._pass_given()
         return publication
 
     def refuse(self, number: int, groups: tuple[str, ...]) -> None:
@@ -126,17 +152,22 @@ class ReceiveWindows:
     def _unnumbered(self, origin: Peer, publication: Publication) -> None:
         # The key has the topic in bytes, as on the fast path, so that both paths share one order.
         order = publication.topic.encode(), publication.boot, publication.seq
-        if self.has_given(origin, *order):
+        if self.has_given(origin, *order, direct=publication.relay is None):
             self._state.counters.duplicates += 1
             self._repeated(origin, publication)
         else:
             self._gave(origin, *order)
             self._deliver(origin, publication)
 
-    def has_given(self, origin: Peer, topic: bytes, boot: int, seq: int) -> bool:
-        """Whether this message with QoS 0, or a later one of its topic, was delivered before."""
+    def has_given(self, origin: Peer, topic: bytes, boot: int, seq: int, direct: bool = True) -> bool:
+        """Whether this message with QoS 0, or a later one of its topic, was delivered before. `direct`: it comes over
+        the link of its publisher."""
         last = self._orders.get((origin.id, topic))
-        return last is not None and last >= (boot, seq)
+        if last is None or last < (boot, seq):
+            return False
+        # Through a tree, any peer can name any boot and sequence.
+        false = direct and boot == origin.boot and (last[0] > boot or last[1] - seq > FAR_SEQ)
+        return not false
 
     def _gave(self, origin: Peer, topic: bytes, boot: int, seq: int) -> None:
         orders, key, most = self._orders, (origin.id, topic), self._state.config.max_orders
@@ -157,7 +188,13 @@ class ReceiveWindows:
             window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
         elif publication.boot < window.boot:
             return  # It was late, and its publisher has restarted: nobody waits for its acknowledgement.
-        window.direct |= direct
+        if direct and not window.direct:
+            window.direct = True
+            if publication.number < window.first:
+                window.believe(publication.base, self._state.config.max_ahead)
+        if not direct and publication.base > window.next:
+            # Only the publisher itself can say that it has given up what is missing here. It sends this one again.
+            return
         # Duplicates are answered as well: they came because the acknowledgement of the first copy may be lost.
         if not self.due:
             self._state.owing()
@@ -168,10 +205,11 @@ class ReceiveWindows:
             for skipped in window.skip(publication.base):
                 self._deliver(origin, skipped)
             self._drain(origin, window)
-        if publication.number < window.next or publication.number in window.ahead:
+        number = publication.number
+        if number < window.next or number in window.ahead or number in window.given:
             self._state.counters.duplicates += 1
             self._repeated(origin, publication)
-        elif window.accepts(publication.number):
+        elif window.accepts(number):
             self._deliver_numbered(origin, window, publication)
             if window.ahead:
                 self._drain(origin, window)

@@ -12,11 +12,12 @@ from msgspec import structs
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.config import LAN
+from ringmq.peer.messaging.config import LAN, PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.messages import Held, Unserved
 from ringmq.peer.messaging.publication import Publication, Relay, decode
 from ringmq.peer.messaging.receive_window import ReceiveWindows
+from tests.peer.conftest import Net
 
 ORIGIN = Peer(Id(9), "h", 1, 1)
 RESTARTED = Peer(Id(9), "h", 1, 2)
@@ -24,6 +25,13 @@ RESTARTED = Peer(Id(9), "h", 1, 2)
 
 def numbered(number: int, base: int = 1, boot: int = 1) -> Publication:
     return Publication(boot, number, 1, "t", str(number).encode(), number=number, base=base)
+
+
+def quiet_state() -> MessagingContext:
+    net = Net(PubSubConfig())
+    net.sure = False
+    member = net.add(5)
+    return MessagingContext(member, member, net.config)
 
 
 class Box:
@@ -155,3 +163,54 @@ def test_a_false_boot_silences_nobody(state: MessagingContext) -> None:
     box.receive_windows.take(ORIGIN, numbered(8, base=7))
     assert box.got == [1, 7, 8]
     assert state.counters.false_boots == 2
+
+
+def through_a_tree(number: int, base: int = 1, boot: int = 1) -> Publication:
+    return structs.replace(numbered(number, base, boot), relay=Relay(ORIGIN, "guided", 2, ()))
+
+
+@given(st.sampled_from([100, 1 << 32, (1 << 63) - 1, (1 << 64) - 1]), st.booleans())
+def test_numbers_that_others_name_hide_no_message_of_the_publisher(far: int, late: bool) -> None:
+    """Anybody can send through a tree in the name of another."""
+    state = quiet_state()
+    box = Box(state)
+    if late:
+        box.receive_windows.take(ORIGIN, numbered(1))
+    box.receive_windows.take(ORIGIN, through_a_tree(far, far))
+    first = 2 if late else 1
+    for number in range(first, 6):
+        box.receive_windows.take(ORIGIN, numbered(number))
+    assert [number for number in box.got if number < 6] == [*([1] if late else []), *range(first, 6)]
+    assert box.answer().up_to >= 5
+
+
+def test_what_came_through_a_tree_first_is_not_delivered_again() -> None:
+    state = quiet_state()
+    box = Box(state)
+    for number in (5, 6):
+        box.receive_windows.take(ORIGIN, through_a_tree(number, 5))
+    for number in (3, 6, 4, 5, 7):
+        box.receive_windows.take(ORIGIN, numbered(number, 3))
+    assert box.got == [5, 6, 3, 4, 7]
+    assert box.answer().up_to == 7
+
+
+def test_only_the_publisher_itself_gives_numbers_up() -> None:
+    state = quiet_state()
+    box = Box(state)
+    box.receive_windows.take(ORIGIN, numbered(1))
+    box.receive_windows.take(ORIGIN, through_a_tree(4, 4))
+    assert box.got == [1]
+    box.receive_windows.take(ORIGIN, numbered(4, 4))
+    assert box.got == [1, 4]
+
+
+def test_a_sequence_that_others_name_hides_no_message_with_qos_0() -> None:
+    state = quiet_state()
+    box = Box(state)
+    for first, (boot, seq) in enumerate([(1, 1 << 62), (1 << 62, 1)]):
+        false = Publication(boot, seq, 0, "t", b"0", relay=Relay(ORIGIN, "guided", 2, ()))
+        box.receive_windows.take(Peer(ORIGIN.id, "h", 1, boot), false)
+        for number in (1, 2):
+            box.receive_windows.take(ORIGIN, Publication(1, number + 10 * first, 0, "t", b"%d" % number))
+    assert box.got == [0, 1, 2, 0, 1, 2]
