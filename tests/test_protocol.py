@@ -16,8 +16,8 @@ from ringmq.mqtt_front.sessions.journal import Journal
 from ringmq.overlay.config import OverlayConfig
 from ringmq.overlay.core import messages as ring_messages
 from ringmq.overlay.core import timing
-from ringmq.overlay.core.liveness import suspicion
 from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.liveness import suspicion
 from ringmq.overlay.links import handshake, phase
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason

@@ -418,7 +418,10 @@ class Ring:
         except ProtocolError:
             state.counters.unrelayed += 1
             return
-        if origin.id == state.me.id:
+        known = state.leaves.get(origin.id)
+        if origin.id == state.me.id or (known is not None and known.boot != origin.boot):
+            # A helper may be wrong about others. A peer that has started again is heard of by its neighbours.
+            state.counters.unrelayed += 1
             return
         # Answers must come to it on the same way.
         self.failure_detector.detours.begin(origin, sender)

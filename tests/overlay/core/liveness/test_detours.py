@@ -250,6 +250,13 @@ def test_no_relay_hides_in_a_relay(site: Site) -> None:
     assert ring.statistics().counters["unrelayed"] == 1
 
 
+def test_a_helper_is_not_believed_that_a_member_has_another_boot(site: Site) -> None:
+    ring = site.rings[B]
+    ring.receive(C, wrap(Peer(A.id, A.host, A.port, A.boot + 1), B, Parcel(b"false")), 0.0)
+    assert site.apps[B].came == []
+    assert site.ways() == {}
+
+
 def test_this_peer_gets_no_detour_to_itself(site: Site) -> None:
     ring = site.rings[B]
     ring.receive(C, wrap(B, B, Parcel(b"mine")), 0.0)
