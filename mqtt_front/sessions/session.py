@@ -276,10 +276,16 @@ class Session:
                 self._send(writer, delivery)
 
     def acknowledged(self, packet_id: int, now: float) -> bool:
-        """PUBACK. False: nothing with QoS 1 is on its way under this identifier."""
+        """PUBACK. False: nothing is on its way under this identifier.
+
+        Raises ProtocolBreachError for an acknowledgement that does not fit the message, as the other three below do.
+        The message is then kept, for the next connection.
+        """
         delivery = self.inflight.get(packet_id)
-        if delivery is None or delivery.qos != 1:
+        if delivery is None:
             return False
+        if delivery.qos != 1:
+            raise ProtocolBreachError(f"a PUBACK for message {packet_id}, which has QoS 2")
         self._finish(delivery, now)
         return True
 
@@ -294,8 +300,8 @@ class Session:
 
     def received(self, packet_id: int) -> bool:
         """PUBREC: it will be answered by PUBREL. False: no such message is on its way."""
-        delivery = self.inflight.get(packet_id)
-        if delivery is None or delivery.qos != 2:
+        delivery = self._of_qos_2(packet_id)
+        if delivery is None:
             return False
         if not delivery.received:
             delivery.received = True
@@ -306,17 +312,25 @@ class Session:
 
     def refused(self, packet_id: int, now: float) -> bool:
         """PUBREC with a failure: the client will not have it, and there is no PUBREL."""
-        delivery = self.inflight.get(packet_id)
-        if delivery is None or delivery.qos != 2:
+        delivery = self._of_qos_2(packet_id)
+        if delivery is None:
             return False
         self._finish(delivery, now)
         return True
 
+    def _of_qos_2(self, packet_id: int) -> Delivery | None:
+        delivery = self.inflight.get(packet_id)
+        if delivery is not None and delivery.qos != 2:
+            raise ProtocolBreachError(f"a PUBREC for message {packet_id}, which has QoS 1")
+        return delivery
+
     def completed(self, packet_id: int, now: float) -> bool:
         """PUBCOMP. False: nothing waits for it."""
         delivery = self.inflight.get(packet_id)
-        if delivery is None or not delivery.received:
+        if delivery is None:
             return False
+        if not delivery.received:
+            raise ProtocolBreachError(f"a PUBCOMP for message {packet_id}, before its PUBREL")
         self._finish(delivery, now)
         return True
 
