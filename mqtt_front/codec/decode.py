@@ -1,8 +1,7 @@
 """Bytes to packets: strictly decodes the packets of clients and servers.
 
 Takes the body of a whole packet from `framing.PacketReader`. Does not know when a packet may be sent, or by which
-side: the session checks that. It checks topic filters too, since an invalid filter is answered in the SUBACK and
-does not close the connection.
+side: the session checks that. Nor does it know which well-formed filters are accepted, which the SUBACK tells.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from ringmq.mqtt_front.codec.reasons import (
     Reason,
 )
 from ringmq.mqtt_front.errors import MalformedPacketError, ProtocolBreachError
-from ringmq.mqtt_front.matching.topics import check_topic_name
+from ringmq.mqtt_front.matching.topics import check_form, check_topic_name
 
 _V31, _V5 = Version.V31, Version.V5
 _CONNECT, _PUBLISH = int(Kind.CONNECT), int(Kind.PUBLISH)
@@ -194,8 +193,14 @@ def _subscribe(version: Version, body: Buffer) -> Subscribe:
     return Subscribe(packet_id, tuple(subscriptions), properties)
 
 
-def _read_subscription(version: Version, body: Buffer, at: int) -> tuple[Subscription, int]:
+def _read_filter(version: Version, body: Buffer, at: int) -> tuple[str, int]:
     text, at = read_string(body, at)
+    check_form(text, version is _V5)
+    return text, at
+
+
+def _read_subscription(version: Version, body: Buffer, at: int) -> tuple[Subscription, int]:
+    text, at = _read_filter(version, body, at)
     options, at = read_u8(body, at)
     if version is not _V5:
         if version is not _V31 and options & 0xFC:  # 3.1.1 [MQTT-3-8.3-4]; in 3.1 they are unused
@@ -232,7 +237,7 @@ def _unsubscribe(version: Version, body: Buffer) -> Unsubscribe:
         raise ProtocolBreachError("an UNSUBSCRIBE without a topic filter")
     filters = []
     while at < len(body):
-        text, at = read_string(body, at)
+        text, at = _read_filter(version, body, at)
         filters.append(text)
     return Unsubscribe(packet_id, tuple(filters), properties)
 

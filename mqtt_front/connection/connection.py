@@ -25,6 +25,8 @@ from ringmq.mqtt_front.connection.opening import (
     connack,
     refusal,
     session_expiry_s,
+    version_of_refusal,
+    will_of,
 )
 from ringmq.mqtt_front.connection.phase import Event, Phase, after
 from ringmq.mqtt_front.connection.reader import Reader
@@ -139,8 +141,7 @@ class Connection:
         try:
             connect = decode(self.writer.version, first, body)
         except UnsupportedVersionError as error:
-            # Answer in the nearest version: the client can read no answer in a version that it does not know.
-            self.writer.speak(Version.V5 if error.level > Version.V5 else Version.V311)
+            self.writer.speak(version_of_refusal(error.level))
             self._refuse(error.reason)
             raise
         assert isinstance(connect, Connect)
@@ -192,7 +193,7 @@ class Connection:
             return
         expiry_s = session_expiry_s(connect, config)
         session, present = broker.begin(
-            self.client_id, connect.clean_start, decision.rights, decision.user_name, expiry_s, connect.will
+            self.client_id, connect.clean_start, decision.rights, decision.user_name, expiry_s, will_of(connect)
         )
         self.handlers.begin(session)
         self.phase = after(self.phase, Event.ADMITTED)

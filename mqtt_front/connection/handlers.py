@@ -35,7 +35,7 @@ from ringmq.mqtt_front.connection.budget import FILTER_BYTES, REFUSED_FILTER_BYT
 from ringmq.mqtt_front.connection.subscribe import Subscribing, first_filters, unsubscribe
 from ringmq.mqtt_front.connection.writer import Owner, Writer
 from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError
-from ringmq.mqtt_front.matching.topics import is_of_the_server
+from ringmq.mqtt_front.matching.topics import SYS, is_of_the_server, is_state_of_a_bridge
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.retained_delivery import Replay
 from ringmq.mqtt_front.sessions.session import Session
@@ -170,7 +170,8 @@ class Handlers:
         # This precedes the check of rights: a refused publication is answered in its place among the others, too.
         entry = self.expect(qos, packet_id) if qos else None
         rights = session.rights
-        if is_of_the_server(topic) or (rights is not ALL_RIGHTS and not rights.may_write(topic)):
+        silent = topic.startswith(SYS) and is_state_of_a_bridge(topic)
+        if not silent and (is_of_the_server(topic) or (rights is not ALL_RIGHTS and not rights.may_write(topic))):
             broker.counters.unauthorized += 1
             if entry is not None:
                 self._answer_publish(entry, Reason.NOT_AUTHORIZED)
@@ -178,9 +179,14 @@ class Handlers:
         if entry is not None and qos == 2 and not session.accept(packet_id):
             self._answer_again(session, entry)
             return
+        done = None if entry is None else self.when_done(session, entry)
+        if silent:  # A bridge tells its state. `$SYS` is the server's, so nobody gets it.
+            if done is not None:
+                done(Reason.NO_MATCHING_SUBSCRIBERS)
+            return
         expires_at = None if expiry_s is None else broker.clock.now + expiry_s
         message = Message(topic, bytes(payload), qos, bool(first & 1), forwarded, expires_at, session.client_id)
-        broker.publish(message, None if entry is None else self.when_done(session, entry))
+        broker.publish(message, done)
 
     def _resolve(self, topic: str, alias: int | None) -> str:
         """The topic that an alias stands for (5.0 §3.3.2.3.4)."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ringmq.mqtt_front.access.acl import Rights
-from ringmq.mqtt_front.codec.packets import Connack, Connect, Properties, Version
+from ringmq.mqtt_front.codec.packets import Connack, Connect, Properties, Version, Will
 from ringmq.mqtt_front.codec.reasons import CONNACK_3, CONNACK_REASONS, Reason
 from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.keep_alive import keep_alive_s
 from ringmq.mqtt_front.errors import PacketError
-from ringmq.mqtt_front.matching.topics import check_topic_name, is_of_the_server
+from ringmq.mqtt_front.matching.topics import check_topic_name, is_of_the_server, is_state_of_a_bridge
 
 LONGEST_V31_ID: Final = 23
 """Characters in a client id of MQTT 3.1, of which there must be one at least."""
@@ -21,6 +21,19 @@ _NEAREST: Final = {
     Reason.MAXIMUM_CONNECT_TIME: Reason.SERVER_BUSY,
 }
 """Reasons that only a DISCONNECT may have, and the nearest reason of a CONNACK."""
+
+
+BRIDGE_BIT: Final = 0x80
+"""A Mosquitto bridge sets it in the protocol level at first, and connects without it when it is refused."""
+
+
+def version_of_refusal(level: int) -> Version:
+    """The version in which a CONNECT of an unsupported level is refused: its client knows this version, too.
+
+    A client of a version after 5.0 can be expected to read 5.0 (there [MQTT-3.1.2-2], reason 0x84). All others, bridges
+    of Mosquitto among them, get return code 1 of 3.1.1 (there [MQTT-3.1.2-2]), as from Mosquitto.
+    """
+    return Version.V5 if Version.V5 < level < BRIDGE_BIT else Version.V311
 
 
 def refusal(version: Version, reason: Reason) -> Connack | None:
@@ -46,9 +59,17 @@ def check_connect(connect: Connect, config: FrontConfig) -> None:
 
 
 def allows_will(connect: Connect, rights: Rights) -> bool:
-    """Whether the client may publish the will of its CONNECT, if it has one."""
+    """Whether the client may have the will of its CONNECT, if it has one."""
     will = connect.will
-    return will is None or (not is_of_the_server(will.topic) and rights.may_write(will.topic))
+    if will is None or is_state_of_a_bridge(will.topic):
+        return True
+    return not is_of_the_server(will.topic) and rights.may_write(will.topic)
+
+
+def will_of(connect: Connect) -> Will | None:
+    """The will to publish. That of a bridge, about its state, is accepted and dropped: `$SYS` is the server's."""
+    will = connect.will
+    return None if will is None or is_state_of_a_bridge(will.topic) else will
 
 
 def session_expiry_s(connect: Connect, config: FrontConfig) -> int:

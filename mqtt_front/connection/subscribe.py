@@ -23,12 +23,12 @@ from ringmq.mqtt_front.codec.properties import section_at
 from ringmq.mqtt_front.codec.reasons import SUBACK_3_FAILURE, Reason
 from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.errors import PacketError
-from ringmq.mqtt_front.matching.topics import SHARED, parse_shared
+from ringmq.mqtt_front.matching.topics import parse_shared
 from ringmq.mqtt_front.sessions.session import Session
 
 PACKET_ID_BYTES: Final = 2
 SHORTEST_FILTER_BYTES: Final = 2
-"""Its length alone; an empty one is refused later."""
+"""Its length alone; an empty one is refused when it is read."""
 
 
 class Asker(Protocol):
@@ -91,9 +91,10 @@ class Subscribing:
         session = self._session
         if not self._broker.counters.authorized(session.rights.may_subscribe(subscription.filter)):
             return self._refused(Reason.NOT_AUTHORIZED)
-        if subscription.filter.startswith(SHARED) and not self._broker.cluster.serves(subscription.filter):
-            return self._refused(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
         try:
+            # In MQTT 3 a filter such as `$share//a` is well-formed: it is refused like one that is not wanted.
+            if parse_shared(subscription.filter) and not self._broker.cluster.serves(subscription.filter):
+                return self._refused(Reason.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
             new, first = self._broker.subscribe(session, subscription, identifier)
         except PacketError as error:
             return self._refused(error.reason)

@@ -166,8 +166,8 @@ class Router(Generic[S]):
     ) -> Added:
         """Add a subscription, or replace the session's subscription with the same filter.
 
-        Raises PacketError (TOPIC_FILTER_INVALID), and SubscriptionRefusedError when a limit is reached; nothing has
-        changed then. The caller must refuse `no_local` with a shared filter [MQTT-3.8.3-4].
+        Raises PacketError for an invalid filter, SubscriptionRefusedError when a limit is reached; nothing has changed
+        then. The caller must refuse `no_local` with a shared filter [MQTT-3.8.3-4].
         """
         check_filter(topic_filter)
         own = self._sessions.get(session)

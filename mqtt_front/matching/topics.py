@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.errors import MalformedPacketError, PacketError
 
 MAX_SIZE_BYTES: Final = 65_535
 """[MQTT-4.7.3-3]. A packet cannot hold more; a name from another source could."""
@@ -19,6 +19,8 @@ MAX_LEVELS: Final = 128
 SHARED: Final = "$share/"
 SYS: Final = "$SYS"
 """Root of the topics with information about the server, which alone publishes to them (§4.7.2)."""
+BRIDGE_STATES: Final = f"{SYS}/broker/connection/"
+BRIDGE_STATE: Final = "/state"
 _SHOWN: Final = 80
 """Maximum characters of a wrong name in an error, which ends up in a log line."""
 _WIDEST_BYTES: Final = 4
@@ -29,38 +31,52 @@ def check_topic_name(topic: str) -> None:
     """Raise PacketError (TOPIC_NAME_INVALID) unless a message may be published to `topic`."""
     if "+" in topic or "#" in topic:
         raise _topic_invalid(topic, "has a wildcard")  # [MQTT-4.7.1-1], [MQTT-3.3.2-2]
-    fault = _fault(topic)
+    fault = _fault_of_characters(topic) or _fault_of_depth(topic) or _fault_of_size(topic)
     if fault:
         raise _topic_invalid(topic, fault)
 
 
 def check_filter(topic_filter: str) -> None:
-    """Raise PacketError (TOPIC_FILTER_INVALID) unless `topic_filter`, perhaps a shared one, may be subscribed to."""
+    """Raise PacketError unless `topic_filter`, perhaps a shared one, may be subscribed to.
+
+    The error is a MalformedPacketError if it is no filter at all, and has the reason TOPIC_FILTER_INVALID if it is one
+    that is not accepted here.
+    """
+    check_form(topic_filter, True)
     shared = parse_shared(topic_filter)
+    fault = _fault_of_depth(shared[1] if shared else topic_filter) or _fault_of_size(topic_filter)
+    if fault:
+        raise PacketError(Reason.TOPIC_FILTER_INVALID, f"topic filter {_shown(topic_filter)} {fault}")
+
+
+def check_form(topic_filter: str, knows_shares: bool) -> None:
+    """Raise MalformedPacketError if `topic_filter` is no filter at all: the packet that has it is malformed.
+
+    `knows_shares`: the client's version has shared subscriptions. To the others, `$share/` begins a filter like any.
+    """
+    shared = parse_shared(topic_filter) if knows_shares else None
     inner = shared[1] if shared else topic_filter
-    fault = _fault(inner)
-    if fault is None and shared:
-        fault = _fault_of_size(topic_filter)
+    fault = _fault_of_characters(inner)
     if fault is None and has_wildcard(inner):
         fault = _fault_of_wildcards(inner)
     if fault:
-        raise _filter_invalid(topic_filter, fault)
+        raise _filter_malformed(topic_filter, fault)
 
 
 def parse_shared(topic_filter: str) -> tuple[str, str] | None:
     """The share name and the filter in `$share/name/filter`; None if the filter is not a shared one.
 
-    Raises PacketError (TOPIC_FILTER_INVALID) when the name is invalid or no filter follows. Does not check that filter.
+    Raises MalformedPacketError when the name is invalid or no filter follows. Does not check that filter.
     """
     if not topic_filter.startswith(SHARED):
         return None
     group, _, inner = topic_filter.removeprefix(SHARED).partition("/")
     if not group:
-        raise _filter_invalid(topic_filter, "has an empty share name")  # [MQTT-4.8.2-1]
+        raise _filter_malformed(topic_filter, "has an empty share name")  # [MQTT-4.8.2-1]
     if has_wildcard(group):
-        raise _filter_invalid(topic_filter, "has a wildcard in its share name")  # [MQTT-4.8.2-2]
+        raise _filter_malformed(topic_filter, "has a wildcard in its share name")  # [MQTT-4.8.2-2]
     if not inner:
-        raise _filter_invalid(topic_filter, "has no filter after its share name")  # [MQTT-4.8.2-2]
+        raise _filter_malformed(topic_filter, "has no filter after its share name")  # [MQTT-4.8.2-2]
     return group, inner
 
 
@@ -72,6 +88,14 @@ def has_wildcard(topic_filter: str) -> bool:
 def is_of_the_server(topic: str) -> bool:
     """Whether the server alone may publish to a topic."""
     return topic.startswith(SYS) and topic[len(SYS) : len(SYS) + 1] in ("", "/")
+
+
+def is_state_of_a_bridge(topic: str) -> bool:
+    """Whether a Mosquitto bridge says there, with its default settings, that it is connected; its will says that it is
+    not any more. It connects to no server that refuses that will.
+    """
+    name = topic[len(BRIDGE_STATES) : -len(BRIDGE_STATE)]
+    return topic == f"{BRIDGE_STATES}{name}{BRIDGE_STATE}" and bool(name) and "/" not in name
 
 
 def matches(topic_filter: str, topic: str) -> bool:
@@ -97,15 +121,19 @@ def literal_prefix(topic_filter: str) -> str:
     return "/".join(levels[:literal])
 
 
-def _fault(name: str) -> str | None:
-    """The fault of a topic name or filter; None if it is valid."""
+def _fault_of_characters(name: str) -> str | None:
+    """The fault of a topic name or filter whose characters make it none."""
     if not name:
         return "is empty"  # [MQTT-4.7.3-1]
     if "\0" in name:
         return "has a null character"  # [MQTT-4.7.3-2]
+    return None
+
+
+def _fault_of_depth(name: str) -> str | None:
     if name.count("/") >= MAX_LEVELS:
         return f"has {name.count('/') + 1} levels, over {MAX_LEVELS}"
-    return _fault_of_size(name)
+    return None
 
 
 def _fault_of_size(name: str) -> str | None:
@@ -130,8 +158,8 @@ def _topic_invalid(topic: str, fault: str) -> PacketError:
     return PacketError(Reason.TOPIC_NAME_INVALID, f"topic name {_shown(topic)} {fault}")
 
 
-def _filter_invalid(topic_filter: str, fault: str) -> PacketError:
-    return PacketError(Reason.TOPIC_FILTER_INVALID, f"topic filter {_shown(topic_filter)} {fault}")
+def _filter_malformed(topic_filter: str, fault: str) -> MalformedPacketError:
+    return MalformedPacketError(f"topic filter {_shown(topic_filter)} {fault}")
 
 
 def _shown(name: str) -> str:

@@ -192,7 +192,7 @@ async def test_another_subscription_takes_the_place_of_the_first(bench: Bench) -
     assert await subscriber.quiet()
 
 
-@pytest.mark.parametrize("topic_filter", ["$share/g/a", "a/#/b", "a+", "/".join("a" * 129)])
+@pytest.mark.parametrize("topic_filter", ["$share/g/a", "$share//a", "/".join("a" * 129)])
 async def test_filters_that_cannot_be_served_are_refused(bench: Bench, topic_filter: str) -> None:
     await bench.start()
     client = await bench.connect()

@@ -104,15 +104,17 @@ def of_version(version: Version) -> st.SearchStrategy[Packet]:
 
     is_5 = version is V5
     off = st.just(False)
+    filters = st.one_of(names, st.sampled_from(("#", "+", "/", "a/+/b", "+/#"))).filter(
+        lambda text: not text.startswith("$share/")
+    )
     subscriptions = st.builds(
         Subscription,
-        texts.filter(lambda text: not text.startswith("$share/")),
+        filters,
         qos,
         st.booleans() if is_5 else off,
         st.booleans() if is_5 else off,
         st.sampled_from(RetainHandling) if is_5 else st.just(RetainHandling.ALWAYS),
     )
-    filters = st.lists(texts, min_size=1, max_size=4).map(tuple)
     kinds: list[st.SearchStrategy[Packet]] = [
         connects(version),
         connacks(version),
@@ -123,7 +125,7 @@ def of_version(version: Version) -> st.SearchStrategy[Packet]:
         st.builds(Pubcomp, ids, reason(reasons.PUBREL_REASONS), own(Kind.PUBCOMP)),
         st.builds(Subscribe, ids, st.lists(subscriptions, min_size=1, max_size=4).map(tuple), own(Kind.SUBSCRIBE)),
         st.builds(Suback, ids, many(reasons.SUBACK_REASONS if is_5 else reasons.SUBACK_3), own(Kind.SUBACK)),
-        st.builds(Unsubscribe, ids, filters, own(Kind.UNSUBSCRIBE)),
+        st.builds(Unsubscribe, ids, st.lists(filters, min_size=1, max_size=4).map(tuple), own(Kind.UNSUBSCRIBE)),
         st.builds(Unsuback, ids, many(reasons.UNSUBACK_REASONS) if is_5 else st.just(()), own(Kind.UNSUBACK)),
         st.just(Pingreq()),
         st.just(Pingresp()),

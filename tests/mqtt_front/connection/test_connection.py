@@ -104,8 +104,11 @@ def said(client: Client) -> Properties:
         (b"MQIsdp", 4, "20020001"),
         (b"MQIsdp", 5, "20020001"),
         (b"MQTT", 6, "2003008400"),
-        (b"MQTT", 255, "2003008400"),
-        (b"MQTT", 0x84, "2003008400"),
+        (b"MQTT", 0x7F, "2003008400"),
+        (b"MQTT", 255, "20020001"),
+        pytest.param(b"MQIsdp", 0x83, "20020001", id="a bridge of Mosquitto with 3.1"),
+        pytest.param(b"MQTT", 0x84, "20020001", id="a bridge of Mosquitto with 3.1.1"),
+        pytest.param(b"MQTT", 0x85, "20020001", id="a bridge of Mosquitto with 5.0"),
     ],
 )
 def test_other_levels_are_told_and_closed(world: World, name: bytes, level: int, answer: str) -> None:

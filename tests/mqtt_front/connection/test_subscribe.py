@@ -9,8 +9,10 @@ import pytest
 from ringmq.mqtt_front.access.acl import Rights
 from ringmq.mqtt_front.codec.codec import encode
 from ringmq.mqtt_front.codec.packets import (
+    Disconnect,
     Pingreq,
     Pingresp,
+    Properties,
     Publish,
     Suback,
     Subscribe,
@@ -20,6 +22,7 @@ from ringmq.mqtt_front.codec.packets import (
 )
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.matching.topics import MAX_LEVELS
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts, World
@@ -63,11 +66,50 @@ def test_a_shared_filter_that_the_layer_above_does_not_serve(
     assert set(world.broker.router.filters(world.session("c"))) == {"a", "$share/g/b"}
 
 
+# 3.1.1 [MQTT-4.7.1-2] [MQTT-4.7.1-3] [MQTT-4.7.3-1] [MQTT-4.8.0-1]
+# 5.0 [MQTT-4.7.0-1] [MQTT-4.7.1-1] [MQTT-4.7.1-2] [MQTT-4.7.3-1] [MQTT-4.13.1-1]
 @pytest.mark.parametrize("version", Version)
-@pytest.mark.parametrize("wrong", ["a/#/b", "a+", "#a", "", "$share/g", "$share//t", "$share/g+/t", "$share/g/"])
-def test_what_is_no_filter_fails_alone(world: World, version: Version, wrong: str) -> None:
+@pytest.mark.parametrize("wrong", ["a/#/b", "ab/+e", "a+", "#a", "", "$share/g/a#"])
+@pytest.mark.parametrize("unsubscribing", [False, True])
+def test_what_is_no_filter_closes(world: World, version: Version, wrong: str, unsubscribing: bool) -> None:
+    client = world.connect("c", version, clean=False, **({"session_expiry_s": 60} if version is V5 else {}))
+    client.subscribe("kept", qos=1)
+    if unsubscribing:
+        client.send(Unsubscribe(9, ("kept", wrong)))
+    else:
+        client.send_subscribe("a", wrong, "b", qos=1)
+    answer = client.take()
+    assert client.closed
+    assert "topic filter" in client.connection.why
+    assert answer == (
+        [Disconnect(Reason.MALFORMED_PACKET, Properties(reason_string=client.connection.why))] if version is V5 else []
+    )
+    # Nothing of the packet was done.
+    assert set(world.broker.router.filters(world.session("c"))) == {"kept"}
+
+
+# 5.0 [MQTT-4.8.2-1] [MQTT-4.8.2-2]
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("wrong", ["$share/g", "$share//t", "$share/+/t", "$share/g/"])
+def test_what_is_no_shared_filter_closes_in_5_0_alone(
+    make_world: type[World], quick_ports: SlowPorts, version: Version, wrong: str
+) -> None:
+    world = make_world(cluster=quick_ports)
     client = world.connect("c", version)
-    suback = client.subscribe("a", wrong, "b", qos=1)
+    if version is V5:
+        client.send_subscribe("a", wrong, "b", qos=1)
+        assert client.closed_with(Reason.MALFORMED_PACKET)
+    else:
+        assert list(client.subscribe("a", wrong, "b", qos=1).reasons) == [1, FAILURE_3, 1]
+        client.unsubscribe(wrong)
+        assert not client.closed
+
+
+@pytest.mark.parametrize("version", Version)
+@pytest.mark.parametrize("unwanted", ["/" * MAX_LEVELS, "$share/g/" + "/" * MAX_LEVELS])
+def test_a_filter_that_is_not_accepted_fails_alone(world: World, version: Version, unwanted: str) -> None:
+    client = world.connect("c", version)
+    suback = client.subscribe("a", unwanted, "b", qos=1)
     assert list(suback.reasons) == [1, Reason.TOPIC_FILTER_INVALID if version is V5 else FAILURE_3, 1]
     assert not client.closed
 
@@ -127,7 +169,7 @@ def test_the_suback_waits_until_first_filters_are_in_force(
     world = make_world(cluster=slow_ports)
     world.connect("p").publish("a", b"kept", retain=True)
     client = world.connect("c", version)
-    client.send_subscribe("a", "b", "a", "bad/#/x")
+    client.send_subscribe("a", "b", "a", "/" * 128)
     client.send(Pingreq())
     client.only(Pingresp)
     assert [topic_filter for topic_filter, _ in slow_ports.added] == ["a", "b"]

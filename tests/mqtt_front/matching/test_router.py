@@ -157,7 +157,7 @@ def test_an_invalid_filter_is_refused() -> None:
     router = router_of()
     with pytest.raises(PacketError) as caught:
         router.subscribe(A, "a/#/b", 0)
-    assert caught.value.reason is Reason.TOPIC_FILTER_INVALID
+    assert caught.value.reason is Reason.MALFORMED_PACKET
     assert router.statistics().sessions == 0
 
 

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ringmq.mqtt_front.codec.reasons import Reason
-from ringmq.mqtt_front.errors import PacketError
+from ringmq.mqtt_front.errors import MalformedPacketError, PacketError
 from ringmq.mqtt_front.matching.topics import (
     MAX_LEVELS,
     MAX_SIZE_BYTES,
     check_filter,
+    check_form,
     check_topic_name,
+    is_state_of_a_bridge,
     literal_prefix,
     matches,
     parse_shared,
 )
 
-EITHER_INVALID = [
+EITHER_MALFORMED = [
     pytest.param("", "is empty", id="MQTT-4.7.3-1"),
     pytest.param("a/\0", "null", id="MQTT-4.7.3-2"),
+]
+EITHER_UNWANTED = [
     pytest.param("x" * (MAX_SIZE_BYTES + 1), "bytes", id="MQTT-4.7.3-3"),
     pytest.param("é" * (MAX_SIZE_BYTES // 2 + 1), "bytes", id="MQTT-4.7.3-3 in bytes, not characters"),
     pytest.param("/" * MAX_LEVELS, "levels", id="too deep"),
@@ -43,7 +48,8 @@ EITHER_VALID = [
 @pytest.mark.parametrize(
     ("topic", "fault"),
     [
-        *EITHER_INVALID,
+        *EITHER_MALFORMED,
+        *EITHER_UNWANTED,
         pytest.param("a/+", "wildcard", id="MQTT-4.7.1-1 single-level"),
         pytest.param("a/#", "wildcard", id="MQTT-4.7.1-1 multi-level"),
         pytest.param("a+b", "wildcard", id="MQTT-3.3.2-2"),
@@ -60,31 +66,86 @@ def test_valid_topic_names(topic: str) -> None:
     check_topic_name(topic)
 
 
+MALFORMED = [
+    *EITHER_MALFORMED,
+    pytest.param("sport/tennis#", "whole level", id="MQTT-4.7.1-1 whole level"),
+    pytest.param("sport/tennis/#/ranking", "last level", id="MQTT-4.7.1-1 last"),
+    pytest.param("#/", "last level", id="MQTT-4.7.1-1 last, before an empty level"),
+    pytest.param("##", "whole level", id="MQTT-4.7.1-1 twice"),
+    pytest.param("sport+", "whole level", id="MQTT-4.7.1-2"),
+    pytest.param("a/+b/c", "whole level", id="MQTT-4.7.1-2 inside"),
+    pytest.param("++", "whole level", id="MQTT-4.7.1-2 twice"),
+]
+MALFORMED_SHARED = [
+    pytest.param("$share/", "empty share name", id="MQTT-4.8.2-1 nothing"),
+    pytest.param("$share//a", "empty share name", id="MQTT-4.8.2-1 empty"),
+    pytest.param("$share/g", "no filter", id="MQTT-4.8.2-2 no slash"),
+    pytest.param("$share/g/", "no filter", id="MQTT-4.8.2-2 no filter"),
+]
+
+
 @pytest.mark.parametrize(
     ("topic_filter", "fault"),
     [
-        *EITHER_INVALID,
-        pytest.param("sport/tennis#", "whole level", id="MQTT-4.7.1-1 whole level"),
-        pytest.param("sport/tennis/#/ranking", "last level", id="MQTT-4.7.1-1 last"),
-        pytest.param("#/", "last level", id="MQTT-4.7.1-1 last, before an empty level"),
-        pytest.param("##", "whole level", id="MQTT-4.7.1-1 twice"),
-        pytest.param("sport+", "whole level", id="MQTT-4.7.1-2"),
-        pytest.param("a/+b/c", "whole level", id="MQTT-4.7.1-2 inside"),
-        pytest.param("++", "whole level", id="MQTT-4.7.1-2 twice"),
-        pytest.param("$share/", "empty share name", id="MQTT-4.8.2-1 nothing"),
-        pytest.param("$share//a", "empty share name", id="MQTT-4.8.2-1 empty"),
-        pytest.param("$share/g", "no filter", id="MQTT-4.8.2-2 no slash"),
-        pytest.param("$share/g/", "no filter", id="MQTT-4.8.2-2 no filter"),
+        *MALFORMED,
+        *MALFORMED_SHARED,
         pytest.param("$share/+/a", "share name", id="MQTT-4.8.2-2 plus"),
         pytest.param("$share/g#/a", "share name", id="MQTT-4.8.2-2 hash"),
         pytest.param("$share/g/a#", "whole level", id="MQTT-4.8.2-2 the filter inside"),
+    ],
+)
+def test_what_is_no_filter_is_malformed(topic_filter: str, fault: str) -> None:
+    for check in (check_filter, partial(check_form, knows_shares=True)):
+        with pytest.raises(MalformedPacketError, match=fault):
+            check(topic_filter)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "fault"),
+    [
+        *MALFORMED,
+        pytest.param("$share/+g/a", "whole level", id="MQTT-4.7.1-3 of 3.1.1"),
+        pytest.param("$share/g/a#", "whole level", id="MQTT-4.7.1-2 of 3.1.1"),
+    ],
+)
+def test_what_is_no_filter_in_mqtt_3(topic_filter: str, fault: str) -> None:
+    with pytest.raises(MalformedPacketError, match=fault):
+        check_form(topic_filter, knows_shares=False)
+
+
+@pytest.mark.parametrize("topic_filter", ["$share/", "$share//a", "$share/g", "$share/g/", "$share/+/a"])
+def test_mqtt_3_knows_no_share_names(topic_filter: str) -> None:
+    check_form(topic_filter, knows_shares=False)
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "fault"),
+    [
+        *EITHER_UNWANTED,
         pytest.param("$share/g/" + "x" * (MAX_SIZE_BYTES - 8), "bytes", id="MQTT-4.7.3-3 with the share name"),
     ],
 )
-def test_invalid_filters(topic_filter: str, fault: str) -> None:
+def test_filters_that_are_not_accepted_are_well_formed(topic_filter: str, fault: str) -> None:
+    check_form(topic_filter, knows_shares=True)
     with pytest.raises(PacketError, match=fault) as caught:
         check_filter(topic_filter)
     assert caught.value.reason is Reason.TOPIC_FILTER_INVALID
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_state"),
+    [
+        ("$SYS/broker/connection/host.name/state", True),
+        ("$SYS/broker/connection//state", False),
+        ("$SYS/broker/connection/state", False),
+        ("$SYS/broker/connection/a/b/state", False),
+        ("$SYS/broker/connection/a/state/", False),
+        ("$SYS/broker/connection/a", False),
+        ("SYS/broker/connection/a/state", False),
+    ],
+)
+def test_states_of_bridges(topic: str, is_state: bool) -> None:
+    assert is_state_of_a_bridge(topic) is is_state
 
 
 @pytest.mark.parametrize(
