@@ -23,6 +23,7 @@ from ringmq.mqtt_front.cluster import Cluster
 from ringmq.mqtt_front.codec.packets import Connect, Version
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.opening import will_of
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import LINGER_S
 
@@ -100,7 +101,7 @@ class SessionBroker(RestrictedBroker):
             session = await self._resumed(session, decision)
             self.counters.connections += 1
             await self._converse(connection, session)
-            will = connect.will
+            will = will_of(connect)
             if will is not None and not connection.said_goodbye and rights_of(session).may_write(will.topic):
                 await self._publish(Message(will.topic, will.payload, will.qos, will.retain, origin=decision.client_id))
         finally:
