@@ -42,6 +42,8 @@ TESTS_WITHOUT_PACKAGE = {
 
 USED_FROM_OUTSIDE = {
     "connection_lost": "asyncio calls it (Protocol)",
+    "do_handshake": "asyncio calls it (SSLObject)",
+    "eof_received": "asyncio calls it (Protocol)",
     "connection_made": "asyncio calls it (Protocol)",
     "data_received": "asyncio calls it (Protocol)",
     "datagram_received": "asyncio calls it (DatagramProtocol)",

@@ -25,6 +25,7 @@ from ringmq.mqtt_front.errors import FrontError, PacketError
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of, count_breach
 from ringmq.mqtt_front.server.server import SWEEP_S
+from ringmq.mqtt_front.server.tls_handshakes import Handshakes
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.amqtt.sessions import SessionBroker
@@ -54,6 +55,7 @@ class AmqttServer:
         self.broker = _broker(settings, settings_file, self.config, self.access, cluster)
         self._started = self._stopped = False
         self._servers: list[asyncio.Server] = []
+        self._handshakes = Handshakes(self.config.connect_timeout_s, self._has_room, self.broker.counters)
         self._connections: set[AmqttConnection] = set()
         self._passwords = PasswordPool(self.access)
         self._id_prefix = f"auto-{secrets.token_hex(6)}-"
@@ -68,9 +70,7 @@ class AmqttServer:
         def client() -> AmqttConnection:
             return AmqttConnection(self.config, self.broker.counters, partial(self._opened, anonymous=listen.anonymous))
 
-        server = await accept_clients(
-            listen, client, partial(count_breach, self.broker.counters), self.config.connect_timeout_s
-        )
+        server = await accept_clients(listen, client, partial(count_breach, self.broker.counters), self._handshakes)
         self._servers.append(server)
         return address_of(server)
 
@@ -89,6 +89,7 @@ class AmqttServer:
         self._sweeper.cancel()
         for server in self._servers:
             server.close()
+        self._handshakes.stop()
         for connection in self._connections:
             connection.hang_up()
         tasks = [connection.task for connection in self._connections if connection.task is not None]
@@ -102,6 +103,9 @@ class AmqttServer:
             except Exception as error:  # noqa: BLE001  # An error of amqtt or a plugin, and everything is closed.
                 log.error("amqtt failed to stop", error=repr(error))
         self._passwords.stop()
+
+    def _has_room(self, handshakes: int) -> bool:
+        return len(self._connections) + handshakes < self.config.max_connections
 
     @property
     def connected(self) -> int:
@@ -120,7 +124,7 @@ class AmqttServer:
         return self.broker.distribute(message)
 
     def _opened(self, connection: AmqttConnection, anonymous: bool) -> None:
-        if self._stopped or len(self._connections) >= self.config.max_connections:
+        if self._stopped or not self._has_room(0):
             self.broker.counters.refused += 1
             connection.abort()
             return

@@ -11,20 +11,20 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import structlog
 
 from ringmq.mqtt_front.counters import FrontCounters
 from ringmq.mqtt_front.errors import FrontError
+from ringmq.mqtt_front.server.tls_handshakes import Handshakes
 from ringmq.mqtt_front.server.websocket import WebSocket
 
 log = structlog.get_logger("front")
 
 LINGER_S: Final = 2.0
 """Time in which a connection that is being closed may send its last bytes."""
-SHORTEST_HANDSHAKE_S: Final = 0.1
-"""No event loop accepts 0, which `connect_timeout_s` may be."""
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted: after a restart all clients of a site connect at once."""
 
@@ -46,25 +46,25 @@ async def accept_clients(
     listen: Listen,
     client: Callable[[], asyncio.Protocol],
     on_breach: Callable[[str], None],
-    handshake_timeout_s: float,
+    handshakes: Handshakes,
 ) -> asyncio.Server:
     """Make a `client` for each connection from now on; `on_breach` is called with each violation of WebSocket's rules.
 
     Raises FrontError with one clear line.
     """
 
-    def accept() -> asyncio.Protocol:
+    def make() -> asyncio.Protocol:
         return WebSocket(client(), on_breach) if listen.websocket else client()
+
+    tls = listen.tls
+    accept = make if tls is None else partial(handshakes.accept, tls, make)
 
     try:
         return await asyncio.get_running_loop().create_server(
             accept,
             listen.host,
             listen.port,
-            ssl=listen.tls,
             backlog=BACKLOG,
-            ssl_handshake_timeout=max(handshake_timeout_s, SHORTEST_HANDSHAKE_S) if listen.tls else None,
-            ssl_shutdown_timeout=LINGER_S if listen.tls else None,
         )
     except (OSError, OverflowError, UnicodeError) as error:
         raise FrontError(f"cannot listen for MQTT on {listen.host}:{listen.port}: {bind_error_text(error)}") from None

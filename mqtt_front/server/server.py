@@ -32,6 +32,7 @@ from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of, count_breach
+from ringmq.mqtt_front.server.tls_handshakes import Handshakes
 from ringmq.mqtt_front.sessions.session import SessionWriter
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
@@ -70,6 +71,7 @@ class MqttServer:
         self._sys_topics.refresh(self.broker)
         self._refresh_at = now + REFRESH_S
         self._servers: list[asyncio.Server] = []
+        self._handshakes = Handshakes(self.config.connect_timeout_s, self._has_room, self.broker.counters)
         self._passwords = PasswordPool(self.access)
         self._flushing = self._committing = False
         self._unfinished: list[ClientSocket] = []
@@ -100,7 +102,7 @@ class MqttServer:
             listen,
             partial(ClientSocket, self, listen.anonymous, bare),
             partial(count_breach, self.broker.counters),
-            self.config.connect_timeout_s,
+            self._handshakes,
         )
         self._servers.append(server)
         return address_of(server)
@@ -113,6 +115,7 @@ class MqttServer:
         self._sweeper.cancel()
         for server in self._servers:
             server.close()
+        self._handshakes.stop()
         self.iteration.begin()
         for client in list(self.clients.values()):
             client.connection.fail(Reason.SERVER_SHUTTING_DOWN, "the server is shutting down")
@@ -133,11 +136,14 @@ class MqttServer:
 
     def admit(self, client: ClientSocket) -> bool:
         """Register a socket that was accepted. False at `max_connections`: abort it."""
-        if len(self.clients) >= self.config.max_connections:
+        if not self._has_room(0):
             self.broker.counters.refused += 1
             return False
         self.clients[client.connection.writer] = client
         return True
+
+    def _has_room(self, handshakes: int) -> bool:
+        return len(self.clients) + handshakes < self.config.max_connections
 
     def forget(self, writer: Writer) -> None:
         """Drop a connection whose socket is closed."""

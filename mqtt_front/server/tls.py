@@ -6,6 +6,8 @@ Reads the files when it is called. Knows no socket, and gives a client's certifi
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -24,9 +26,28 @@ _FAULTS: Final = {
     "CA_MD_TOO_WEAK": "its signature is of a kind that is not safe",
 }
 
+ON_FAILURE: ContextVar[Callable[[ssl.SSLError], None] | None] = ContextVar("ON_FAILURE", default=None)
+"""Called when the handshake fails whose bytes are being processed. Event loops do not tell a session whose it is."""
+
 
 class TlsError(FrontError):
     """A file cannot be used: one clear line."""
+
+
+class AlertingSession(ssl.SSLObject):
+    """A TLS session whose failed handshake seems to go on where `ON_FAILURE` is set, so that its alert can be sent."""
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            failed = ON_FAILURE.get()
+            if failed is None:
+                raise
+            failed(error)
+            raise ssl.SSLWantReadError from None
 
 
 def server_context(
@@ -40,6 +61,7 @@ def server_context(
     _expect(certificate, CERTIFICATE, "certificate")
     _expect(key, KEY, "private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = AlertingSession
     # RFC 8996 deprecates TLS 1.0 and 1.1.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client could make the server repeat its costly half of the handshake over and over (TLS 1.3 has none of it).

@@ -140,12 +140,17 @@ async def test_every_kind_of_listener_serves_clients(
 async def test_clients_without_certificate_are_refused_with_tls_ca(
     start: Start, eventually: Callable[..., Any], files: Files
 ) -> None:
-    ports = ports_of(start(*PEER, *options(files), "--tls-ca", str(files.ca)), eventually, len(EVERY))
+    process = start(*PEER, *options(files), "--tls-ca", str(files.ca))
+    ports = ports_of(process, eventually, len(EVERY))
     for listener, port in ports.items():
         assert await answer_of(listener, port, files.client_context(with_certificate=True)) == ACCEPTED, listener
     for listener in TLS_LISTENERS:
-        with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
+        with pytest.raises(ssl.SSLError, match="ALERT_CERTIFICATE_REQUIRED"):
             await answer_of(listener, ports[listener], files.client_context())
+    # The second client is of the same host.
+    (line,) = eventually(lambda: events(process, "a client certificate was refused"))
+    assert line["why"] == "the client has sent none"
+    assert line["client"].startswith(f"{HOST}:")
 
 
 async def test_sighup_renews_the_certificate(start: Start, eventually: Callable[..., Any], files: Files) -> None:

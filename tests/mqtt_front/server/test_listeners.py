@@ -9,10 +9,16 @@ import ssl
 
 import pytest
 
+from ringmq.mqtt_front.counters import FrontCounters
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.listeners import Listen, accept_clients, address_of
+from ringmq.mqtt_front.server.tls_handshakes import Handshakes
 
 HOST = "127.0.0.1"
+
+
+def handshakes(timeout_s: float = 10.0) -> Handshakes:
+    return Handshakes(timeout_s, lambda _: True, FrontCounters())
 
 
 class Heard(asyncio.Protocol):
@@ -38,7 +44,7 @@ async def heard(websocket: bool, sent: bytes) -> tuple[bytes, list[str]]:
         made.put_nowait(heard)
         return heard
 
-    server = await accept_clients(Listen(host=HOST, port=0, websocket=websocket), client, faults.append, 10.0)
+    server = await accept_clients(Listen(host=HOST, port=0, websocket=websocket), client, faults.append, handshakes())
     _, writer = await asyncio.open_connection(*address_of(server))
     writer.write(sent)
     async with asyncio.timeout(10):
@@ -61,7 +67,7 @@ async def test_bytes_out_of_websocket_frames() -> None:
 
 
 async def test_address_has_the_chosen_port() -> None:
-    server = await accept_clients(Listen(host=HOST, port=0), Heard, print, 10.0)
+    server = await accept_clients(Listen(host=HOST, port=0), Heard, print, handshakes())
     host, port = address_of(server)
     assert host == HOST
     assert port > 0
@@ -74,7 +80,7 @@ async def test_unusable_address_is_one_line_with_the_address_once() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(FrontError, match=rf"^cannot listen for MQTT on {HOST}:{port}: Address already in use$"):
-            await accept_clients(Listen(host=HOST, port=port), Heard, print, 10.0)
+            await accept_clients(Listen(host=HOST, port=port), Heard, print, handshakes())
 
 
 @pytest.mark.parametrize(
@@ -87,13 +93,13 @@ async def test_unusable_address_is_one_line_with_the_address_once() -> None:
 )
 async def test_a_host_that_is_not_of_this_machine_is_one_reason(host: str, reason: str) -> None:
     with pytest.raises(FrontError) as caught:
-        await accept_clients(Listen(host=host, port=0), Heard, print, 10.0)
+        await accept_clients(Listen(host=host, port=0), Heard, print, handshakes())
     assert re.fullmatch(rf"cannot listen for MQTT on {re.escape(host)}:0: ({reason})", str(caught.value))
 
 
 async def test_no_time_for_a_handshake_is_little_time() -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server = await accept_clients(Listen(host=HOST, port=0, tls=context), Heard, print, 0)
+    server = await accept_clients(Listen(host=HOST, port=0, tls=context), Heard, print, handshakes(0))
     reader, writer = await asyncio.open_connection(*address_of(server))
     async with asyncio.timeout(10):
         assert await reader.read() == b""
