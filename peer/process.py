@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -295,7 +296,7 @@ def known_addresses(leaves: LeafSet) -> list[Address]:
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
     """Run a peer until it is stopped. Raises PeerError or OverlayError with one line if it cannot start."""
     configure(config.log_level, as_json=config.log_json)
-    make_room(config)
+    config = make_room(config)
     with contextlib.ExitStack() as stack:
         folder = None
         if config.data is not None:
@@ -304,18 +305,24 @@ def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
         runner.run(_serve(config, folder, parent_pipe))
 
 
-def make_room(config: PeerConfig) -> None:
-    """Raise the limit of open files for all links and clients. If the system allows fewer, log how many clients fit."""
+def make_room(config: PeerConfig) -> PeerConfig:
+    """Raise the limit of open files for all links and clients. If the system allows fewer, fewer clients are admitted,
+    so that connections to clients cannot take the descriptors that the ring and its status need.
+    """
     wanted = config.limits.max_connections if config.listeners else 0
-    clients = allow_files(OWN_FILES + wanted) - OWN_FILES
-    if clients < wanted:
-        # A user who set max_connections expects that many clients, so only then is it a warning.
-        log.log(
-            logging.INFO if wanted == FrontConfig().max_connections else logging.WARNING,
-            "the limit of open files allows fewer clients",
-            clients=max(clients, 0),
-            max_connections=wanted,
-        )
+    allowed = allow_files(OWN_FILES + wanted)
+    # Far below its usual limit, a peer shares what there is.
+    clients = allowed - min(OWN_FILES, allowed // 2)
+    if clients >= wanted:
+        return config
+    # A user who set max_connections expects that many clients, so only then is it a warning.
+    log.log(
+        logging.INFO if wanted == FrontConfig().max_connections else logging.WARNING,
+        "the limit of open files allows fewer clients",
+        clients=clients,
+        max_connections=wanted,
+    )
+    return replace(config, limits=replace(config.limits, max_connections=max(clients, 1)))
 
 
 async def _serve(config: PeerConfig, folder: DataFolder | None, parent_pipe: int | None) -> None:

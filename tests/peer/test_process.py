@@ -364,11 +364,11 @@ def test_peer_without_its_listener_leaves_the_ring(ringmq: Start) -> None:
     [
         (None, OWN_FILES, []),
         (("127.0.0.1", 0), OWN_FILES + 10, []),
-        (("127.0.0.1", 0), OWN_FILES + 9, [{"clients": 9, "max_connections": 10}]),
-        (("127.0.0.1", 0), 1024, [{"clients": 0, "max_connections": 10}]),
+        (("127.0.0.1", 0), 16, [{"clients": 8, "max_connections": 10}]),
+        (("127.0.0.1", 0), 1024, []),
     ],
 )
-def test_file_limit_reports_how_many_clients_fit(
+def test_file_limit_bounds_the_clients(
     monkeypatch: pytest.MonkeyPatch, listener: tuple[str, int] | None, got: int, told: list[dict[str, int]]
 ) -> None:
     asked: list[int] = []
@@ -379,7 +379,8 @@ def test_file_limit_reports_how_many_clients_fit(
 
     monkeypatch.setattr(process_module, "allow_files", allowed)
     with capture_logs() as lines:
-        process_module.make_room(PeerConfig(mqtt=listener, limits=FrontConfig(max_connections=10)))
+        config = process_module.make_room(PeerConfig(mqtt=listener, limits=FrontConfig(max_connections=10)))
+    assert config.limits.max_connections == (told[0]["clients"] if told else 10)
     assert asked == [OWN_FILES + (10 if listener else 0)]
     assert [{name: line[name] for name in ("clients", "max_connections")} for line in lines] == told
 
@@ -388,10 +389,11 @@ def test_file_limit_reports_how_many_clients_fit(
 def test_file_limit_below_a_chosen_max_connections_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, wanted: int, level: str
 ) -> None:
-    monkeypatch.setattr(process_module, "allow_files", lambda wanted: OWN_FILES)
+    monkeypatch.setattr(process_module, "allow_files", lambda wanted: OWN_FILES + 50_000)
     with capture_logs() as lines:
-        process_module.make_room(PeerConfig(mqtt=("127.0.0.1", 0), limits=FrontConfig(max_connections=wanted)))
+        config = process_module.make_room(PeerConfig(mqtt=("127.0.0.1", 0), limits=FrontConfig(max_connections=wanted)))
     assert [line["log_level"] for line in lines] == [level]
+    assert config.limits.max_connections == 50_000
 
 
 def test_overlay_fits_into_own_files() -> None:
