@@ -29,9 +29,10 @@ from ringmq.mqtt_front.iteration import Clock, StillClock
 from ringmq.mqtt_front.matching.receivers import Receiver, SharedGroup
 from ringmq.mqtt_front.matching.router import Router, RouterLimits
 from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
-from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.lasting_filters import LastingFilters
+from ringmq.mqtt_front.sessions.pending_wills import PendingWills
 from ringmq.mqtt_front.sessions.retained import Retained
 from ringmq.mqtt_front.sessions.session import Session, SessionWriter
 
@@ -85,6 +86,8 @@ class Broker:
         """Filters that are gone, and that the cluster is told of in later iterations: the shell calls `withdraw`."""
         self._withdrawals_left = MOST_WITHDRAWN
         self._lasting = LastingFilters()
+        self.wills = PendingWills()
+        """Wills on their way."""
 
     def take_dirty(self) -> list[SessionWriter]:
         """The list `dirty`, which is empty from now on: the caller flushes these writers."""
@@ -229,7 +232,21 @@ class Broker:
         # The rights may have changed since the CONNECT, at which they were checked first.
         if not self.counters.authorized(session.rights.may_write(will.topic)):
             return
-        self.publish(message_of_will(will, session.client_id, self.clock.now), None)
+        message = message_of_will(will, session.client_id, self.clock.now)
+        if message.qos:
+            onward, done = self.wills.begin(message, self.journal)
+            self.publish(message, done, onward)
+        else:
+            self.publish(message, None)
+
+    def publish_again(self, will: WillMessage) -> None:
+        """Publish a will of an earlier process again, which cannot know who has it. Sessions here have it: it was
+        committed with their deliveries.
+        """
+        if will.expired(self.clock.now):
+            self.journal.will_ended(will.token)
+        else:
+            self.cluster.published(will, 0, self.wills.again(will, self.journal))
 
     def subscribe(self, session: Session, subscription: Subscription, identifier: int | None) -> tuple[bool, bool]:
         """Add a subscription; returns whether it is new to the session, and whether the caller must announce its
@@ -311,12 +328,13 @@ class Broker:
             self.announce(topic_filter, _nobody_waits)
         return removed.existed
 
-    def publish(self, message: Message, done: Done | None) -> None:
-        """Deliver a message of a client or of the server itself, and pass it to the cluster."""
+    def publish(self, message: Message, done: Done | None, onward: Message | None = None) -> None:
+        """Deliver a message of a client or of the server itself, and pass it to the cluster, which may get the same
+        message in another form, `onward`."""
         if message.retain and not self.cluster.keeps_retained and not self._retain(message) and done is not None:
             done = partial(_report_not_retained, done)
         give = self.distribute_unshared if self.cluster.serves_groups else self.distribute
-        self.cluster.published(message, give(message), done)
+        self.cluster.published(onward or message, give(message), done)
 
     def _retain(self, message: Message) -> bool:
         if self.retained.set(message):

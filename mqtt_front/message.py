@@ -25,3 +25,10 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     def remaining_s(self, now: float) -> int | None:
         """The message expiry interval for receivers: the received interval less the time waited (5.0 §3.3.2.3.3)."""
         return None if self.expires_at is None else max(0, round(self.expires_at - now))
+
+
+class WillMessage(Message, frozen=True, gc=False):
+    """A will with QoS 1 or 2. Its server publishes it again after a crash, as it cannot know who has it."""
+
+    token: bytes = b""
+    """Stays the same then, and no other will has it."""

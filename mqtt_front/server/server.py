@@ -33,6 +33,7 @@ from ringmq.mqtt_front.iteration import IterationOwner
 from ringmq.mqtt_front.server.client_socket import ClientSocket
 from ringmq.mqtt_front.server.listeners import LINGER_S, Listen, accept_clients, address_of, count_breach
 from ringmq.mqtt_front.server.tls_handshakes import Handshakes
+from ringmq.mqtt_front.sessions.pending_wills import TOKEN_BYTES
 from ringmq.mqtt_front.sessions.session import SessionWriter
 from ringmq.mqtt_front.sessions.shell.recovery import restore
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
@@ -44,6 +45,8 @@ FEW: Final = 2
 """Up to this number of clients are sent to at once: a publisher and its only subscriber."""
 SWEEP_S: Final = 1.0
 """Interval of the checks for expired keep-alives and slow CONNECTs."""
+WILLS_S: Final = 3.0
+"""Time in which the wills of a server that stops may reach their receivers: longer than the ring takes to find them."""
 REFRESH_S: Final = 60.0
 """Interval at which caches by topic are dropped. Refilling 16,384 topics takes 0.1 s in all, spread over their use."""
 
@@ -64,6 +67,7 @@ class MqttServer:
         self.config = config or FrontConfig()
         self.access = access or Access()
         self.broker = Broker(self.config, cluster, clock=iteration)
+        self.broker.wills.new_token = partial(secrets.token_bytes, TOKEN_BYTES)
         self.clients: dict[Writer, ClientSocket] = {}
         self._loop = asyncio.get_running_loop()
         now = iteration.begin()
@@ -128,11 +132,23 @@ class MqttServer:
             if client.transport is not None:
                 client.transport.abort()
         self._passwords.stop()
+        await self._settle_wills()
         # The sessions of clients that exceeded their budget still change, and every change must be committed.
         while self.fault is None and (self.broker.dirty or self.broker.journal.pending):
             self._flush()
             self._resume_unfinished()
         self.broker.close_journal()
+
+    async def _settle_wills(self) -> None:
+        """Wait until all receivers have the wills of the clients that were disconnected. With a store, those that take
+        longer are published again at the next start.
+        """
+        wills = self.broker.wills
+        if self.fault is None and wills.pending:
+            settled = asyncio.Event()
+            wills.on_settled = settled.set
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(settled.wait(), WILLS_S)
 
     def admit(self, client: ClientSocket) -> bool:
         """Register a socket that was accepted. False at `max_connections`: abort it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ringmq.mqtt_front.codec.packets import Subscription, Will
-    from ringmq.mqtt_front.message import Message
+    from ringmq.mqtt_front.message import Message, WillMessage
     from ringmq.mqtt_front.sessions.queue import Delivery
     from ringmq.mqtt_front.sessions.session import Session
 
@@ -58,6 +58,18 @@ class Journal(Protocol):
     def unretained(self, topic: str) -> None:
         """The retained message of a topic has expired."""
 
+    def will_begins(self, will: WillMessage) -> None:
+        """A will is on its way to its receivers."""
+
+    def will_ended(self, token: bytes) -> None:
+        """All its receivers have it."""
+
+    def will_delivered(self, token: bytes) -> None:
+        """A will with QoS 2, of another peer, was delivered here."""
+
+    def will_forgotten(self, token: bytes) -> None:
+        """It need not be known any more."""
+
     def commit(self) -> None:
         """Write the changes to the disk. Raises FrontError if that fails: then the caller must not send anything."""
 
@@ -80,6 +92,10 @@ class NoJournal:
     def incoming(self, session: Session, packet_id: int, known: bool) -> None: ...
     def retained(self, message: Message) -> None: ...
     def unretained(self, topic: str) -> None: ...
+    def will_begins(self, will: WillMessage) -> None: ...
+    def will_ended(self, token: bytes) -> None: ...
+    def will_delivered(self, token: bytes) -> None: ...
+    def will_forgotten(self, token: bytes) -> None: ...
     def commit(self) -> None: ...
     def close(self) -> None: ...
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message, WillMessage
+from ringmq.mqtt_front.sessions.pending_wills import TOKEN_BYTES
 from ringmq.overlay.errors import ProtocolError
 
 _HEAD: Final = struct.Struct(">BBII")
 _EXPIRES: Final = 0x01
+_WILL: Final = 0x02
+"""A will with QoS 1 or 2: its token follows the head."""
 _REMAINING: Final = slice(2, 6)
 
 NO_PROPERTIES: Final = _HEAD.pack(0, 0, 0, 0)
@@ -23,9 +26,11 @@ NO_PROPERTIES: Final = _HEAD.pack(0, 0, 0, 0)
 def encode_body(message: Message, now: float) -> bytes:
     """The expiry is sent as remaining seconds, as the clocks of peers need not agree."""
     remaining_s = message.remaining_s(now)
-    flags = 0 if remaining_s is None else _EXPIRES
+    flags, token = 0 if remaining_s is None else _EXPIRES, b""
+    if isinstance(message, WillMessage):
+        flags, token = flags | _WILL, message.token
     head = _HEAD.pack(message.qos, flags, remaining_s or 0, len(message.properties))
-    return b"".join((head, message.properties, message.payload))
+    return b"".join((head, token, message.properties, message.payload))
 
 
 def payload_bytes(body: bytes) -> int:
@@ -33,7 +38,11 @@ def payload_bytes(body: bytes) -> int:
     if len(body) < _HEAD.size:
         return 0
     size: int = _HEAD.unpack_from(body)[3]
-    return max(0, len(body) - _HEAD.size - size)
+    return max(0, len(body) - _head_bytes(body) - size)
+
+
+def _head_bytes(body: bytes) -> int:
+    return _HEAD.size + (TOKEN_BYTES if body[1] & _WILL else 0)
 
 
 def remaining_of(body: bytes) -> int | None:
@@ -56,9 +65,13 @@ def decode_body(topic: str, body: bytes, qos: int | None, retain: bool, now: flo
     if len(body) < _HEAD.size:
         raise ProtocolError("the body of a message ends early")
     published_qos, flags, remaining_s, size = _HEAD.unpack_from(body)
-    start = _HEAD.size + size
+    head_bytes = _head_bytes(body)
+    start = head_bytes + size
     if start > len(body) or published_qos > 2:
         raise ProtocolError("the body of a message is none")
     expires_at = now + remaining_s if flags & _EXPIRES else None
-    properties = body[_HEAD.size : start]
-    return Message(topic, body[start:], published_qos if qos is None else qos, retain, properties, expires_at)
+    properties = body[head_bytes:start]
+    of_message = (topic, body[start:], published_qos if qos is None else qos, retain, properties, expires_at)
+    if flags & _WILL:
+        return WillMessage(*of_message, token=body[_HEAD.size : head_bytes])
+    return Message(*of_message)

@@ -37,6 +37,10 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
         # never expires and has no will; `gone` is right for both.
         if session.will_at is None and session.expires_at is None:
             connected.append(session)
+    broker.wills.restore(store.delivered_wills())
+    wills = store.wills()
+    for will in wills:
+        broker.publish_again(will)
     for session in connected:  # Now that all are there who may want its will.
         broker.gone(session, will=True)
     broker.tick()

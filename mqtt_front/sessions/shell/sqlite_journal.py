@@ -16,13 +16,14 @@ import msgspec
 
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.errors import FrontError
-from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
+from ringmq.mqtt_front.sessions.shell.new_database import make_database
 
-VERSION: Final = 1
-"""Of the tables; a file of another version is refused, not guessed at."""
+VERSION: Final = 2
+"""Of the tables; a file of another version than this and the first is refused, not guessed at."""
 
 QUEUED, SENT, RECEIVED = 0, 1, 2
 """How far a delivery has come."""
@@ -39,6 +40,12 @@ CREATE TABLE incoming (client TEXT, packet_id INTEGER, PRIMARY KEY (client, pack
 CREATE TABLE retained (topic TEXT PRIMARY KEY, message BLOB) WITHOUT ROWID;
 """
 
+# The last sets the order of tokens: the oldest are forgotten first.
+TABLES_OF_WILLS: Final = """
+CREATE TABLE wills (token BLOB PRIMARY KEY, message BLOB) WITHOUT ROWID;
+CREATE TABLE delivered_wills (id INTEGER PRIMARY KEY, token BLOB UNIQUE);
+"""
+
 LOG_BYTES: Final = 16 << 20
 """What the write-ahead log is cut to after a burst."""
 
@@ -51,6 +58,7 @@ _DELIVERY: Final = tuple[int, str, int, Literal[1, 2], _Flag, bytes, Literal[0, 
 """The rows of the tables."""
 
 T = TypeVar("T")
+M = TypeVar("M", bound=Message)
 
 
 class StoreError(FrontError):
@@ -75,7 +83,7 @@ class Store:
         self._fresh: dict[int, tuple[Message, int]] = {}
         """The messages of this turn and their rows, by identity: several sessions wait for one."""
         try:
-            path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
+            make_database(path, f"{TABLES}{TABLES_OF_WILLS} PRAGMA user_version = {VERSION};")
             # `commit` begins its transactions itself: sqlite3 would begin one at the first change, without IMMEDIATE.
             self._database = sqlite3.connect(path, isolation_level=None)
             self._open()
@@ -94,11 +102,10 @@ class Store:
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         version = run("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            # One transaction: a file that has tables and still the version 0 could not be opened again.
-            self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+        if version == 1:
+            self._database.executescript(f"BEGIN; {TABLES_OF_WILLS} PRAGMA user_version = {VERSION}; COMMIT;")
         elif version != VERSION:
-            raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
+            raise StoreError(f"{self._path} is of version {version}, this program knows versions 1 to {VERSION}")
 
     def _drop_orphans(self) -> None:
         """What belongs to nothing can only be there after a file was mended by hand."""
@@ -177,6 +184,18 @@ class Store:
     def unretained(self, topic: str) -> None:
         self._do("DELETE FROM retained WHERE topic = ?", topic)
 
+    def will_begins(self, will: WillMessage) -> None:
+        self._do("INSERT OR REPLACE INTO wills VALUES (?, ?)", will.token, self._pack(will))
+
+    def will_ended(self, token: bytes) -> None:
+        self._do("DELETE FROM wills WHERE token = ?", token)
+
+    def will_delivered(self, token: bytes) -> None:
+        self._do("INSERT OR IGNORE INTO delivered_wills (token) VALUES (?)", token)
+
+    def will_forgotten(self, token: bytes) -> None:
+        self._do("DELETE FROM delivered_wills WHERE token = ?", token)
+
     def _write(self, session: Session, delivery: Delivery, state: int) -> None:
         message = delivery.message
         known = self._fresh.get(id(message))
@@ -213,7 +232,10 @@ class Store:
         return msgspec.msgpack.encode(_with_expiry(message, self._on_the_wall(message.expires_at)))
 
     def _unpack(self, raw: bytes) -> Message:
-        message = self._decoded(raw, Message)
+        return self._unpacked(raw, Message)
+
+    def _unpacked(self, raw: bytes, kind: type[M]) -> M:
+        message = self._decoded(raw, kind)
         return _with_expiry(message, self._here(message.expires_at))
 
     @property
@@ -241,6 +263,14 @@ class Store:
     def retained_messages(self) -> list[Message]:
         """Raises StoreError for what cannot be read."""
         return [self._unpack(raw) for (raw,) in self._rows(tuple[bytes], "SELECT message FROM retained")]
+
+    def wills(self) -> list[WillMessage]:
+        """Wills that were on their way when the last process ended. Raises StoreError for what cannot be read."""
+        return [self._unpacked(raw, WillMessage) for (raw,) in self._rows(tuple[bytes], "SELECT message FROM wills")]
+
+    def delivered_wills(self) -> list[bytes]:
+        """The tokens of wills that were delivered here, the oldest first."""
+        return [token for (token,) in self._rows(tuple[bytes], "SELECT token FROM delivered_wills ORDER BY id")]
 
     def saved(self) -> Iterator[SavedSession]:
         """All sessions; their deliveries are known to this store from then on. Raises StoreError."""
@@ -301,5 +331,5 @@ class Store:
             raise StoreError(f"{self._path} is damaged: {error}") from None
 
 
-def _with_expiry(message: Message, expires_at: float | None) -> Message:
+def _with_expiry(message: M, expires_at: float | None) -> M:
     return message if message.expires_at is None else msgspec.structs.replace(message, expires_at=expires_at)

@@ -120,7 +120,7 @@ class FrontClients:
 
     def deliver(self, publication: Publication) -> int:
         message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
-        if message is None:
+        if message is None or self._broker.wills.is_repeated(message, self._broker.journal):
             return 0
         count = self._broker.distribute_unshared(message) if publication.unshared else 0
         if publication.shared:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.body import NO_PROPERTIES, aged, decode_body, encode_body, payload_bytes, remaining_of
+
+TOKEN = bytes(range(16))
 
 
 @given(st.binary(max_size=9), st.binary(max_size=9), st.integers(0, 2), st.none() | st.integers(0, 1 << 32 - 1))
@@ -22,6 +24,21 @@ def test_body_keeps_the_message_and_its_remaining_time(
     assert got.expires_at == (None if expiry_s is None else 500.0 + expiry_s)
     assert got.origin == "", "who published it is nobody's business elsewhere"
     assert decode_body("t", encode_body(message, 0.0), 0, False, 0.0).qos == 0
+
+
+@given(st.binary(max_size=9), st.binary(max_size=9), st.integers(1, 2), st.none() | st.integers(0, 1 << 32 - 1))
+def test_body_of_a_will_keeps_its_token(payload: bytes, properties: bytes, qos: int, expiry_s: int | None) -> None:
+    expires_at = None if expiry_s is None else 100.0 + expiry_s
+    will = WillMessage("t", payload, qos, True, properties, expires_at, "client", TOKEN)
+    body = encode_body(will, 100.0)
+    assert payload_bytes(body) == len(payload)
+    assert remaining_of(body) == expiry_s
+    got = decode_body("t", body, None, True, 500.0)
+    assert isinstance(got, WillMessage)
+    assert (got.payload, got.properties, got.qos, got.retain, got.token) == (payload, properties, qos, True, TOKEN)
+    assert got.expires_at == (None if expiry_s is None else 500.0 + expiry_s)
+    with pytest.raises(ProtocolError):
+        decode_body("t", body[: len(body) - len(payload) - 1], None, True, 500.0)
 
 
 def test_body_without_properties_begins_with_a_constant_head() -> None:

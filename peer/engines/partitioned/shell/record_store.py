@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
+from ringmq.mqtt_front.sessions.shell.new_database import make_database
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Count, Peer
 from ringmq.peer.engines.partitioned.coordinating.lasting import LASTING, away_since, lapsed
@@ -78,7 +79,7 @@ class RecordStore:
         """The last record of each topic, the last `leave` of each, which keeps tombstones, and the last change of each
         entry; in the order of arrival."""
         try:
-            path.touch(0o600)  # messages are nobody's business; the log beside it will have the same rights
+            make_database(path, f"{TABLES} PRAGMA user_version = {VERSION};")
             self._database = sqlite3.connect(path, isolation_level=None)
             self._open()
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
@@ -93,11 +94,9 @@ class RecordStore:
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         version = run("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            self._database.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
-        elif version > VERSION:
-            raise StoreError(f"{self._path} is of version {version}, this program knows version {VERSION}")
-        for step in range(version or VERSION, VERSION):
+        if not 1 <= version <= VERSION:
+            raise StoreError(f"{self._path} is of version {version}, this program knows versions 1 to {VERSION}")
+        for step in range(version, VERSION):
             self._database.executescript(f"BEGIN; {_STEPS[step]} PRAGMA user_version = {step + 1}; COMMIT;")
 
     def keep(self, topic: str, record: SharedRecord) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.codec.packets import Properties, Subscription, Will
 from ringmq.mqtt_front.config import NEVER_EXPIRES_S, FrontConfig
-from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.mqtt_front.sessions.journal import SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery
 from ringmq.mqtt_front.sessions.session import Session
@@ -216,8 +217,43 @@ def test_a_file_of_another_version_is_refused(store: Store, path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 99")
     database.close()
-    with pytest.raises(StoreError, match="is of version 99, this program knows version 1"):
+    with pytest.raises(StoreError, match="is of version 99, this program knows versions 1 to 2"):
         Store(path, OFFSET_S)
+
+
+def test_a_file_of_the_first_version_is_taken_over(store: Store, path: Path) -> None:
+    """It had no tables of wills."""
+    store.session(a_session())
+    store.commit()
+    store.close()
+    with sqlite3.connect(path) as database:
+        database.executescript("DROP TABLE wills; DROP TABLE delivered_wills; PRAGMA user_version = 1;")
+    database.close()
+    store = Store(path, OFFSET_S)
+    assert the_one(store).client_id == "c"
+    will = WillMessage("w", b"gone", 2, token=b"0" * 16)
+    store.will_begins(will)
+    store.commit()
+    store = reopened(store, path)
+    assert store.wills() == [will]
+    store.close()
+
+
+def test_wills_on_their_way_and_delivered_ones(store: Store, path: Path) -> None:
+    wills = [WillMessage("w", b"gone", 2, True, b"\x01\x01", 30.0, "c", bytes([number]) * 16) for number in range(3)]
+    for will in wills:
+        store.will_begins(will)
+        store.will_delivered(will.token)
+    store.commit()
+    store.will_ended(wills[0].token)
+    store.will_forgotten(wills[0].token)
+    store.will_delivered(wills[1].token)
+    store.commit()
+    store = reopened(store, path, OFFSET_S + 10)
+    # The times of the new process are 10 s earlier.
+    assert store.wills() == [replace(will, expires_at=20.0) for will in wills[1:]]
+    assert store.delivered_wills() == [will.token for will in wills[1:]]
+    store.close()
 
 
 def test_a_file_is_one_process_alone(store: Store, path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Wills with QoS 1 and 2 on their way: a will is kept until all its receivers have it, and delivered once with QoS 2.
+
+A client that has gone repeats nothing, so its server does: a will that was on its way when the process ended is
+published again at the next start, with the same token. The server of a receiver remembers the tokens of wills with QoS
+2 that it has delivered. Knows no sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.message import Message, WillMessage
+from ringmq.mqtt_front.sessions.journal import Journal
+
+TOKEN_BYTES: Final = 16
+MOST_DELIVERED: Final = 10_000
+"""Tokens that are remembered, of 16 bytes each. A will comes again when its peer is back, which few others precede."""
+
+
+class PendingWills:
+    """One per broker."""
+
+    __slots__ = ("_delivered", "_made", "new_token", "on_settled", "pending")
+
+    def __init__(self) -> None:
+        self.pending: set[bytes] = set()
+        """Tokens of the wills that have not reached all receivers."""
+        self.on_settled: Callable[[], None] = _nothing
+        """Called when no will is pending any more."""
+        self.new_token: Callable[[], bytes] = self._count
+        """The shell sets one that makes tokens which nobody else makes."""
+        self._made = 0
+        self._delivered: dict[bytes, None] = {}
+
+    def _count(self) -> bytes:
+        self._made += 1
+        return self._made.to_bytes(TOKEN_BYTES, "big")
+
+    def begin(self, message: Message, journal: Journal) -> tuple[WillMessage, Done]:
+        """A will is published: publish the result instead, with this `done`."""
+        will = WillMessage(
+            message.topic, message.payload, message.qos, message.retain, message.properties, message.expires_at,
+            message.origin, self.new_token(),
+        )  # fmt: skip
+        journal.will_begins(will)
+        return will, self.again(will, journal)
+
+    def again(self, will: WillMessage, journal: Journal) -> Done:
+        """A will of an earlier process is published again, with the result as its `done`."""
+        self.pending.add(will.token)
+        return partial(self._end, will.token, journal)
+
+    def _end(self, token: bytes, journal: Journal, reason: Reason) -> None:
+        """Also after a failure: what the ring refuses, as it is full, has no room later either."""
+        self.pending.discard(token)
+        journal.will_ended(token)
+        if not self.pending:
+            self.on_settled()
+
+    def restore(self, tokens: list[bytes]) -> None:
+        """The tokens of wills that were delivered, the oldest first."""
+        self._delivered = dict.fromkeys(tokens)
+
+    def is_repeated(self, message: Message, journal: Journal) -> bool:
+        """Whether a message of another peer is a will with QoS 2 that was delivered here. If not, it is noted as one:
+        deliver it before the next commit.
+        """
+        if message.qos != 2 or not isinstance(message, WillMessage):
+            return False
+        token, delivered = message.token, self._delivered
+        if token in delivered:
+            return True
+        delivered[token] = None
+        journal.will_delivered(token)
+        if len(delivered) > MOST_DELIVERED:
+            oldest = next(iter(delivered))
+            del delivered[oldest]
+            journal.will_forgotten(oldest)
+        return False
+
+
+def _nothing() -> None:
+    pass
