@@ -339,6 +339,7 @@ class BaseEngine(ABC, Generic[S, P]):
                 self._retained_cache.live(self._state.me.id, publication)
 
     def _keep_settled(self, publication: Publication) -> None:
-        """Cache a message that reached its coordinator after a client here began to subscribe."""
+        """Cache a message of a client here that got another stamp, or that reached its coordinator after a client here
+        began to subscribe."""
         if self.subscriber.wants(publication.topic):
             self._retained_cache.live(self._state.me.id, publication)

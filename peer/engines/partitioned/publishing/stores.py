@@ -54,8 +54,8 @@ class RetainStores:
         "_checking",
         "_directory",
         "_doubting",
+        "_keep",
         "_names",
-        "_settled",
         "_state",
         "_stores",
         "_streams",
@@ -68,12 +68,13 @@ class RetainStores:
         state: MessagingContext,
         streams: ItemStreams,
         directory: Coordinators,
-        settled: Callable[[Publication], None],
+        keep: Callable[[Publication], None],
     ) -> None:
+        """`keep` is called when a message gets another stamp, and when it is stored."""
         self._state = state
         self._streams = streams
         self._directory = directory
-        self._settled = settled
+        self._keep = keep
         self._names = NameHash(state.config.hash_seed)
         self._stores: dict[StoreKey, RetainStore] = {}
         self._by_partition: dict[int, dict[StoreKey, RetainStore]] = {}
@@ -89,6 +90,11 @@ class RetainStores:
     def begin(self, outgoing: PendingPublication) -> None:
         """Send a message to the coordinator of its topic, until it is acknowledged."""
         publication = outgoing.publication
+        if publication.stamp < self._state.hybrid_clock:
+            # It has waited for its routes, and with them the clock of the ring came, by which it may be older than the
+            # message that it is to replace.
+            publication.stamp = self._state.stamp()
+            self._keep(publication)
         number = stamp_of(publication.stamp, self._state.me.id)
         topic = publication.topic
         row = Row(
@@ -171,7 +177,7 @@ class RetainStores:
                 del self._by_partition[partition]
         publication = self.unsettled.pop(store.outgoing.publication.seq, None)
         if publication is not None:
-            self._settled(publication)
+            self._keep(publication)
         # Also after giving up: a coordinator must not wait for a message that nobody stores any more.
         for then in store.then:
             then()

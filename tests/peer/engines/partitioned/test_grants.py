@@ -281,6 +281,24 @@ def test_a_new_coordinator_knows_the_clock_of_its_predecessor(net: Net) -> None:
     assert reader.kept == {"a": b"second"}
 
 
+def test_the_first_retained_message_of_a_peer_is_later_than_those_of_a_clock_that_was_ahead(net: Net) -> None:
+    """It learns of that clock only when it asks for routes, while its message waits."""
+    first, second, reader = net.others("a", "#")[:3]
+    wall_us = int(net.now * 1e6)
+    first.core._state.clock_us = lambda: wall_us + 5 * 3600 * 10**6
+    first.publish("a", b"first", retain=True)
+    net.run(1.0)
+    second.core._state.clock_us = lambda: wall_us
+    second.subscribe("other")
+    second.publish("a", b"second", retain=True)
+    second.publish("a", b"third", retain=True)
+    net.run(1.0)
+    assert second.reasons == [Reason.NO_MATCHING_SUBSCRIBERS] * 2
+    reader.subscribe("a")
+    net.run(1.0)
+    assert reader.kept == {"a": b"third"}
+
+
 @pytest.mark.parametrize(
     ("topic_filter", "wanted"),
     [
