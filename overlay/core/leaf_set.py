@@ -188,12 +188,12 @@ class LeafSet:
             ends.append(ring[right])
         return tuple(ends)
 
-    def _widest_gap(self) -> tuple[int, int]:
-        # Kept until the members change: `covers` asks for every routed message.
-        if self._gap is None:
-            stops = [0, *self._offsets, SPACE]
-            self._gap = max(itertools.pairwise(stops), key=lambda gap: gap[1] - gap[0])
-        return self._gap
+    def _find_gap(self) -> tuple[int, int]:
+        """The gap of the ring whose keys may belong to others: behind both sides if they are full, else the widest."""
+        if self.full:
+            return self._offsets[self._right - 1], self._offsets[self._right]
+        stops = [0, *self._offsets, SPACE]
+        return max(itertools.pairwise(stops), key=lambda gap: gap[1] - gap[0])
 
     def covers(self, key: int) -> bool:
         """Whether the owner of this key must be a member or the centre.
@@ -201,11 +201,11 @@ class LeafSet:
         A set that is not full covers all keys outside its widest gap. In a small ring that gap has no peers; in a large
         ring it has the peers that were not found yet after many members were lost.
         """
-        offset = (key - self.center) & MASK
-        if self.full:
-            return offset <= self._offsets[self._right - 1] or offset >= self._offsets[self._right]
-        start, end = self._widest_gap()
-        return not start < offset < end
+        gap = self._gap
+        if gap is None:
+            # Kept until the members change: this is asked for every routed message, and for each of 4,096 partitions.
+            gap = self._gap = self._find_gap()
+        return not gap[0] < (key - self.center) & MASK < gap[1]
 
     def closest(self, key: int, without: Collection[Id] = ()) -> Peer | None:
         """The member nearest to the key, except `without`; None when the centre itself is nearer."""

@@ -7,9 +7,9 @@ partition, and the owner answers with all partitions of its own. Knows neither f
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import inf
 from typing import Final, Protocol
 
@@ -71,8 +71,8 @@ class Directory:
     """One per engine."""
 
     __slots__ = (
-        "_acting", "_asked", "_doubted", "_everyone", "_firsts", "_heard", "_known", "_most", "_named", "_next",
-        "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
+        "_acting", "_asked", "_divided_for", "_doubted", "_doubtful", "_everyone", "_firsts", "_heard", "_known",
+        "_most", "_named", "_next", "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
     )  # fmt: skip
 
     def __init__(self, state: DirectoryContext, owners: Owners, known: Callable[[], None]) -> None:
@@ -97,6 +97,10 @@ class Directory:
         """Partitions with one owner by the leaf set, in order; None: it leaves a doubt. A stretch with an owner is in
         one quarter of the space."""
         self._firsts = [0]
+        self._divided_for: tuple[Peer, ...] | None = None
+        """The leaf set from which the stretches were found."""
+        self._doubtful: list[int] = []
+        """The points of `_points` that it leaves in doubt."""
         self._wanted: dict[int, None] = {}
         """Partitions that somebody here needs, and that wait until others are answered."""
         self._asked: dict[int, None] = {}
@@ -201,9 +205,12 @@ class Directory:
             if owner(key_of_partition(first)) != peer or owner(key_of_partition(last)) != peer:
                 self._divide()
                 return
+        if tuple(overlay.leaves) != self._divided_for:
+            self._divide()
+            return
         # Both ends of a stretch in doubt may stay in the widest gap of the ring while a suspect between them answers.
-        for partition in self._points():
-            if self._stretch(partition)[2] is None and owner(key_of_partition(partition)) is not None:
+        for partition in self._doubtful:
+            if owner(key_of_partition(partition)) is not None:
                 self._divide()
                 return
 
@@ -256,15 +263,20 @@ class Directory:
     def _collect(self) -> tuple[dict[Peer, PartitionRanges], PartitionRanges]:
         ranges: dict[Peer, PartitionRanges] = {}
         unknown: PartitionRanges = []
-        heard = self._heard
-        for first, last, owner in self._stretches:
-            if owner is not None and not self._acting:
-                _extend(ranges.setdefault(owner, []), first, last)
-                continue
-            for partition in range(first, last + 1):
-                peer = self._actor(partition) or owner or heard[partition]
-                _extend(unknown if peer is None else ranges.setdefault(peer, []), partition, partition)
+        for first, last, peer in self._runs():
+            _extend(unknown if peer is None else ranges.setdefault(peer, []), first, last)
         return ranges, unknown
+
+    def _runs(self) -> Iterator[tuple[int, int, Peer | None]]:
+        """The answers of `peek` for ranges of partitions, in order."""
+        if self._acting:
+            yield from _equal(0, self.by_partition())
+            return
+        for first, last, owner in self._stretches:
+            if owner is None:
+                yield from _equal(first, self._heard[first : last + 1])
+            else:
+                yield first, last, owner
 
     def verify(self, partition: int) -> None:
         """The coordinator is silent: ask who it is now, unless the leaf set knows."""
@@ -402,6 +414,8 @@ class Directory:
         self._stretches = stretches
         self._everyone = None
         self._firsts = [first for first, _, _ in stretches]
+        self._divided_for = tuple(self._state.overlay.leaves)
+        self._doubtful = [partition for partition in divided_at if owners[partition] is None]
 
     def _points(self) -> list[int]:
         """Partitions between which the owners follow from both ends: equal ends have nothing else between them.
@@ -481,3 +495,11 @@ def _extend(ranges: PartitionRanges, first: int, last: int) -> None:
         ranges[-1] = ranges[-1][0], last
     else:
         ranges.append((first, last))
+
+
+def _equal(first: int, peers: list[Peer | None]) -> Iterator[tuple[int, int, Peer | None]]:
+    """Ranges of partitions, from the first on, with equal peers."""
+    for peer, group in groupby(peers):
+        count = len(list(group))
+        yield first, first + count - 1, peer
+        first += count
