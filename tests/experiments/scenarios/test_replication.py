@@ -81,19 +81,23 @@ def _leases_without_the_word_of_the_shadows(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mutation", "faults"),
+    ("mutation", "faults", "seed"),
     [
-        (_leases_without_the_word_of_the_shadows, ("cut",)),
-        (_renewals_overtake_routes, ("deaf",)),
-        (_successors_know_no_holders, ("crash",)),
-        (_successors_do_not_count_holders, ("crash",)),
-        (_nobody_waits_for_holders, ("deaf",)),
+        (_leases_without_the_word_of_the_shadows, ("cut",), 8),
+        (_renewals_overtake_routes, ("deaf",), 3),
+        (_successors_know_no_holders, ("crash",), 2),
+        (_successors_do_not_count_holders, ("crash",), 2),
+        (_nobody_waits_for_holders, ("deaf",), 0),
     ],
 )
-def test_each_rule_is_needed(mutation: Mutation, faults: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rule_is_needed(
+    mutation: Mutation, faults: tuple[str, ...], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The given seed was the first to miss a subscription. After a change of the roles it may be another."""
+
     def histories() -> None:
-        for seed in range(30):
-            replication(seed, peers=4, faults=faults, shadows=1)
+        for number in (seed, *range(30)):
+            replication(number, peers=4, faults=faults, shadows=1)
 
     mutation(monkeypatch)
     with pytest.raises(MissedError):
