@@ -17,7 +17,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ringmq.collector.jobs.schema import STORED
-from tests.collector.conftest import QUICK
 from tests.collector.making import delivery, land, line
 from tests.conftest import Eventually, Process, Usage
 
@@ -27,9 +26,7 @@ FILES_EACH = 5
 LINES_EACH = 30
 
 
-@pytest.fixture(autouse=True)
-def _quick_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
+pytestmark = pytest.mark.usefixtures("quick_spark")
 
 
 def java_of(process: Process) -> int | None:
