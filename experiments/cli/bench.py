@@ -67,6 +67,13 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--json", "as_json", is_flag=True, help="Print all figures as JSON, the tables on standard error."
         ),
+        click.option(
+            "--patience",
+            default=DEFAULT.patience,
+            show_default=True,
+            type=click.IntRange(0, 100),
+            help="Most repetitions of a measurement that other processes disturbed.",
+        ),
         click.option("--quick", is_flag=True, help="Bisect the last doubling instead of dividing it into 20."),
         click.option(
             "--repeats",
@@ -86,8 +93,9 @@ def _measuring(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _method(seconds: float, repeats: int | None, quick: bool) -> Method:
-    return Method(span_s=seconds, warm_s=min(DEFAULT.warm_s, seconds), repeats=repeats or DEFAULT.repeats, quick=quick)
+def _method(seconds: float, repeats: int | None, quick: bool, patience: int) -> Method:
+    warm_s, repeats = min(DEFAULT.warm_s, seconds), repeats or DEFAULT.repeats
+    return Method(span_s=seconds, warm_s=warm_s, repeats=repeats, quick=quick, patience=patience)
 
 
 def _against(
@@ -129,6 +137,7 @@ def front(
     repeats: int | None,
     servers: list[str],
     quick: bool,
+    patience: int,
     idle: int | None,
     filters: int | None,
     folder: Path | None,
@@ -143,9 +152,9 @@ def front(
     With --against a peer of this version takes turns with a peer of another, on the same core and at one rate.
     Processor time of a delivery and memory of an idle peer are compared.
     """
-    checkout = bench_against.other_checkout(ctx, folder, rate_hz, "servers", "idle", "filters", "quick")
+    checkout = bench_against.other_checkout(ctx, folder, rate_hz, "servers", "idle", "filters", "quick", "patience")
     report = Report(as_json, verbose)
-    method = _method(seconds, repeats, quick)
+    method = _method(seconds, repeats, quick, patience)
     if pattern is None:
         pattern = "" if idle or filters else "all"
     patterns = chosen(PATTERNS, [name for name in PATTERNS if pattern in (name, "all")], qos, payload_bytes)
@@ -191,6 +200,7 @@ def ring(
     seconds: float,
     repeats: int | None,
     quick: bool,
+    patience: int,
     folder: Path | None,
     rate_hz: float | None,
     qos: int | None,
@@ -221,7 +231,7 @@ def ring(
 
     With --against a ring of this version takes turns with a ring of another, as in `front`.
     """
-    checkout = bench_against.other_checkout(ctx, folder, rate_hz, "names", "quick")
+    checkout = bench_against.other_checkout(ctx, folder, rate_hz, "names", "quick", "patience")
     report = Report(as_json, verbose)
     if pattern is None:
         wanted = list(RING_PATTERNS) if checkout is None else list(ACROSS)
@@ -231,7 +241,7 @@ def ring(
     if checkout is not None:
         _against(report, patterns, checkout, seconds, repeats, rate_hz)
         return
-    method = _method(seconds, repeats, quick)
+    method = _method(seconds, repeats, quick, patience)
     results = {}
     try:
         available = _available(names, report, sides.why_not)

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ringmq.experiments.benchmarks import crowd
+from ringmq.experiments.benchmarks import comparison, crowd
+from ringmq.experiments.benchmarks.report import Report
 from ringmq.experiments.cli import bench
 from ringmq.experiments.load import reachability
 from ringmq.experiments.processes import sides
@@ -21,6 +22,10 @@ from ringmq.experiments.processes.servers import Server, running
 from tests.conftest import Eventually, Process
 
 pytestmark = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a benchmark needs two cores")
+
+
+SHORT = ("--quick", "--seconds", "0.05", "--repeats", "1", "--patience", "0", "--json")
+FRONT = (*SHORT, "--servers", "ringmq", "--pattern", "qos0-1to10")
 
 
 def run(*options: str, command: str = "front") -> Result:
@@ -35,8 +40,7 @@ def figures_of(result: Result) -> dict[str, Any]:
 
 
 def test_short_run_gives_plausible_figures() -> None:
-    options = ("--servers", "ringmq", "--pattern", "qos0-1to10", "--quick", "--seconds", "0.05", "--repeats", "1")
-    figures = figures_of(run(*options, "--json"))
+    figures = figures_of(run(*FRONT))
     assert figures["goals"] == []
     (limit,) = figures["qos0-1to10"]["ringmq"]["at_limit"]
     assert limit["sp_ratio"] == 10
@@ -47,11 +51,21 @@ def test_short_run_gives_plausible_figures() -> None:
 
 
 def test_short_run_with_another_qos_and_payload_is_named_after_them() -> None:
-    options = ("--servers", "ringmq", "--pattern", "qos0-1to10", "--quick", "--seconds", "0.05", "--repeats", "1")
-    figures = figures_of(run(*options, "--qos", "2", "--payload", "1000", "--json"))
+    figures = figures_of(run(*FRONT, "--qos", "2", "--payload", "1000"))
     assert set(figures) == {"qos2-1to10-1000B", "goals"}
     (limit,) = figures["qos2-1to10-1000B"]["ringmq"]["at_limit"]
     assert (limit["sp_ratio"], limit["loss"]) == (10, 0)
+
+
+@pytest.mark.parametrize("patience", [0, 2])
+def test_disturbed_measurements_are_repeated_as_often_as_told(patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "DISTURBED", -1.0)
+    measured: list[float] = []
+    monkeypatch.setattr(Report, "measured", lambda report, name, figures: measured.append(figures.offered_hz))
+    figures_of(run(*FRONT, "--patience", str(patience)))
+    half_hz = measured[-1]
+    assert measured[-1 - patience :] == [half_hz] * (1 + patience)
+    assert measured.count(half_hz) == 1 + patience
 
 
 def test_idle_and_filters_are_measured_and_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,9 +93,6 @@ def test_run_without_any_available_server_fails(monkeypatch: pytest.MonkeyPatch)
     result = run("--servers", "mosquitto")
     assert result.exit_code == 1
     assert "no server is left" in result.output
-
-
-SHORT = ("--quick", "--seconds", "0.05", "--repeats", "1", "--json")
 
 
 @pytest.mark.skipif(sides.why_not("bridged") is not None, reason=str(sides.why_not("bridged")))

@@ -76,6 +76,7 @@ def test_a_checkout_without_an_environment_is_one_line(command: str, tmp_path: P
         (("front", "--idle", "3", "--against"), "--idle cannot be combined with --against"),
         (("front", "--filters", "3", "--against"), "--filters cannot be combined with --against"),
         (("front", "--quick", "--against"), "--quick cannot be combined with --against"),
+        (("ring", "--patience", "1", "--against"), "--patience cannot be combined with --against"),
         (("ring", "--sides", "ringmq", "--against"), "--sides cannot be combined with --against"),
         (("front", "--qos", "3", "--against"), "Invalid value for '--qos'"),
         (("front", "--payload", "1000001", "--against"), "Invalid value for '--payload'"),
