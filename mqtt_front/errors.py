@@ -1,4 +1,4 @@
-"""The errors of the front: one root, errors of clients' bytes, and misuse of the codec by the front itself."""
+"""The errors of the front: one root, errors of clients' and servers' bytes, and misuse of the codec and of clients."""
 
 from __future__ import annotations
 
@@ -41,3 +41,15 @@ class UnsupportedVersionError(PacketError):
     def __init__(self, level: int) -> None:
         super().__init__(Reason.UNSUPPORTED_PROTOCOL_VERSION, f"protocol level {level} is not supported")
         self.level = level
+
+
+class ServerBreachError(FrontError):
+    """For a client: the server broke the protocol or fell silent. The connection is over; in 5.0 with this reason."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class CallError(FrontError):
+    """For a client: a call that its connection cannot obey now, or an argument that MQTT does not allow."""

@@ -31,6 +31,7 @@ CORE_FOLDERS = {
     "dispatching",
     "mqtt_front",
     "mqtt_front.access",
+    "mqtt_front.client",
     "mqtt_front.codec",
     "mqtt_front.connection",
     "mqtt_front.matching",
