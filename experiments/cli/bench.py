@@ -19,7 +19,7 @@ import click
 from ringmq.experiments.benchmarks import against, collector, crowd, goals
 from ringmq.experiments.benchmarks.comparison import Method, Result, compare
 from ringmq.experiments.benchmarks.report import Report
-from ringmq.experiments.cli import bench_against, bench_ring, bench_topics
+from ringmq.experiments.cli import bench_against, bench_chaos, bench_ring, bench_topics
 from ringmq.experiments.load import reachability
 from ringmq.experiments.load.generator import Load
 from ringmq.experiments.load.patterns import PATTERNS, RING_PATTERNS, Pattern, chosen
@@ -43,7 +43,7 @@ def bench(ctx: click.Context) -> None:
     ctx.with_resource(sigterm_interrupts())
 
 
-for check in (*bench_ring.COMMANDS, bench_topics.topics):
+for check in (*bench_ring.COMMANDS, bench_topics.topics, bench_chaos.chaos):
     bench.add_command(check)
 
 

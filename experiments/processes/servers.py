@@ -80,6 +80,11 @@ class Server:
     def runs(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs; negative for the number of the signal that ended it."""
+        return self._process.poll()
+
     def kill(self) -> None:
         """Kill it with SIGKILL, without waiting for its end, so that several can be killed at one moment."""
         self._process.kill()

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from ringmq.experiments.hosts.host import LACKS_IP, lacking
+from ringmq.experiments.hosts.network import USUAL
 from ringmq.overlay.core.ids import Id
 from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.engines.partitioned.subscribing.home_lease import RENEWALS
@@ -25,7 +27,7 @@ from ringmq.peer.messaging.config import LAN
 from ringmq.peer.replication.space import key_of_partition
 from tests.conftest import Eventually, Usage
 from tests.deploy.clients import Publisher, Retainer, Sent, Subscriber, Traffic
-from tests.deploy.hosts import DELAY_S, JITTER_S, LOSS, Host, Network, lacking, lacks_ip
+from tests.deploy.hosts import Host, Network
 from tests.mqtt_front.real_clients.missing import cannot
 from tests.overlay.core.distances import distance
 
@@ -60,10 +62,10 @@ def nothing(sent: Sent, publisher: Publisher, subscriber: Subscriber) -> bool:
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
     why = lacking()
+    if why == LACKS_IP:
+        cannot(why)
     if why:
         pytest.skip(f"NO TEST OF SEVERAL HOSTS: {why}")
-    if lacks_ip():
-        cannot("ip is not installed; on Debian: apt-get install iproute2")
     with Network(HOSTS, tmp_path_factory.mktemp("hosts")) as made:
         for host in made.hosts:
             made.start(host)
@@ -171,8 +173,8 @@ def test_frames_are_late_and_get_lost(ring: Network) -> None:
                     delays.append(time.monotonic() - sent)
     lost = 1 - len(delays) / (PINGS * PINGS_AT_ONCE)
     print(f"\n{lost:.1%} lost, {min(delays) * 1000:.1f} ms at least")
-    assert LOSS / 5 < lost < LOSS * 5
-    assert min(delays) >= DELAY_S - JITTER_S
+    assert USUAL.loss / 5 < lost < USUAL.loss * 5
+    assert min(delays) >= USUAL.delay_s - USUAL.jitter_s
 
 
 def test_clients_on_different_hosts_talk(ring: Network, tmp_path: Path, eventually: Eventually) -> None:

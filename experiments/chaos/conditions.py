@@ -1,0 +1,95 @@
+"""What the documents exempt: when two peers were apart, or a peer was away, for longer than a promise lasts.
+
+Knows faults and leases; promises nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from ringmq.experiments.chaos.history import FaultKind, Injected, SentMessage
+
+AWAY: Final = (FaultKind.DOWN, FaultKind.PAUSED, FaultKind.POWER)
+SHORT_CUT_S: Final = 6.0
+"""Cuts up to this length lose nothing (docs/deploy.md, "When the network is cut")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long promises last, by timing, and how long acknowledgements may take in a scenario."""
+
+    short_cut_s: float = SHORT_CUT_S
+    waited_s: float = 12.0
+    """For so long at least messages wait for a peer that is away ("for 12 to 15 s")."""
+    puback_s: float = 20.0
+    suback_s: float = 20.0
+    settled_s: float = 5.0
+    """Faults that ended longer ago than this before a message do not explain its loss."""
+
+
+class Conditions:
+    """The faults of a run, as the promises see them."""
+
+    def __init__(self, faults: Sequence[Injected], terms: Terms) -> None:
+        self.terms = terms
+        self._away = [fault for fault in faults if fault.kind in AWAY]
+        self._cuts = [fault for fault in faults if fault.kind is FaultKind.CUT]
+        self._others = [fault for fault in faults if fault.kind not in (*AWAY, FaultKind.CUT)]
+
+    def excuses(self, message: SentMessage, peer: int) -> bool:
+        """Whether the documents allow that an acknowledged message does not reach subscribers of this peer."""
+        return self._was_away(message, peer) or self._was_apart(message, peer)
+
+    def _was_away(self, message: SentMessage, peer: int) -> bool:
+        """Whether the peer was away for longer than messages wait for it, while this one was on its way."""
+        return any(
+            peer in fault.peers and length(fault) > self.terms.waited_s and touches(fault, message)
+            for fault in self._away
+        )
+
+    def _was_apart(self, message: SentMessage, peer: int) -> bool:
+        """Whether the publisher's peer had stopped waiting for this peer, as a cut lasted for too long."""
+        return any(
+            separates(fault, message.peer, peer)
+            and length(fault) > self.terms.short_cut_s
+            and touches(fault, message)
+            and answered_at(message) >= fault.start + self.terms.waited_s
+            for fault in self._cuts
+        )
+
+    def crashed(self, message: SentMessage, peer: int, until: float) -> bool:
+        """Whether a process of this peer ended while the message may have been on its way there."""
+        return any(
+            peer in fault.peers and fault.start <= until and (fault.end or inf) >= message.at - self.terms.settled_s
+            for fault in self._away
+            if fault.kind is not FaultKind.PAUSED
+        )
+
+    def near(self, message: SentMessage) -> list[Injected]:
+        """The faults during a message, or shortly before it."""
+        return [
+            fault
+            for fault in (*self._away, *self._cuts, *self._others)
+            if fault.start <= answered_at(message) and (fault.end or inf) >= message.at - self.terms.settled_s
+        ]
+
+
+def length(fault: Injected) -> float:
+    return (inf if fault.end is None else fault.end) - fault.start
+
+
+def answered_at(message: SentMessage) -> float:
+    return message.at if message.acknowledged_at is None else message.acknowledged_at
+
+
+def touches(fault: Injected, message: SentMessage) -> bool:
+    """Whether the message was on its way during the fault."""
+    return fault.start <= answered_at(message) and message.at <= (inf if fault.end is None else fault.end)
+
+
+def separates(fault: Injected, first: int, second: int) -> bool:
+    """Whether a cut is between these two peers, in one direction at least."""
+    return (first, second) in fault.pairs or (second, first) in fault.pairs
