@@ -106,7 +106,7 @@ class Checker:
         """Whether this subscription must get the message."""
         if not entry.qos or not self._was_in_force(entry, message):
             return False
-        return not self._conditions.excuses(message, entry.peer)
+        return not self._conditions.excuses(message, entry.peer, entry.granted_at or 0.0)
 
     def _was_in_force(self, entry: Entry, message: SentMessage) -> bool:
         if not entry.is_granted or entry.granted_at is None or entry.granted_at >= message.at:

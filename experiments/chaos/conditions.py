@@ -39,9 +39,13 @@ class Conditions:
         self._cuts = [fault for fault in faults if fault.kind is FaultKind.CUT]
         self._others = [fault for fault in faults if fault.kind not in (*AWAY, FaultKind.CUT)]
 
-    def excuses(self, message: SentMessage, peer: int) -> bool:
-        """Whether the documents allow that an acknowledged message does not reach subscribers of this peer."""
-        return self._was_away(message, peer) or self._was_apart(message, peer)
+    def excuses(self, message: SentMessage, peer: int, granted_at: float = -inf) -> bool:
+        """Whether an acknowledged message need not reach a subscriber of this peer, by the documents."""
+        return (
+            self._was_away(message, peer)
+            or self._was_apart(message, peer)
+            or self._was_unknown(message, peer, granted_at)
+        )
 
     def _was_away(self, message: SentMessage, peer: int) -> bool:
         """Whether the peer was away for longer than messages wait for it, while this one was on its way."""
@@ -57,6 +61,15 @@ class Conditions:
             and length(fault) > self.terms.short_cut_s
             and touches(fault, message)
             and answered_at(message) >= fault.start + self.terms.waited_s
+            for fault in self._cuts
+        )
+
+    def _was_unknown(self, message: SentMessage, peer: int, granted_at: float) -> bool:
+        """Whether a part that works alone cannot know the subscription, as it was made in another part."""
+        return any(
+            separates(fault, message.peer, peer)
+            and fault.start <= granted_at
+            and answered_at(message) <= (inf if fault.end is None else fault.end)
             for fault in self._cuts
         )
 

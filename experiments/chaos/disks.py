@@ -110,7 +110,7 @@ async def damaged_files(run: ChaosRun) -> None:
     """A file of a peer is damaged while it is down; the start must end with a line and leave the file as it is."""
     while not run.is_over:
         (number,) = run.some(1)
-        await run.kill(number)
+        await run.stop(number)  # or its write-ahead logs would have a sound copy of a damaged page
         peer = run.site.peers[number]
         copy = peer.folder / "copy"
         await asyncio.to_thread(shutil.copytree, peer.data, copy)

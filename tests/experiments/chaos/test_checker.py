@@ -129,7 +129,25 @@ def test_a_subscription_that_ended_well_after_the_acknowledgement_counts() -> No
     ],
 )
 def test_only_what_the_documents_exempt_is_excused(long: Injected, excused: bool) -> None:
-    assert (found(history(MESSAGE, faults=(long,))) == []) is excused
+    entries = (replace(ENTRY, asked_at=-9.0, granted_at=-8.0),)
+    assert (found(history(MESSAGE, entries=entries, faults=(long,))) == []) is excused
+
+
+@pytest.mark.parametrize(
+    ("granted_at", "acknowledged_at", "pair", "excused"),
+    [
+        (9.5, 10.5, (0, 1), True),
+        (8.5, 10.5, (0, 1), False),
+        (9.5, 14.5, (0, 1), False),
+        (9.5, 10.5, (0, 2), False),
+    ],
+)
+def test_a_part_does_not_know_what_was_subscribed_in_another_part_meanwhile(
+    granted_at: float, acknowledged_at: float, pair: tuple[int, int], excused: bool
+) -> None:
+    message = replace(MESSAGE, acknowledged_at=acknowledged_at)
+    past = history(message, entries=(replace(ENTRY, granted_at=granted_at),), faults=(cut(9, 14, pair),))
+    assert (found(past) == []) is excused
 
 
 def test_a_replay_of_a_retained_message_is_not_its_delivery() -> None:
