@@ -244,19 +244,23 @@ class Checker:
     # Answers and sessions
 
     def _late(self) -> Iterator[Violation]:
-        """PUBACK, PUBREC and SUBACK beyond their bounds; none at all, where the connection lived on."""
+        """PUBACK, PUBREC and SUBACK beyond their bounds; none at all, where the connection lived on.
+
+        The bounds are times since a peer fell silent: each fault that begins meanwhile begins them anew.
+        """
         for message in self._history.messages.values():
             if message.qos == 0 or message.source is MessageKind.WILL or message.abandoned or message.resent:
                 continue
-            waited = (message.acknowledged_at or self._history.until) - message.at
-            if waited > self._terms.puback_s:
+            end = message.acknowledged_at or self._history.until
+            waited = end - message.at
+            if self._conditions.longest_wait(message.at, end) > self._terms.puback_s:
                 text = f"{self._shown(message)} was {_answered(message.acknowledged_at, waited)}{self._around(message)}"
                 yield Violation(promises.PUBACK, message.at, text, message.number)
         for entry in self._history.entries:
             end = entry.granted_at or entry.ended_at or self._history.until
             if entry.granted_at is None and entry.ended_at is not None:
                 continue
-            if end - entry.asked_at > self._terms.suback_s:
+            if self._conditions.longest_wait(entry.asked_at, end) > self._terms.suback_s:
                 answered = _answered(entry.granted_at, end - entry.asked_at)
                 text = f"the SUBSCRIBE of {entry.client} at peer {entry.peer} to {entry.filter} was {answered}"
                 yield Violation(promises.SUBACK, entry.asked_at, text)

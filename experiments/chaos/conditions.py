@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import inf
 from typing import Final
 
@@ -80,6 +81,11 @@ class Conditions:
             for fault in self._away
             if fault.kind is not FaultKind.PAUSED
         )
+
+    def longest_wait(self, start: float, end: float) -> float:
+        """The longest time between these two in which no fault began."""
+        begun = [fault.start for fault in (*self._away, *self._cuts) if start < fault.start < end]
+        return max(later - earlier for earlier, later in pairwise([start, *sorted(begun), end]))
 
     def near(self, message: SentMessage) -> list[Injected]:
         """The faults during a message, or shortly before it."""

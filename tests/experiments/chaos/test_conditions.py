@@ -25,6 +25,13 @@ def test_a_fault_that_was_over_or_came_later_does_not_touch_a_message() -> None:
     assert not Conditions([after], Terms()).crashed(MESSAGE, 1, until=11.0)
 
 
+def test_each_fault_that_begins_meanwhile_begins_a_wait_anew() -> None:
+    faults = [Injected(FaultKind.CUT, start, end=start + 1) for start in (5.0, 12.0, 30.0)]
+    conditions = Conditions(faults, Terms())
+    assert conditions.longest_wait(4.0, 14.0) == 7.0
+    assert conditions.longest_wait(13.0, 29.0) == 16.0
+
+
 def test_a_pause_is_no_crash() -> None:
     assert not Conditions([Injected(FaultKind.PAUSED, 10.0, (1,), end=12.0)], Terms()).crashed(MESSAGE, 1, 12.0)
 
