@@ -39,6 +39,7 @@ class Conditions:
         self._away = [fault for fault in faults if fault.kind in AWAY]
         self._cuts = [fault for fault in faults if fault.kind is FaultKind.CUT]
         self._others = [fault for fault in faults if fault.kind not in (*AWAY, FaultKind.CUT)]
+        self._hostile = [fault for fault in faults if fault.kind is FaultKind.HOSTILE]
 
     def excuses(self, message: SentMessage, peer: int, granted_at: float = -inf) -> bool:
         """Whether an acknowledged message need not reach a subscriber of this peer, by the documents."""
@@ -46,6 +47,7 @@ class Conditions:
             self._was_away(message, peer)
             or self._was_apart(message, peer)
             or self._was_unknown(message, peer, granted_at)
+            or self.was_attacked(message)
         )
 
     def _was_away(self, message: SentMessage, peer: int) -> bool:
@@ -74,9 +76,17 @@ class Conditions:
             for fault in self._cuts
         )
 
+    def was_attacked(self, message: SentMessage) -> bool:
+        """Whether a hostile member did harm while the message was on its way, or shortly before it was sent."""
+        settled_s = self.terms.settled_s
+        return any(
+            fault.start <= answered_at(message) and message.at <= (inf if fault.end is None else fault.end) + settled_s
+            for fault in self._hostile
+        )
+
     def crashed(self, message: SentMessage, peer: int, until: float) -> bool:
         """Whether a process of this peer ended while the message may have been on its way there."""
-        return any(
+        return self.was_attacked(message) or any(
             peer in fault.peers and fault.start <= until and (fault.end or inf) >= message.at - self.terms.settled_s
             for fault in self._away
             if fault.kind is not FaultKind.PAUSED
@@ -84,7 +94,8 @@ class Conditions:
 
     def longest_wait(self, start: float, end: float) -> float:
         """The longest time between these two in which no fault began."""
-        begun = [fault.start for fault in (*self._away, *self._cuts) if start < fault.start < end]
+        faults = (*self._away, *self._cuts, *self._hostile)
+        begun = [fault.start for fault in faults if start < fault.start < end]
         return max(later - earlier for earlier, later in pairwise([start, *sorted(begun), end]))
 
     def near(self, message: SentMessage) -> list[Injected]:

@@ -99,6 +99,7 @@ class FaultKind(StrEnum):
     PAUSED = "paused"
     POWER = "power"
     CUT = "cut"
+    HOSTILE = "hostile"
     WEATHER = "weather"
     """Delay, loss and reordering, which no promise is limited by."""
     OTHER = "other"

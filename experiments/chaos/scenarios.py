@@ -12,6 +12,7 @@ from typing import Final
 from ringmq.experiments.chaos import cuts, disks
 from ringmq.experiments.chaos.conditions import Terms
 from ringmq.experiments.chaos.history import FaultKind
+from ringmq.experiments.chaos.hostile import hostile
 from ringmq.experiments.chaos.run import ChaosRun
 from ringmq.experiments.chaos.traffic import TrafficPlan
 from ringmq.experiments.hosts.disk import lacking_disks
@@ -203,4 +204,7 @@ ON_HOSTS: Final = (
     ),
     Scenario(name="loss", text="20 % loss, 0.1 to 0.3 s of delay, another order", play=cuts.loss, needs_hosts=True),
 )
-SCENARIOS: Final = {scenario.name: scenario for scenario in (*ON_LOOPBACK, *WITH_DISKS, *ON_HOSTS)}
+AGAINST_STRANGERS: Final = (
+    Scenario(name="hostile", text="storms of well-formed messages with wrong contents", play=hostile),
+)
+SCENARIOS: Final = {scenario.name: scenario for scenario in (*ON_LOOPBACK, *WITH_DISKS, *ON_HOSTS, *AGAINST_STRANGERS)}

@@ -32,6 +32,14 @@ def test_each_fault_that_begins_meanwhile_begins_a_wait_anew() -> None:
     assert conditions.longest_wait(13.0, 29.0) == 16.0
 
 
+def test_what_is_sent_during_an_attack_and_shortly_after_it_is_excused() -> None:
+    terms = Terms(settled_s=5.0)
+    for end, excused in ((4.9, False), (5.1, True), (None, True)):
+        conditions = Conditions([Injected(FaultKind.HOSTILE, 1.0, end=end)], terms)
+        assert conditions.excuses(MESSAGE, 1) is excused
+        assert conditions.crashed(MESSAGE, 1, 11.0) is excused
+
+
 def test_a_pause_is_no_crash() -> None:
     assert not Conditions([Injected(FaultKind.PAUSED, 10.0, (1,), end=12.0)], Terms()).crashed(MESSAGE, 1, 12.0)
 
