@@ -13,15 +13,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import partial
 from math import inf
-from typing import Final, Protocol
+from typing import Final
 
-from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.streams.incoming_stream import IncomingLane, IncomingStream
 from ringmq.peer.streams.outgoing_stream import (
     BATCH_BYTES,
@@ -33,6 +30,7 @@ from ringmq.peer.streams.outgoing_stream import (
     OutgoingStream,
     QueuedBatch,
 )
+from ringmq.peer.streams.stream_context import StreamContext, StreamCounters
 from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
 from ringmq.peer.streams.stream_pairs import Pair, PairTable
 
@@ -41,44 +39,6 @@ MAX_QUEUED_BYTES: Final = 64 << 20
 more, and it is newer."""
 ITEM_BYTES: Final = 64
 """Memory of an item beside its bytes: the head of the object, its place in a list, and a callback."""
-
-
-class StreamContext(Protocol):
-    """The parts of MessagingContext that streams use."""
-
-    clock: Clock
-    config: PubSubConfig
-    owing: Callable[[], None]
-
-    @property
-    def me(self) -> Peer: ...
-    @property
-    def ask_s(self) -> float: ...
-    def is_far_boot(self, boot: int, /) -> bool: ...
-    def send(self, peer: Peer, message: Batch | BatchAck, /) -> None: ...
-    def find_way(self, peer: Peer, /) -> None: ...
-    def after(self, delay_s: float, then: Callable[[], None], /) -> None: ...
-
-
-@dataclass(slots=True)
-class StreamCounters:
-    """Counters since the start; each only grows."""
-
-    batches: int = 0
-    """Batches sent for the first time."""
-    resent: int = 0
-    """Batches sent again because no acknowledgement came."""
-    skipped: int = 0
-    """Batches that came and were not processed: duplicates, batches after a gap, and batches of older streams."""
-    unreadable: int = 0
-    """Batches with an item that could not be decoded."""
-    given_up: int = 0
-    """Streams lost because the peer was silent for `give_up_s`."""
-    overflowed: int = 0
-    """Streams lost because a bound was reached."""
-
-    def as_dict(self) -> dict[str, int]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class OwnItem:
