@@ -26,6 +26,7 @@ from ringmq.overlay.core.messages import (
     Pong,
     Probe,
     Receipt,
+    Relay,
     Route,
     RouteAck,
 )
@@ -153,6 +154,7 @@ def test_every_kind_of_message_has_its_handler() -> None:
         RouteAck: RouteAck(C.id, 0, 1),
         Receipt: Receipt(5, 1),
         Parcel: Parcel(b""),
+        Relay: Relay(A, ME, 0, True, b""),
     }
     for kind in get_args(Message):
         ring, _ = ring_of(A, B, C, D)
