@@ -19,8 +19,6 @@ from typing import Protocol, TypeVar
 import pytest
 from hypothesis import settings
 
-from tests.collector import spark_start
-
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 """How long an example takes says more of the machine than of the code."""
@@ -29,22 +27,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As in the background of a script. Processes under test would inherit it, and Ctrl-C would not end them.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-RUN_FOLDER = "RINGMQ_TEST_RUN"
-"""The variable with the folder that all processes of one run of the tests share."""
-
 Result = TypeVar("Result")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the folder of this run, before the workers of xdist start, which inherit the environment."""
-    if RUN_FOLDER in os.environ:
-        return
-    folder = tempfile.mkdtemp(prefix="ringmq-tests-")
-    config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
-    os.environ[RUN_FOLDER] = folder
+    """Let the processes under test, and the workers of xdist, keep bytecode for the time of this run, if this process
+    must write none: each of hundreds would compile all modules, which is half of the work of its start."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        # Without bytecode, each of hundreds of processes would compile all modules: half of the work of its start.
-        os.environ["PYTHONPYCACHEPREFIX"] = f"{folder}/bytecode"
+        folder = tempfile.mkdtemp(prefix="ringmq-bytecode-")
+        config.add_cleanup(partial(shutil.rmtree, folder, ignore_errors=True))
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
 
 
 class Eventually(Protocol):
@@ -167,20 +159,6 @@ def ringmq(start: Callable[..., Process]) -> Callable[..., Process]:
         return process
 
     return runner
-
-
-@pytest.fixture(scope="session")
-def spark_options() -> Iterator[Callable[[], dict[str, str]]]:
-    """Gives the variables of the environment with which Spark starts quickly."""
-    with spark_start.options(Path(os.environ[RUN_FOLDER])) as options:
-        yield options
-
-
-@pytest.fixture
-def quick_spark(spark_options: Callable[[], dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of this test start Spark with half of the work."""
-    for name, value in spark_options().items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

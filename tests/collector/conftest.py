@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
 from ringmq.collector.cli.options import MASTER
 from ringmq.collector.spark.session import session
+from ringmq.experiments.studies.harness.spark_reduce import JAVA
+
+QUICK = JAVA
+"""Most tests end before better compilation would pay off, as the jobs of experiments do."""
 
 
 @pytest.fixture(scope="session")
-def spark(spark_options: Callable[[], dict[str, str]]) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in spark_options().items():
-            patch.setenv(name, value)
+        patch.setenv("JDK_JAVA_OPTIONS", QUICK)
         # All tests share this session: thousands of queries in one process.
         more = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g"}
         with session(MASTER, more) as running:

@@ -16,6 +16,7 @@ from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.report.plots import PLOTS
 from ringmq.collector.report.read_tables import read_local
 from ringmq.experiments.processes.ports import choose_ports
+from tests.collector.conftest import QUICK
 from tests.conftest import Eventually, Process, Usage
 
 Start = Callable[..., Process]
@@ -26,8 +27,9 @@ SETTINGS = '[record]\nrun = "trial"\ninterval_s = 0.2\nevery = 1\n'
 
 
 @pytest.fixture
-def port(start: Start, tmp_path: Path, quick_spark: None) -> int:
+def port(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """The MQTT port of a peer that records every message."""
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
     overlay, mqtt = choose_ports(0, 2)
     (tmp_path / "peer.toml").write_text(SETTINGS)
     options = ("--config", f"{tmp_path}/peer.toml", "--no-discovery", "--timing", "local")

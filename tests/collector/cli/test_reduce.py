@@ -11,13 +11,16 @@ from pyspark.sql import SparkSession
 from ringmq.collector.data_lock import lock_folder
 from ringmq.collector.jobs.tables.columns import HEADS
 from ringmq.collector.report.read_tables import read_local
+from tests.collector.conftest import QUICK
 from tests.collector.making import sample, stored
 from tests.conftest import Process
 
 Start = Callable[..., Process]
 
 
-pytestmark = pytest.mark.usefixtures("quick_spark")
+@pytest.fixture(autouse=True)
+def _quick_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
 
 
 def test_tables_are_written_and_reported(spark: SparkSession, start: Start, tmp_path: Path) -> None:

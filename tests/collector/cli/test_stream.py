@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ringmq.collector.jobs.schema import STORED
+from tests.collector.conftest import QUICK
 from tests.collector.making import delivery, land, line
 from tests.conftest import Eventually, Process, Usage
 
@@ -26,7 +27,9 @@ FILES_EACH = 5
 LINES_EACH = 30
 
 
-pytestmark = pytest.mark.usefixtures("quick_spark")
+@pytest.fixture(autouse=True)
+def _quick_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
 
 
 def java_of(process: Process) -> int | None:

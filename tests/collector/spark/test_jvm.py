@@ -19,6 +19,7 @@ from ringmq.collector.spark import jvm as starting
 from ringmq.collector.spark.interruption import interruptible
 from ringmq.collector.spark.jvm import jvm
 from ringmq.collector.spark.scratch import LOCK, scratch
+from tests.collector.conftest import QUICK
 from tests.conftest import Eventually
 
 COMMAND = [sys.executable, "-P", "-m", "ringmq", "collect", "reduce", "--data"]
@@ -57,14 +58,13 @@ def mark(tmp_path: Path) -> Iterator[str]:
         (2.0, [signal.SIGINT]),
     ],
 )
-@pytest.mark.usefixtures("quick_spark")
 def test_interrupted_start_leaves_no_process_and_no_file(
     tmp_path: Path, eventually: Eventually, mark: str, seconds: float, signals: list[signal.Signals]
 ) -> None:
     (tmp_path / "data").mkdir()
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    environment = os.environ | {"TMPDIR": str(temporary), MARK: mark}
+    environment = os.environ | {"TMPDIR": str(temporary), "JDK_JAVA_OPTIONS": QUICK, MARK: mark}
     with subprocess.Popen([*COMMAND, str(tmp_path / "data")], env=environment, stderr=subprocess.PIPE) as process:
         eventually(lambda: list(temporary.glob("*/spark.log")), 60, "the JVM starts")
         until = time.monotonic() + seconds

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from ringmq.collector.errors import MAX_CHARS, CollectorError
 from ringmq.collector.spark.session import cores_of, plain_errors, session, settings_for
+from tests.collector.conftest import QUICK
 from tests.conftest import Eventually, Usage
 
 SCRIPT = """
@@ -73,16 +74,14 @@ def test_other_errors_pass_unchanged() -> None:
 
 
 @pytest.fixture
-def running(
-    tmp_path: Path, eventually: Eventually, quick_spark: None
-) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def running(tmp_path: Path, eventually: Eventually) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts the script, with a folder of its own for temporary files."""
     started: list[subprocess.Popen[str]] = []
     (tmp_path / "tmp").mkdir()
     (tmp_path / "cwd").mkdir()
 
     def start(master: str, *pairs: str) -> subprocess.Popen[str]:
-        environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+        environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "JDK_JAVA_OPTIONS": QUICK}
         pipe = subprocess.PIPE
         started.append(
             subprocess.Popen(

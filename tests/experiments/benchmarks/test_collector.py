@@ -47,7 +47,6 @@ def test_ingest_that_cannot_start_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not has_java(), reason="there is no Java")
-@pytest.mark.usefixtures("quick_spark")
 def test_start_time_of_spark_is_measured(tmp_path: Path) -> None:
     assert 0.5 < collector.start_s(tmp_path, "local[1]") < 120
 

@@ -14,9 +14,13 @@ from ringmq.experiments.studies.harness import spark_reduce
 from ringmq.experiments.studies.harness.errors import ExperimentError
 from ringmq.experiments.studies.harness.outcome import Outcome
 from ringmq.experiments.studies.harness.spark_reduce import keep_parquet, reduce, tables
+from tests.collector.conftest import QUICK
 from tests.experiments.studies.making import request
 
-pytestmark = pytest.mark.usefixtures("quick_spark")
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", QUICK)
 
 
 def test_tables_have_all_columns_and_the_parquet_is_kept(tmp_path: Path) -> None:
