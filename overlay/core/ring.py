@@ -17,7 +17,8 @@ from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.leaf_set import HALF, LeafSet
-from ringmq.overlay.core.liveness.failure_detector import PONG, DeathSource, FailureDetector
+from ringmq.overlay.core.liveness.detours import PONG
+from ringmq.overlay.core.liveness.failure_detector import DeathSource, FailureDetector
 from ringmq.overlay.core.membership import Membership, Upward
 from ringmq.overlay.core.messages import (
     Admit,
@@ -397,7 +398,7 @@ class Ring:
 
     def _on_pong(self, sender: Peer, _: Pong) -> None:
         """`heard` has noted its sender already."""
-        self.failure_detector.detours.end(sender.id)
+        self.failure_detector.detours.answered_directly(sender)
 
     def _on_admit(self, _: Peer, request: Admit) -> None:
         self._membership.gate.admit(request)
@@ -424,7 +425,7 @@ class Ring:
             state.counters.unrelayed += 1
             return
         # Answers must come to it on the same way.
-        self.failure_detector.detours.begin(origin, sender)
+        self.failure_detector.detours.came(origin, sender)
         self.failure_detector.lives(origin)
         if isinstance(message, Ping):
             state.post(origin, PONG)

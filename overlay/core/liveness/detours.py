@@ -11,13 +11,14 @@ Owns the detours of this peer, and the peers that it passes messages on for. Dec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
 
 from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import MAX_RELAYS, Peer, Ping, PingRequest, Relay
+from ringmq.overlay.core.messages import MAX_RELAYS, Peer, Ping, PingRequest, Pong, Relay
 
 HELPERS: Final = 3
 """Peers asked for an indirect probe (memberlist's default)."""
@@ -33,6 +34,7 @@ comes before theirs, unless the pair is broken."""
 LATE: Final = 2.0
 """If the time for that is longer by this factor, this peer was held up itself, and the answer may wait to be read."""
 PING: Final = Ping()
+PONG: Final = Pong()
 
 
 class Search:
@@ -50,7 +52,7 @@ class Search:
 class Detours:
     """One per ring core; part of its failure detector."""
 
-    __slots__ = ("_near", "_searches", "_served", "_state", "_targets", "concerned")
+    __slots__ = ("_near", "_searches", "_served", "_state", "_targets", "_whole_at", "concerned")
 
     def __init__(self, state: RingContext, near: Callable[[Peer], Iterable[Peer]]) -> None:
         """`near` gives the members of the leaf set, those nearest to a peer first."""
@@ -59,10 +61,13 @@ class Detours:
         self._targets: dict[Id, tuple[Peer, float]] = {}
         """The peers that are reached on a detour, and when something came from there last; `RingContext.detours` has
         the ways."""
+        self._whole_at: dict[Id, float] = {}
+        """When pairs were found whole again, lately."""
         self._searches: dict[Id, Search] = {}
         self.concerned: dict[Id, float] = {}
         """The peers with a search or a detour, and when they were pinged directly because of a message from there."""
         self._served: dict[Id, Peer] = {}
+        """The next hop to each peer that messages are passed on to."""
 
     def __len__(self) -> int:
         return len(self._targets)
@@ -112,14 +117,17 @@ class Detours:
         if target.id == via.id or target.id == self._state.me.id:
             return
         self._end_search(target.id)
-        if target.id not in self._targets:
-            if len(self._targets) >= MAX_DETOURS:
-                return
-            self._state.counters.detours += 1
-            self.helper_lost(target)
+        new = target.id not in self._targets
+        if new and len(self._targets) >= MAX_DETOURS:
+            return
         self._targets[target.id] = target, self._state.now
         self._state.detours[target.id] = via
         self._concern(target.id)
+        if new:
+            self._state.counters.detours += 1
+            self.helper_lost(target)
+            # The other side answers on the same way from then on. It may not know yet that it is not heard.
+            self._state.post(target, PING)
 
     def _concern(self, peer_id: Id) -> None:
         self.concerned.setdefault(peer_id, self._state.now)
@@ -136,8 +144,22 @@ class Detours:
             self.concerned[peer.id] = self._state.now
             self._state.post_directly(peer, PING)
 
+    def came(self, origin: Peer, via: Peer) -> None:
+        """A message of a peer came through a helper: answers must take the same way."""
+        if self._whole_at.get(origin.id, -inf) + self._state.timing.probe_s > self._state.now:
+            # The pair is whole again, and the other side has not found it yet.
+            self._state.post_directly(origin, PONG)
+        else:
+            self.begin(origin, via)
+
+    def answered_directly(self, peer: Peer) -> None:
+        """A `Pong` came directly: neither direction is broken."""
+        if peer.id in self._targets:
+            self._whole_at[peer.id] = self._state.now
+            self.end(peer.id)
+
     def end(self, peer_id: Id) -> None:
-        """A `Pong` came directly from a peer, or it is dead."""
+        """The pair is whole again, or the peer is dead."""
         if self._targets.pop(peer_id, None) is not None:
             del self._state.detours[peer_id]
             if peer_id not in self._searches:
@@ -155,6 +177,7 @@ class Detours:
 
     def try_directly(self) -> None:
         """Call it now and then: the answer ends a detour."""
+        self._whole_at.clear()
         before = self._state.now - QUIET * self._state.timing.reunion_s
         for target, heard_at in list(self._targets.values()):
             if heard_at < before:
@@ -167,19 +190,25 @@ class Detours:
     def serve(self, asker: Peer, target: Peer) -> None:
         """This peer was asked whether it hears a peer, and does: it may be asked to pass messages on, both ways."""
         for peer in (asker, target):
-            self._served.pop(peer.id, None)
-            self._served[peer.id] = peer
-        while len(self._served) > MAX_SERVED:
+            self._lead(peer.id, peer)
+
+    def _lead(self, target_id: Id, hop: Peer) -> None:
+        self._served.pop(target_id, None)
+        self._served[target_id] = hop
+        if len(self._served) > MAX_SERVED:
             del self._served[next(iter(self._served))]
 
     def pass_on(self, sender: Peer, relay: Relay) -> None:
         """Pass a message on to its target, if somebody has asked for a way to it: no member can have this peer connect
         to whatever address it names."""
         state = self._state
-        target = self._served.get(relay.target.id)
-        if target is None or relay.relays >= MAX_RELAYS or not (relay.relays or relay.origin.id == sender.id):
+        hop = self._served.get(relay.target.id)
+        if hop is None or relay.relays >= MAX_RELAYS or not (relay.relays or relay.origin.id == sender.id):
             state.counters.unrelayed += 1
             return
         state.counters.relayed += 1
+        if relay.relays:
+            # The answer goes back to the helper before this one.
+            self._lead(relay.origin.id, sender)
         onward = replace(relay, relays=relay.relays + 1)
-        state.post_directly(state.detours.get(target.id, target), onward)
+        state.post_directly(state.detours.get(hop.id, hop), onward)

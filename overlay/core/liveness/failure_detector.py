@@ -21,7 +21,7 @@ from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.liveness.detours import HELPERS, PING, Detours
 from ringmq.overlay.core.liveness.suspicion import Event, State, Suspicion
-from ringmq.overlay.core.messages import Heartbeat, Peer, PingRequest, PingResult, Pong
+from ringmq.overlay.core.messages import Heartbeat, Peer, PingRequest, PingResult
 
 MAX_DEAD: Final = 128
 """Dead peers remembered: four leaf sets. Beyond it, the peer whose last try is longest ago is forgotten."""
@@ -32,7 +32,6 @@ MAX_ASKERS: Final = 64
 """Peers that wait for one indirect probe: two leaf sets, as no other peer has a reason to ask."""
 
 HEARTBEAT: Final = Heartbeat()
-PONG: Final = Pong()
 
 
 class DeathSource(Enum):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.liveness.detours import PING
-from ringmq.overlay.core.liveness.failure_detector import HEARTBEAT, PONG
+from ringmq.overlay.core.liveness.detours import PING, PONG
+from ringmq.overlay.core.liveness.failure_detector import HEARTBEAT
 from ringmq.overlay.core.membership import JOINED
 from ringmq.overlay.core.messages import (
     Dead,

@@ -58,6 +58,8 @@ class Lone:
         self.routed.append((key, decode(payload)))
         return True
 
+    def find_way(self, peer: Peer) -> None: ...
+
     def watch(self, key: Id, count: int) -> tuple[Peer, ...]:
         self.watched.add(key)
         return self.owners[:count]
