@@ -36,8 +36,9 @@ MAX_DISPATCHING: Final = 32
 """Characters in the name of a dispatching algorithm."""
 MAX_HOPS: Final = 255
 """The most hops that a trace can count."""
-MAX_NUMBER: Final = (1 << 63) - 1
-"""The highest number that a log record can hold: bound of times, boots and sequences of recorded messages."""
+NUMBER_BITS: Final = 63
+"""Bits of the highest number: control messages that answer a publication, log records and SQLite have room for no more.
+Numbers count up from 1 and boots are times in ms, so no honest one comes near it."""
 
 _TWO: Final = struct.Struct(">QQ")
 _TRACE: Final = struct.Struct(">QB")
@@ -247,10 +248,12 @@ def _publication(payload: bytes) -> Publication:
     if flags & TRACED:
         trace = Trace(*_TRACE.unpack_from(payload, at))
         at += _TRACE.size
-        if max(trace.sent_ns, boot, seq) > MAX_NUMBER:
-            raise ValueError("a number that no record has room for")
+        if trace.sent_ns >> NUMBER_BITS:
+            raise ValueError("a time that no record has room for")
     if flags & RETAIN:
         stamp, at = int.from_bytes(payload[at : at + 8], "big"), at + 8
+    if (boot | seq | number | base | stamp) >> NUMBER_BITS:
+        raise ValueError(f"a number of more than {NUMBER_BITS} bits")
     if at + size > len(payload):
         raise ValueError("it ends early")
     topic = payload[at : at + size].decode()

@@ -55,6 +55,7 @@ class ReceiveWindow:
         self.first = self.next = base
         # It may know that the near ones are here.
         self.ahead = {number: kept for number, kept in self.ahead.items() if base < number <= base + most}
+        self.unserved = {number: groups for number, groups in self.unserved.items() if number <= base + most}
 
     def settle(self, base: int) -> None:
         """The publisher needs no answer about numbers below its base any more."""

@@ -19,6 +19,8 @@ MAX_NAME = 65_537
 
 Name = Annotated[str, Meta(max_length=MAX_NAME)]
 Number = tuple[Count, Count]
+MOST: Final = (1 << 63) - 1
+"""The highest Count."""
 
 
 class RecordKind(IntEnum):
@@ -59,7 +61,8 @@ class SharedRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def ended(self, flags: int = 0) -> SharedRecord:
         """The end of this record. Only homes number entries; coordinators number all other records."""
         first, second = self.number
-        number = self.number if self.kind is RecordKind.ENTRY else (first + 1, second)
+        # A higher one could neither be sent nor stored.
+        number = self.number if self.kind is RecordKind.ENTRY else (min(first + 1, MOST), second)
         return SharedRecord(self.kind, self.name, self.home, number, True, False, flags)
 
 

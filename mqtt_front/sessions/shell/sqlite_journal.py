@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -253,8 +253,12 @@ class Store:
             for change, values in changes:
                 run(change, values)
             run("COMMIT")
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot write to {self._path}: {error}") from None
+        except Exception as error:
+            # Whatever it was: within an open transaction, no later commit could begin.
+            if self._database.in_transaction:
+                with suppress(sqlite3.Error):
+                    run("ROLLBACK")
+            raise StoreError(f"cannot write to {self._path}: {error}") from error
 
     def close(self) -> None:
         """What was not committed is gone."""

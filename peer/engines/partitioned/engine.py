@@ -246,6 +246,10 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         # The table of tombstones forgets in the order of insertion, but the rows of the disk are in the order of
         # topics.
         for topic, number, age_s in sorted(cleared, key=itemgetter(2), reverse=True):
+            if state.is_far(number[0]):
+                # It would overrule every later message of its topic.
+                state.counters.false_records += 1
+                continue
             self.cleared.restore(topic, number, state.clock.now - age_s)
         # The records are on the disk already.
         disk, state.disk = state.disk, NO_DISK

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name
+from ringmq.peer.engines.partitioned.coordinating.lasting import away_since, is_away
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
@@ -28,6 +29,9 @@ class Truth:
             return self.accepts_retained(partition, record.name, record.number) and record.home is None
         home = record.home
         if home is None or self._state.is_far_boot(home.boot):
+            return self._refused()
+        # It would be kept for ever, and the disk has no room for a time of 64 bits.
+        if is_away(record) and self._state.is_far(away_since(record) * 1_000_000):
             return self._refused()
         return self.accepts_entry(partition, record.name, record.number)
 

@@ -102,8 +102,13 @@ def test_a_trace_counts_links_and_no_further_than_it_can() -> None:
         Publication(1, 2, 0, "t", b"x", trace=Trace(1 << 63)),
         Publication(1 << 63, 2, 0, "t", b"x", trace=Trace(1)),
         Publication(1, 1 << 63, 0, "t", b"x", trace=Trace(1)),
+        Publication(1 << 63, 2, 1, "t", b"x", number=1, base=1),
+        Publication(1, 1 << 63, 1, "t", b"x", number=1, base=1),
+        Publication(1, 2, 1, "t", b"x", number=1 << 63, base=1),
+        Publication(1, 2, 1, "t", b"x", number=1, base=(1 << 64) - 1),
+        Publication(1, 2, 0, "t", b"x", retain=True, stamp=1 << 63),
     ],
 )
-def test_trace_with_a_number_too_high_for_a_record_is_refused(one: Publication) -> None:
+def test_a_number_that_no_answer_and_no_record_has_room_for_is_refused(one: Publication) -> None:
     with pytest.raises(ProtocolError):
         decode(encode(one))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -45,7 +45,7 @@ LOG_BYTES: Final = 16 << 20
 
 _RETAINED: Final = tuple[str, Count, Count, float | None, bytes]
 _CLEARED: Final = tuple[str, Count, Count, float]
-_ENTRY: Final = tuple[str, str, str, int, Count, Count, Count, int | None]
+_ENTRY: Final = tuple[str, str, str, int, Count, Count, Count, Count | None]
 """The rows of the tables."""
 
 T = TypeVar("T")
@@ -158,8 +158,12 @@ class RecordStore:
                 for change, values in changes:
                     run(change, values)
             run("COMMIT")
-        except sqlite3.Error as error:
-            raise StoreError(f"cannot write to {self._path}: {error}") from None
+        except Exception as error:
+            # Whatever it was: within an open transaction, no later commit could begin.
+            if self._database.in_transaction:
+                with suppress(sqlite3.Error):
+                    run("ROLLBACK")
+            raise StoreError(f"cannot write to {self._path}: {error}") from error
         self._changes.clear()
 
     def close(self) -> None:

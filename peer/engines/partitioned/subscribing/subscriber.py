@@ -387,11 +387,12 @@ class Subscriber:
         """It was not renewed in time, or an earlier boot of this peer gave higher numbers."""
         if self._widening.lapsed(own):
             # Its next entry must have a number above the known one.
-            self._numbers.next(known_boot)
+            self._numbers.next(known_boot, refused=True)
             return
+        refused = own.stage is FilterStage.ASKING
         self._state.counters.leases_lost += own.stage is FilterStage.IN_FORCE
         del self._by_count[own.count]
-        own.lapse(self._numbers.next(known_boot))
+        own.lapse(self._numbers.next(known_boot, refused))
         self._by_count[own.count] = own
         self._queue(own)
 

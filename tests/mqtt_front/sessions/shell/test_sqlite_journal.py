@@ -335,5 +335,16 @@ def test_a_disk_that_takes_no_more_is_an_error(store: Store) -> None:
         store.commit()
 
 
+def test_a_transaction_ends_whatever_is_raised(store: Store) -> None:
+    store.retained(Message("bad", b"x", 0, True))
+    store._changes.append(("DELETE FROM messages WHERE id = ?", (1 << 64,)))
+    with pytest.raises(StoreError, match=r"cannot write to .*clients\.sqlite"):
+        store.commit()
+    assert not store._database.in_transaction
+    store.retained(Message("good", b"x", 0, True))
+    store.commit()
+    assert [message.topic for message in store.retained_messages()] == ["good"]
+
+
 def count(store: Store, table: str) -> int:
     return int(store._database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

@@ -14,6 +14,7 @@ from ringmq.peer.engines.partitioned.item_codec import decode_item, encode_item
 from ringmq.peer.engines.partitioned.messages import (
     Append,
     Begun,
+    EntryFlag,
     Extra,
     Found,
     Handover,
@@ -27,7 +28,7 @@ from ringmq.peer.engines.partitioned.messages import (
 from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.publication import encode_control
-from ringmq.peer.replication.record import RecordKind
+from ringmq.peer.replication.record import RecordKind, SharedRecord
 from ringmq.peer.replication.space import ALL, PARTITIONS
 from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
 from ringmq.peer.streams.streams import OwnItem
@@ -184,3 +185,63 @@ def test_a_routed_payload_that_names_a_false_origin_counts_for_nothing() -> None
         victim.core.streams._pairs.by_id[named.me.id].boot == named.me.boot
     )
     works(net)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_a_count_of_its_entries_that_others_made_up_ends_no_filter_of_a_home(gone: bool) -> None:
+    net = ring(None)
+    home = net.others("a")[0]
+    coordinator, shadow = net.owning("a")[:2]
+    home.subscribe("a")
+    net.run(1.0)
+    row = Row(partition_of("a"), RecordKind.ENTRY, "a", 0, (home.me.boot, (1 << 63) - 1), gone)
+    lie(net, coordinator, shadow.me, Extra((home.me,), (row,)))
+    net.run(QUIET_S)
+    done = home.subscribe("b")
+    net.run(5.0)
+    assert done == ["b"]
+    for member in net.members.values():
+        member.publish("a", b"%x" % member.me.id, 1)
+    net.run(10.0)
+    assert len([body for topic, body in home.got if topic == "a"]) == len(net.members) - 1
+    home.core.unsubscribe("a")
+    net.run(QUIET_S)
+    assert home.subscribe("a") == []
+    net.run(10.0)
+    assert home.core.subscriber.in_force("a")
+
+
+def test_a_home_that_is_away_since_a_distant_future_is_not_believed(tmp_path: Path) -> None:
+    """The disk has no room for the time, and the record would never be forgotten."""
+    net = ring(tmp_path)
+    coordinator, shadow = net.owning("a")[:2]
+    home = net.others("a")[0]
+    body = b"\xff" * 8
+    flags = int(EntryFlag.LASTING | EntryFlag.LAPSED)
+    row = Row(partition_of("a"), RecordKind.ENTRY, "a", 0, (home.me.boot, 7), True, flags=flags, body=body)
+    lie(net, coordinator, shadow.me, Extra((home.me,), (row,)))
+    net.run(5.0)
+    assert coordinator.core.counters.false_records == 1
+    works(net)
+    net.crash(*net.members.values())
+
+
+def test_a_poisoned_folder_stops_no_topic(tmp_path: Path) -> None:
+    """An earlier version believed any stamp, and stored it."""
+    net = ring(tmp_path)
+    members = list(net.members.values())
+    far = (1 << 63) - 1, 5
+    for member in members:
+        member.store.keep("kept", SharedRecord(RecordKind.RETAINED, "kept", None, far, True))
+        member.store.keep("other", SharedRecord(RecordKind.RETAINED, "other", None, far, False, body=b"\0false"))
+        member.store.commit()
+    members = net.restart(*members)
+    net.run(20.0)
+    for name in ("kept", "other"):
+        members[0].publish(name, b"true", retain=True)
+    net.run(10.0)
+    reader = members[1]
+    reader.subscribe("kept", "other")
+    net.run(10.0)
+    assert (reader.kept.get("kept"), reader.kept.get("other")) == (b"true", b"true")
+    net.crash(*members)

@@ -242,3 +242,31 @@ def test_a_disk_that_takes_no_more_is_one_clear_line(store: RecordStore) -> None
     with pytest.raises(StoreError, match=r"cannot write to .*retained\.sqlite: database or disk is full"):
         store.commit()
     assert store.pending, "nothing is promised by mistake"
+
+
+@pytest.mark.parametrize("number", [(1 << 63, 1), ("x", None)])
+def test_a_transaction_ends_whatever_is_raised(store: RecordStore, path: Path, wall: Wall, number: Number) -> None:
+    store.keep("good", message("good"))
+    store.keep("bad", message("bad", number))
+    store._changes["bad", "kept"] = (("INSERT INTO retained VALUES (?, ?, ?, ?, ?)", ("bad", 1 << 64, 0, None, b"")),)
+    with pytest.raises(StoreError, match=r"cannot write to .*retained\.sqlite"):
+        store.commit()
+    assert not store._database.in_transaction
+    del store._changes["bad", "kept"]
+    store.commit()
+    assert [record.name for record in again(store, path, wall).load().records] == ["good"]
+
+
+def test_a_folder_with_the_highest_numbers_can_be_used(store: RecordStore, path: Path, wall: Wall) -> None:
+    """An earlier version may have stored what a faulty peer had sent."""
+    most = (1 << 63) - 1
+    store.keep("expired", message("expired", (most, most), expiry_s=1))
+    store.keep("cleared", clearing("cleared", (most, most)))
+    store.commit()
+    wall.now += 10
+    for _ in range(2):
+        store = again(store, path, wall)
+        kept = store.load()
+        store.commit()
+        assert kept.records == []
+        assert {topic for topic, _, _ in kept.cleared} == {"expired", "cleared"}
