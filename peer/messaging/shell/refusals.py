@@ -1,5 +1,7 @@
-"""The log of what the ring has refused to the clients here, as a bound was reached, and of what this peer has refused to
-believe of other peers: a line a minute of each at most."""
+"""The log of what the ring has refused to the clients here, as a bound was reached, and of false words of other peers.
+
+A line a minute of each at most.
+"""
 
 from __future__ import annotations
 
