@@ -71,8 +71,8 @@ class Directory:
     """One per engine."""
 
     __slots__ = (
-        "_acting", "_asked", "_divided_for", "_doubted", "_doubtful", "_everyone", "_firsts", "_heard", "_known",
-        "_most", "_named", "_next", "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
+        "_acting", "_asked", "_disclaimed", "_divided_for", "_doubted", "_doubtful", "_everyone", "_firsts", "_heard",
+        "_known", "_most", "_named", "_next", "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
     )  # fmt: skip
 
     def __init__(self, state: DirectoryContext, owners: Owners, known: Callable[[], None]) -> None:
@@ -101,6 +101,9 @@ class Directory:
         """The leaf set from which the stretches were found."""
         self._doubtful: list[int] = []
         """The points of `_points` that it leaves in doubt."""
+        self._disclaimed: dict[Peer, tuple[float, set[int]]] = {}
+        """Partitions that a peer said lately that it does not coordinate, and until when it is not asked for them: it
+        may own them and not have them yet. It would be named and be wrong in turns, without a pause."""
         self._wanted: dict[int, None] = {}
         """Partitions that somebody here needs, and that wait until others are answered."""
         self._asked: dict[int, None] = {}
@@ -294,7 +297,25 @@ class Directory:
                     self._everyone = None
         theirs = self._named.get(peer)
         if theirs is not None:
-            self._unname(peer, theirs.intersection(partitions))
+            wrong = theirs.intersection(partitions)
+            if wrong:
+                self._disclaim(peer, wrong)
+            self._unname(peer, wrong)
+
+    def _disclaim(self, peer: Peer, wrong: set[int]) -> None:
+        now = self._state.clock.now
+        until, before = self._disclaimed.get(peer, (now, set[int]()))
+        if len(self._disclaimed) >= MOST_SPEAKERS:
+            self._disclaimed.clear()
+        self._disclaimed[peer] = now + self._state.ask_s, wrong | before if until > now else wrong
+
+    def _still_disclaimed(self, peer: Peer) -> set[int]:
+        """Partitions that this peer has disclaimed too lately to be believed that it coordinates them."""
+        until, wrong = self._disclaimed.get(peer, (-inf, set[int]()))
+        if until > self._state.clock.now:
+            return wrong
+        self._disclaimed.pop(peer, None)
+        return set()
 
     def _unname(self, peer: Peer, partitions: Iterable[int]) -> None:
         self._everyone = None
@@ -352,8 +373,9 @@ class Directory:
         """Another peer says who the coordinator is. By its own word it may be another by now."""
         self._next.setdefault(peer, message.next)
         changed = False
+        disclaimed = self._still_disclaimed(peer)
         for partition in partitions_in(message.runs):
-            if self._heard[partition] is None and not self._state.overlay.doubts(peer):
+            if self._heard[partition] is None and partition not in disclaimed and not self._state.overlay.doubts(peer):
                 changed |= self._name(peer, partition)
         if changed:
             self._everyone = None
@@ -364,7 +386,8 @@ class Directory:
             self._introduced(message.peer, message)
             return
         heard = self._heard
-        theirs = set(partitions_in(message.runs))
+        # The disclaimed ones stay asked for, and so are asked for again after a wait.
+        theirs = set(partitions_in(message.runs)) - self._still_disclaimed(sender)
         if len(self._next) >= MOST_SPEAKERS:
             self._next.clear()
         self._next[sender] = message.next

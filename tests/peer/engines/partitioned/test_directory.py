@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,6 +123,30 @@ def test_a_question_is_repeated_with_growing_waits_until_it_is_answered() -> Non
     home.state.wheres.clear()
     home.run(10.0, work=False)
     assert home.state.wheres == []
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["this peer", "another peer"])
+def test_a_peer_that_disclaims_what_it_owns_is_not_asked_again_without_a_pause(place: int) -> None:
+    """It may own a partition and not coordinate it yet. This peer would answer itself, within an iteration without an
+    end; others would be asked and disclaim as fast as the network goes."""
+    home = Home(2)
+    home.view.doubted = lambda key: True
+    owner = home.ring[place]
+    partition = next(each for each in range(PARTITIONS) if home.actor(each) == owner)
+    assert home.directory.coordinator(partition) is None
+    home.hear()
+    assert home.directory.coordinator(partition) == owner
+    home.state.wheres.clear()
+    home.directory.wrong(owner, [partition])
+    for _ in range(10):
+        assert home.directory.coordinator(partition) is None
+        home.hear()
+        home.directory.wrong(owner, [partition])
+    assert home.state.wheres == []
+    home.run(0.5, work=False)
+    assert Where(partition, home.me) in home.state.wheres
+    home.hear()
+    assert home.directory.coordinator(partition) == owner
 
 
 def test_questions_without_answers_do_not_hold_up_others() -> None:
