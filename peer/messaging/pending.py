@@ -45,6 +45,13 @@ class PendingPublication:
             else:
                 done(Reason.SUCCESS if self.matched else Reason.NO_MATCHING_SUBSCRIBERS)
 
+    def settled(self, served: bool) -> None:
+        """A receiver has it, or is given up. Unless `served`, it has clients that have not got it."""
+        if served:
+            self.got()
+        else:
+            self.fail()
+
     def begin_deciding(self, roots: int) -> None:
         """Each of these roots will be decided about: the publication is sent to it or not."""
         self.undecided = roots
@@ -62,15 +69,17 @@ class PendingPublication:
 
 
 class Countdown:
-    """Makes a call when it has been counted down to zero."""
+    """Makes a call when it has been counted down to zero: with True if each step was."""
 
-    __slots__ = ("_left", "_then")
+    __slots__ = ("_left", "_then", "_whole")
 
-    def __init__(self, left: int, then: Callable[[], None]) -> None:
+    def __init__(self, left: int, then: Callable[[bool], None]) -> None:
         self._left = left
         self._then = then
+        self._whole = True
 
-    def down(self) -> None:
+    def down(self, well: bool = True) -> None:
         self._left -= 1
+        self._whole = self._whole and well
         if not self._left:
-            self._then()
+            self._then(self._whole)

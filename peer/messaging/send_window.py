@@ -20,6 +20,9 @@ from ringmq.peer.messaging.publication import Leaf, Publication, addressed, head
 
 RETRIED_AT_ONCE: Final = 32
 """Publications in one retry: a peer that is back after a pause must not get the whole window at once."""
+Settled = Callable[[bool], None]
+"""Called once for each publication: with True when its receiver holds it, or is no subscriber's peer any more; with
+False when it is one and has left the publication without an acknowledgement for `give_up_s`."""
 MOST_DOUBLINGS: Final = 6
 """Doublings of the time between retries."""
 
@@ -27,7 +30,7 @@ MOST_DOUBLINGS: Final = 6
 class Item:
     """One publication to one peer."""
 
-    __slots__ = ("at", "beyond", "number", "on_held", "publication", "tail", "tried")
+    __slots__ = ("at", "beyond", "number", "on_settled", "publication", "tail", "tried")
 
     def __init__(
         self,
@@ -35,14 +38,14 @@ class Item:
         tail: bytes,
         number: int,
         at: float,
-        on_held: Callable[[], None],
+        on_settled: Settled,
         tried: frozenset[int],
     ) -> None:
         self.publication = publication
         self.tail = tail
         self.number = number
         self.at = at
-        self.on_held = on_held
+        self.on_settled = on_settled
         self.tried = tried
         """Peers that were chosen for the same groups before, and were given up."""
         self.beyond = False
@@ -166,17 +169,17 @@ class SendWindows:
         peer: Peer,
         publication: Publication,
         tail: bytes,
-        on_held: Callable[[], None],
+        on_settled: Settled,
         tried: frozenset[int] = frozenset(),
     ) -> None:
-        """Send a publication; `on_held` is called when the peer holds it, or is given up."""
-        send_window, item = self._enter(peer, publication, tail, on_held, tried)
+        """Send a publication; `on_settled` is called when the peer holds it, or is given up."""
+        send_window, item = self._enter(peer, publication, tail, on_settled, tried)
         send_window.waiting.append(item)
         self._go_on(send_window)
 
-    def enlist(self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None]) -> Leaf | None:
+    def enlist(self, peer: Peer, publication: Publication, tail: bytes, on_settled: Settled) -> Leaf | None:
         """Like `push`, but a tree sends it with the numbers returned. None: it waits here behind others."""
-        send_window, item = self._enter(peer, publication, tail, on_held, frozenset())
+        send_window, item = self._enter(peer, publication, tail, on_settled, frozenset())
         if not send_window.launch_at_once(item, self._state.config.window):
             self._go_on(send_window)
             return None
@@ -184,7 +187,7 @@ class SendWindows:
         return Leaf(send_window.peer, item.number, next(iter(send_window.in_flight)))
 
     def _enter(
-        self, peer: Peer, publication: Publication, tail: bytes, on_held: Callable[[], None], tried: frozenset[int]
+        self, peer: Peer, publication: Publication, tail: bytes, on_settled: Settled, tried: frozenset[int]
     ) -> tuple[SendWindow, Item]:
         send_window = self._send_windows.get(peer.id)
         if send_window is None:
@@ -193,7 +196,7 @@ class SendWindows:
             send_window.restarted(peer)
         number = self._numbers[peer.id] = self._numbers.get(peer.id, 0) + 1
         self._state.add_waiting(len(tail))
-        return send_window, Item(publication, tail, number, self._state.clock.now, on_held, tried)
+        return send_window, Item(publication, tail, number, self._state.clock.now, on_settled, tried)
 
     def _go_on(self, send_window: SendWindow) -> None:
         if send_window.waiting:
@@ -222,7 +225,7 @@ class SendWindows:
         if oldest is None:
             return
         if oldest.at + self._state.config.give_up_s < self._state.clock.now:
-            self.give_up(send_window.peer.id)
+            self.give_up(send_window.peer.id, served=False)
             return
         if missing:
             self._state.find_way(send_window.peer)
@@ -252,8 +255,9 @@ class SendWindows:
             # A callback may have given up the window, and another may have its place since.
             del self._send_windows[send_window.peer.id]
 
-    def give_up(self, peer_id: int) -> None:
-        """No list has this peer any more: nothing waits for it, and other peers serve its groups."""
+    def give_up(self, peer_id: int, served: bool = True) -> None:
+        """Nothing waits for this peer any more, and other peers serve its groups. Unless `served`, it has clients that
+        the publications were for."""
         # It is removed before the callbacks run: publications that they push to this peer belong in a new window.
         send_window = self._send_windows.pop(peer_id, None)
         if send_window is None:
@@ -261,7 +265,7 @@ class SendWindows:
         for item in send_window.clear():
             if not self._serve_elsewhere(send_window.peer, item, item.publication.shared):
                 self._state.counters.given_up += 1
-                self._over(item)
+                self._over(item, served)
 
     def _serve_elsewhere(self, peer: Peer, item: Item, groups: tuple[str, ...]) -> bool:
         """Have other peers serve the groups that this peer was chosen for; whether there are any."""
@@ -275,9 +279,9 @@ class SendWindows:
         self._state.counters.passed_on += 1
         return True
 
-    def _over(self, item: Item) -> None:
+    def _over(self, item: Item, served: bool = True) -> None:
         self._state.add_waiting(-len(item.tail))
-        item.on_held()
+        item.on_settled(served)
 
     def leads_to(self, peer_id: int) -> bool:
         """Whether a publication is in flight to a peer, or waits for that."""

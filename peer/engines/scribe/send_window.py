@@ -96,7 +96,9 @@ class Carrier:
     def _push(self, awaited: Awaited) -> None:
         # While the parcel is not held, the send windows count its bytes.
         self._state.add_waiting(awaited.hold(False, self._state.clock.now))
-        self.send_windows.push(awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda: self._held(awaited))
+        self.send_windows.push(
+            awaited.peer, awaited.parcel.envelope, awaited.parcel.tail, lambda _: self._held(awaited)
+        )
 
     def _held(self, awaited: Awaited) -> None:
         # A send window that is given up calls this too: bytes of a parcel removed here would be counted for ever.

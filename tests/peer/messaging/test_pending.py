@@ -36,10 +36,22 @@ def test_addressed_copy_names_its_subscriptions() -> None:
     assert ONE.unshared
 
 
-def test_a_countdown_calls_once() -> None:
-    calls: list[int] = []
-    countdown = Countdown(2, lambda: calls.append(1))
-    countdown.down()
-    assert calls == []
-    countdown.down()
-    assert calls == [1]
+def test_a_countdown_calls_once_and_says_whether_each_step_was_well() -> None:
+    for well in (True, False):
+        calls: list[bool] = []
+        countdown = Countdown(2, calls.append)
+        countdown.down(well)
+        assert calls == []
+        countdown.down()
+        assert calls == [well]
+
+
+def test_a_publication_that_a_receiver_never_got_fails_once() -> None:
+    reasons: list[Reason] = []
+    pending = PendingPublication(ONE, True, reasons.append, 0.0)
+    pending.expect(2)
+    pending.got()
+    pending.settled(False)
+    assert reasons == [Reason.QUOTA_EXCEEDED]
+    pending.settled(True)
+    assert reasons == [Reason.QUOTA_EXCEEDED]

@@ -24,11 +24,18 @@ class Way:
         self.state = state
         self.send_windows = SendWindows(state, pass_on)
         self.held: list[int] = []
+        self.failed: list[int] = []
+
+    def keep(self, number: int, served: bool) -> None:
+        self._over(served, number)
+
+    def _over(self, served: bool, body: int) -> None:
+        (self.held if served else self.failed).append(body)
 
     def push(self, *bodies: int) -> None:
         for body in bodies:
             one = Publication(1, body, 1, "t", str(body).encode())
-            self.send_windows.push(TO, one, tail_of(one), lambda body=body: self.held.append(body))  # type: ignore[misc]
+            self.send_windows.push(TO, one, tail_of(one), lambda served, body=body: self._over(served, body))  # type: ignore[misc]
 
     def sent(self) -> list[tuple[int, int]]:
         """Numbers and bases since the last call."""
@@ -123,22 +130,27 @@ def test_publications_to_a_given_up_peer_are_done(state: MessagingContext) -> No
     way.send_windows.give_up(TO.id)
     way.push(12)
     assert way.sent()[-1] == (3, 3)
+
+
+def test_a_publication_that_a_peer_with_subscribers_never_acknowledges_fails(state: MessagingContext) -> None:
+    way = Way(state)
+    way.push(12)
     for _ in range(100):
         way.wait(1.0)
-    assert way.held == [10, 11, 12], "nothing is retried for ever"
+    assert (way.held, way.failed) == ([], [12]), "nothing is retried for ever"
     assert len(way.send_windows) == 0
 
 
 def test_enlisted_publication_is_sent_by_a_tree(state: MessagingContext) -> None:
     way = Way(state)
     one = Publication(1, 1, 1, "t", b"1")
-    leaf = way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(1))
+    leaf = way.send_windows.enlist(TO, one, tail_of(one), lambda _: way.held.append(1))
     assert leaf is not None
     assert (leaf.peer, leaf.number, leaf.base) == (TO, 1, 1)
     assert way.sent() == []
     way.wait(LAN.retry_s)
     assert way.sent() == [(1, 1)], "who did not get it is sent it directly"
-    assert way.send_windows.enlist(TO, one, tail_of(one), lambda: way.held.append(2)) is None
+    assert way.send_windows.enlist(TO, one, tail_of(one), lambda _: way.held.append(2)) is None
     assert way.sent() == [(2, 1)], "who is behind gets the next from us too"
     way.send_windows.held(TO, Held(1, 2, ()))
     assert way.held == [1, 2]
@@ -154,7 +166,7 @@ def test_groups_of_a_given_up_peer_pass_to_other_peers(state: MessagingContext) 
     way = Way(state, passed_on)
     for body in (b"1", b"2"):
         one = Publication(1, 1, 1, "t", body, shared=("$share/g/t",))
-        way.send_windows.push(TO, one, body, lambda body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
+        way.send_windows.push(TO, one, body, lambda _, body=body: way.held.append(int(body)), frozenset({4}))  # type: ignore[misc]
     way.push(3)
     way.send_windows.give_up(TO.id)
     assert [(peer, item.tail, item.tried) for peer, item in asked] == [
@@ -186,7 +198,7 @@ def test_a_group_that_a_peer_could_not_serve_is_served_by_others(state: Messagin
     way = Way(state, passed_on)
     for number in (10, 11, 12):
         way.send_windows.push(
-            TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.held.append, number)
+            TO, Publication(1, number, 1, "t", b"", shared=("g", "h")), b"", partial(way.keep, number)
         )
     unserved = (Unserved(1, ("g", "unheard of")), Unserved(2, ("unheard of",)))
     way.send_windows.held(TO, Held(1, 2, (), unserved))

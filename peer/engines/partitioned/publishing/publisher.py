@@ -270,7 +270,7 @@ class Publisher:
         tail = tail_of(publication)
         outgoing.expect(len(peers))
         for peer in peers:
-            self.send_windows.push(peer, publication, tail, outgoing.got)
+            self.send_windows.push(peer, publication, tail, outgoing.settled)
         return len(peers)
 
     def _dispatch_tree(self, plan: Plan, outgoing: PendingPublication) -> int:
@@ -279,7 +279,7 @@ class Publisher:
         tail = tail_of(publication)
         if publication.qos:
             outgoing.expect(len(peers))
-            enlisted = [self.send_windows.enlist(peer, publication, tail, outgoing.got) for peer in peers]
+            enlisted = [self.send_windows.enlist(peer, publication, tail, outgoing.settled) for peer in peers]
             # A peer with a full or stalled window is no leaf: its window sends the message later, behind the earlier
             # ones.
             leaves = [leaf for leaf in enlisted if leaf is not None]
@@ -307,7 +307,7 @@ class Publisher:
                     outgoing.publication.trace.clients += clients
             elif publication.qos:
                 outgoing.expect(1)
-                self.send_windows.push(peer, publication, tail, outgoing.got)
+                self.send_windows.push(peer, publication, tail, outgoing.settled)
                 sends += 1
             else:
                 sends += self._send_once((peer,), encode(publication))
@@ -343,7 +343,7 @@ class Publisher:
             if others:
                 peer = self._next_of_group(group, others)
                 served.setdefault(peer.id, (peer, []))[1].append(group)
-        missing = Countdown(len(served), item.on_held)
+        missing = Countdown(len(served), item.on_settled)
         for peer, names in served.values():
             publication = addressed(item.publication, False, tuple(names))
             if peer.id == self._state.me.id:

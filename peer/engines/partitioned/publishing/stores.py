@@ -194,7 +194,8 @@ class RetainStores:
             for key, store in stores.items()
         }
         if waiting:
-            countdown = Countdown(len(waiting), self._streams.hold_back())
+            release = self._streams.hold_back()
+            countdown = Countdown(len(waiting), lambda _: release())
             for store in waiting.values():
                 store.then.append(countdown.down)
 
