@@ -24,10 +24,11 @@ and seemed later, was not of this publisher. Above what a publisher sends within
 class ReceiveWindow:
     """Numbered publications from one boot of one publisher."""
 
-    __slots__ = ("ahead", "boot", "direct", "first", "given", "next", "unserved")
+    __slots__ = ("ahead", "answered_at", "boot", "direct", "first", "given", "next", "unserved")
 
     def __init__(self, boot: int, first: int) -> None:
         self.boot = boot
+        self.answered_at = 0.0
         self.first = first
         """No lower number was delivered by this window."""
         self.given = range(0)
@@ -184,9 +185,12 @@ class ReceiveWindows:
         direct = publication.relay is None
         # A peer that was passed by a tree may be named with any boot. What it sends itself has its boot.
         false = window is not None and direct and not window.direct and publication.boot == origin.boot != window.boot
+        if window is not None and publication.boot < window.boot and direct:
+            false |= self._is_over(window, origin, publication)
         if window is None or publication.boot > window.boot or false:
             # It begins at the base: lower numbers than this may still be on their way, through a tree or in a retry.
             window = self._receive_windows[origin.id] = ReceiveWindow(publication.boot, publication.base)
+            window.answered_at = self._state.clock.now
         elif publication.boot < window.boot:
             return  # It was late, and its publisher has restarted: nobody waits for its acknowledgement.
         if direct and not window.direct:
@@ -217,6 +221,12 @@ class ReceiveWindows:
         else:
             window.put(publication, self._state.config.max_ahead)
 
+    def _is_over(self, window: ReceiveWindow, origin: Peer, publication: Publication) -> bool:
+        """Whether somebody had the id of the publisher with a higher boot, and is gone: no message of an earlier
+        process comes so late."""
+        state = self._state
+        return publication.boot == origin.boot and state.clock.now - window.answered_at > state.config.entry_s
+
     def _drain(self, origin: Peer, window: ReceiveWindow) -> None:
         while (publication := window.take_next()) is not None:
             self._deliver_numbered(origin, window, publication)
@@ -242,5 +252,6 @@ class ReceiveWindows:
         due, self.due = self.due, {}
         for peer_id, origin in due.items():
             window = self._receive_windows[peer_id]
+            window.answered_at = self._state.clock.now
             unserved = tuple([Unserved(number, groups) for number, groups in window.unserved.items()])
             self._state.send(origin, Held(window.boot, window.next - 1, tuple(sorted(window.ahead)), unserved))

@@ -276,10 +276,18 @@ class Streams:
             if ack.unknown and self._denies(sender, pair, ack):
                 self._pairs.deny(sender).heard_at = self._state.clock.now
                 return
-            pair = self._pairs.meet(sender, heard=True)
+            pair = self._meet_sender(sender)
             if pair is not None:
                 pair.heard_at = self._state.clock.now
                 self._acknowledged(pair, ack)
+
+    def _meet_sender(self, sender: Peer) -> Pair | None:
+        pair = self._by_id.get(sender.id)
+        late_s = self._state.clock.now - self._state.config.entry_s
+        if pair is not None and pair.boot > sender.boot and pair.heard and pair.heard_at < late_s:
+            # Somebody had the id with a higher boot, and is gone: no message of an earlier process comes so late.
+            self._pairs.deny(sender)
+        return self._pairs.meet(sender, heard=True)
 
     def _denies(self, sender: Peer, pair: Pair, ack: BatchAck) -> bool:
         """Whether a peer has received a batch for a boot that only others have named, and has another. The stream began
@@ -344,7 +352,7 @@ class Streams:
             else:
                 self.counters.skipped += 1
             return
-        pair = self._pairs.meet(sender, heard=True)
+        pair = self._meet_sender(sender)
         if pair is None:
             self.counters.skipped += 1
             return

@@ -214,3 +214,17 @@ def test_a_sequence_that_others_name_hides_no_message_with_qos_0() -> None:
         for number in (1, 2):
             box.receive_windows.take(ORIGIN, Publication(1, number + 10 * first, 0, "t", b"%d" % number))
     assert box.got == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_higher_boot_that_is_gone_silences_its_peer_for_a_while_only() -> None:
+    """Somebody had a link in its name: ids are not proved."""
+    state = quiet_state()
+    box = Box(state)
+    box.receive_windows.take(Peer(ORIGIN.id, "h", 1, 99), numbered(1, boot=99))
+    box.answer()
+    box.receive_windows.take(ORIGIN, numbered(1))
+    assert box.got == [1]
+    state.clock.now += state.config.entry_s + 1
+    box.receive_windows.take(ORIGIN, numbered(1))
+    box.receive_windows.take(ORIGIN, numbered(2))
+    assert box.got == [1, 1, 2]

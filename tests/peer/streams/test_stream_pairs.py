@@ -63,3 +63,17 @@ def test_a_message_that_claims_to_come_from_this_peer_itself_is_dropped() -> Non
     line.a.streams.received(A, Batch(Lane.CONTROL, 0, 0, 0, False, False, ()))
     line.exchange()
     assert line.a.handled == ["own"]
+
+
+def test_a_higher_boot_that_is_gone_silences_its_peer_for_a_while_only() -> None:
+    line = Line()
+    line.b.streams.received(Peer(A.id, "a", 1, A.boot + 50), Batch(Lane.CONTROL, B.boot, 1, 1, True, False, ()))
+    line.b.end()
+    line.a.streams.send(B, "x")
+    line.exchange()
+    assert line.b.handled == []
+    line.pass_time(LAN.entry_s + 1)
+    line.exchange()
+    line.pass_time(LAN.slow_retry_s)
+    line.exchange()
+    assert line.b.handled == ["x"]
