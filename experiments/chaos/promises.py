@@ -75,7 +75,7 @@ SUBACK: Final = Promise("suback", "docs/ring.md", "A silent publisher delays a S
 WHOLE: Final = Promise("whole", "docs/deploy.md", "the parts become one ring again seconds after they reach each other")
 ALIVE: Final = Promise("alive", "docs/limits.md", "a faulty peer does not end anything for good")
 DISK: Final = Promise("disk", "docs/durability.md", "The peer ends with exit status 1 and one line")
-DAMAGE: Final = Promise("damage", "docs/durability.md", "ends the start with one line, and is not touched")
+DAMAGE: Final = Promise("damage", "docs/durability.md", "ends the start with one line, and stays as it is")
 
 ALL: Final = tuple(value for value in list(globals().values()) if isinstance(value, Promise))
 BY_NAME: Final = {promise.name: promise for promise in ALL}
