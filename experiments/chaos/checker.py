@@ -26,6 +26,8 @@ from ringmq.mqtt_front.matching.topics import matches, parse_shared
 
 TAKEN_S: Final = 10.0
 """A subscription that ended must have been in force for so long after an acknowledgement to count for its message."""
+HEARD_S: Final = 1.0
+"""A DISCONNECT has no answer: a peer that dies within this time may not have read it, or not have kept it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +233,7 @@ class Checker:
         known: set[tuple[str, str]] = set()
         for got in self._history.deliveries:
             message = self._history.messages.get(got.number)
-            if message is not None and (not message.wanted or message.topic != got.topic):
+            if message is not None and (self._was_discarded(message) or message.topic != got.topic):
                 text = f"{self._shown(message)} reached {got.client} on {got.topic}"
                 yield Violation(promises.MATCH if message.wanted else promises.GOOD_BYE, got.at, text, got.number)
             if (got.client, got.topic) in known:
@@ -240,6 +242,10 @@ class Checker:
             if not any(matches(topic_filter, got.topic) for topic_filter in filters[got.client]):
                 text = f"a message to {got.topic} reached {got.client}, which subscribed to nothing like it"
                 yield Violation(promises.MATCH, got.at, text, got.number)
+
+    def _was_discarded(self, message: SentMessage) -> bool:
+        """Whether it is a will whose client said good-bye, to a peer that lived long enough to hear it."""
+        return not message.wanted and not self._conditions.crashed(message, message.peer, message.at + HEARD_S)
 
     # Answers and sessions
 

@@ -161,6 +161,9 @@ def test_a_lost_will_is_found_and_a_discarded_one_must_not_come() -> None:
     discarded = replace(will, wanted=False)
     assert found(history(discarded)) == []
     assert names(history(discarded, got=(GOT,))) == ["good-bye"]
+    for start, heard in ((10.9, []), (11.1, ["good-bye"])):
+        faults = (fault(FaultKind.POWER, start, 13, 0, 1),)
+        assert names(history(discarded, got=(GOT,), faults=faults)) == heard
 
 
 # Repetitions and order
