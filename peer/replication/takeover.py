@@ -43,8 +43,9 @@ class Succession(Protocol):
     def succeeds(self, partitions: list[int], holders: Iterable[Peer]) -> None:
         """This peer will coordinate these partitions; these publishers may hold routes of them."""
 
-    def doubts(self, partitions: list[int], until: float) -> None:
-        """Nobody knows who holds routes of these partitions. They are not trusted after that time."""
+    def doubts(self, partitions: list[int], until: float, lacking: bool) -> None:
+        """Nobody knows who holds routes of these partitions. They are not trusted after that time, which may be over.
+        `lacking`: entries may be missing."""
 
     def took_over(self, partitions: list[int]) -> None:
         """This peer coordinates these partitions now."""
@@ -64,7 +65,8 @@ class Takeover:
     """One per engine."""
 
     __slots__ = (
-        "_awake", "_back", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed", "_handing",
+        "_awake", "_back", "_began_at", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed",
+        "_handing",
         "_idents", "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams",
         "_succession", "_unconfirmed", "_yielded",
     )  # fmt: skip
@@ -105,6 +107,7 @@ class Takeover:
         """Partitions that another peer has acted in, and that this peer is about to take back."""
         self._unconfirmed: dict[tuple[Peer, int], StateRequest] = {}
         """Requests whose answer has not been confirmed, by the peer that asked and its ident."""
+        self._began_at = state.clock.now
         self._departures = 0
         self._departed_at: deque[float] = deque(maxlen=state.config.shadows + 1)
         """When as many neighbours left as have copies of a partition: the last times."""
@@ -411,18 +414,20 @@ class Takeover:
         """No owner has had all records of these partitions, and nobody has coordinated those in `unused`."""
         now, void_s = self._state.clock.now, self._state.config.void_s
         departed = self._departed_at
-        # All copies may have died just now. Otherwise nobody has ever used partitions that nobody has coordinated. In a
-        # large ring a doubt lasts long, so there as many must have died as have copies.
+        # Nobody has ever used partitions that nobody has coordinated, unless all copies have died just now.
         together = len(departed) == departed.maxlen and departed[-1] < departed[0] + self._state.config.entry_s
-        departed_until = departed[-1] + void_s if together or (departed and self._state.overlay.sees_all) else now
+        departed_until = departed[-1] + void_s if departed else now
         died = [partition for partition in partitions if partition in unused and now < departed_until]
         # The last coordinator of the others may live.
         others = [partition for partition in partitions if partition not in unused]
-        for doubted, until in ((died, departed_until), (others, now + void_s)):
+        for doubted, until, lacking in ((died, departed_until, together), (others, now + void_s, True)):
             if doubted:
-                self._succession.doubts(doubted, until)
+                self._succession.doubts(doubted, until, lacking)
             for partition in doubted:
                 self._store.whole[partition] = PARTIAL
+        if not died and self._state.overlay.sees_all and now < self._began_at + self._state.config.entry_s:
+            # They may have started again together with this peer, which then saw nobody leave.
+            self._succession.doubts(list(unused), now, True)
 
     def lost(self, peer: Peer) -> None:
         """The stream to a peer was lost: it may have forgotten the request."""

@@ -1,6 +1,7 @@
 """Mosquitto's own tests of a broker, from Debian's archive: each is a script that starts a broker and talks to it.
 
-They are brought once into a cache folder of the user. Where they cannot be had, the tests fail and say why, unless the
+They are brought once into a cache folder of the user, by apt, from the archive that this machine has its packages
+from. Where they cannot be had, the tests are left out, and a warning says why. So they are, without a warning, if the
 environment says RINGMQ_WITHOUT_MOSQUITTO_SUITE=1.
 
 Run by itself, as `python mosquitto_suite.py SCRIPT PORT`, this file runs one script against a front.
@@ -9,9 +10,7 @@ Run by itself, as `python mosquitto_suite.py SCRIPT PORT`, this file runs one sc
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib
-import io
 import os
 import runpy
 import signal
@@ -19,12 +18,12 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 VERSION = "2.0.11"
-URL = f"https://deb.debian.org/debian/pool/main/m/mosquitto/mosquitto_{VERSION}.orig.tar.gz"
+SOURCE = f"mosquitto_{VERSION}.orig.tar.gz"
+APT_HELPER = "/usr/lib/apt/apt-helper"
 SHA256 = "7b36a7198bce85cf31b132f5c6ee36dcf5dadf86fb768501eb1e11ce95d4f78a"
 TESTS = f"mosquitto-{VERSION}/test/"
 WITHOUT = "RINGMQ_WITHOUT_MOSQUITTO_SUITE"
@@ -35,7 +34,7 @@ RECEIVE_MAXIMUM, ALIASES = 20, 10
 
 
 def scripts() -> Path:
-    """The folder of the scripts. Raises OSError or ValueError if they cannot be had."""
+    """The folder of the scripts. Raises OSError, ValueError or SubprocessError if they cannot be had."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ringmq"
     folder = cache / f"mosquitto-{VERSION}"
     if not folder.is_dir():
@@ -45,14 +44,11 @@ def scripts() -> Path:
 
 def _bring(cache: Path, folder: Path) -> None:
     """Beside, and then into its place as a whole: other processes may do the same at this moment."""
-    with urllib.request.urlopen(URL, timeout=DOWNLOAD_S) as answer:
-        data = answer.read()
-    if hashlib.sha256(data).hexdigest() != SHA256:
-        raise ValueError(f"{URL} is not what it was")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as beside:
-        made = Path(beside) / "made"
-        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        made, source = Path(beside) / "made", Path(beside) / SOURCE
+        _apt(APT_HELPER, "download-file", f"{_folder_of_the_archive()}/{SOURCE}", str(source), f"SHA256:{SHA256}")
+        with tarfile.open(source) as archive:
             for member in archive.getmembers():
                 inside = archive.extractfile(member) if member.isfile() else None
                 if inside is not None and member.name.startswith(TESTS) and member.name.endswith(".py"):
@@ -64,6 +60,22 @@ def _bring(cache: Path, folder: Path) -> None:
         except OSError:
             if not folder.is_dir():
                 raise
+
+
+def _folder_of_the_archive() -> str:
+    """The address of the folder with Mosquitto's packages, where apt has them from."""
+    said = _apt("apt-get", "download", "--print-uris", "mosquitto")
+    address = said.partition("'")[2].partition("'")[0]
+    if "/" not in address:
+        raise ValueError(f"apt knows no address of mosquitto: {said.strip() or 'no answer'}")
+    return address.rpartition("/")[0]
+
+
+def _apt(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=DOWNLOAD_S, check=False)
+    if done.returncode:
+        raise OSError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
 
 
 def run(script: Path, port: int) -> str:

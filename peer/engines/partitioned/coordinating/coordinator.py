@@ -452,8 +452,8 @@ class Coordinator:
     def succeeds(self, partitions: Sequence[int], holders: Iterable[Peer]) -> None:
         self.holders.expect(list(partitions), holders)
 
-    def doubts(self, partitions: Sequence[int], until: float) -> None:
-        self.holders.doubt(list(partitions), until)
+    def doubts(self, partitions: Sequence[int], until: float, lacking: bool) -> None:
+        self.holders.doubt(list(partitions), until, lacking)
 
     def took_over(self, partitions: Sequence[int]) -> None:
         for partition in partitions:

@@ -387,17 +387,20 @@ class HolderTable:
             holder.partitions.update(partitions)
         self._of = {}
 
-    def doubt(self, partitions: list[int], until: float) -> None:
-        """Nobody knows the holders of these partitions: a change waits until that time, as for a silent holder."""
-        holder = Holder(self._state.me, self._next_term(), until)
-        holder.sends()
-        holder.partitions.update(partitions)
-        self._unknown.append(holder)
-        self._of = {}
-        # By then each home that lives has registered again.
-        complete_at = self._state.clock.now + self._state.config.entry_s
-        self._incomplete.update((partition, complete_at) for partition in partitions)
-        self._written = None
+    def doubt(self, partitions: list[int], until: float, lacking: bool) -> None:
+        """Nobody knows the holders of these partitions: a change waits until that time, as for a silent holder. If they
+        are `lacking`, entries may be missing."""
+        if until > self._state.clock.now:
+            holder = Holder(self._state.me, self._next_term(), until)
+            holder.sends()
+            holder.partitions.update(partitions)
+            self._unknown.append(holder)
+            self._of = {}
+        if lacking:
+            # By then each home that lives has registered again.
+            complete_at = self._state.clock.now + self._state.config.entry_s
+            self._incomplete.update((partition, complete_at) for partition in partitions)
+            self._written = None
 
     def is_incomplete(self, partition: int) -> bool:
         """Whether entries in force may be missing here."""

@@ -1,9 +1,10 @@
 """Entries that no copy had: a new coordinator asks the homes themselves.
 
-When a coordinator and its shadows die together, the entries of the homes that live are with these homes alone. Until
-all of them have presented theirs, the coordinator may lack some, and no publisher without routes from before may trust
-its own. In a ring that a leaf set sees whole this takes two round trips. In a larger one nobody knows all homes, and
-each has presented itself after `entry_s`. Knows neither entries nor publishers.
+When a coordinator and its shadows are gone together, the entries of the homes that live are with these homes alone.
+Until all of them have presented theirs, the coordinator may lack some, and no publisher without routes from before may
+trust its own. In a ring that a leaf set sees whole this takes two round trips. A peer that has just left the ring may
+live behind a cut, and is waited for as long as its entries would last, `entry_s`. So are the homes of a larger ring, as
+nobody knows all of them. Knows neither entries nor publishers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class OpenRecall:
 class Recalls:
     """One per coordinator."""
 
-    __slots__ = ("_complete", "_idents", "_open", "_state", "_streams")
+    __slots__ = ("_complete", "_idents", "_known", "_missing", "_open", "_state", "_streams")
 
     def __init__(
         self, state: MessagingContext, streams: ItemStreams, complete: Callable[[Collection[int]], None]
@@ -44,6 +45,9 @@ class Recalls:
         self._complete = complete
         self._idents = 0
         self._open: dict[int, OpenRecall] = {}
+        self._known: frozenset[Id] = frozenset()
+        self._missing: dict[Id, float] = {}
+        """Peers that have left the ring and are not back, and when: not longer ago than `entry_s`."""
 
     def __len__(self) -> int:
         """The number of partitions that are recalled."""
@@ -71,13 +75,34 @@ class Recalls:
             self._see(message.ident, recall)
 
     def _see(self, ident: int, recall: OpenRecall) -> None:
-        if not recall.awaited or not recall.partitions:
+        if not recall.partitions:
             del self._open[ident]
-            self._complete(recall.partitions)
+        elif not recall.awaited:
+            missing_s = self._missing_s()
+            if missing_s > 0:
+                self._state.after(missing_s, partial(self._see_again, ident))
+            else:
+                del self._open[ident]
+                self._complete(recall.partitions)
+
+    def _see_again(self, ident: int) -> None:
+        recall = self._open.get(ident)
+        if recall is not None:
+            self._see(ident, recall)
+
+    def _missing_s(self) -> float:
+        """For how long entries of peers may be in force that are not there."""
+        now, entry_s = self._state.clock.now, self._state.config.entry_s
+        self._missing = {peer_id: at for peer_id, at in self._missing.items() if at + entry_s > now}
+        return max([at + entry_s - now for at in self._missing.values()], default=0.0)
 
     def follow(self) -> None:
-        """The ring has changed: a peer that has died has no clients any more."""
+        """The ring has changed."""
         known = {peer.id: peer for peer in (self._state.me, *self._state.overlay.leaves)}
+        left, self._known = self._known - known.keys(), frozenset(known)
+        self._missing.update(dict.fromkeys(left, self._state.clock.now))
+        for peer_id in self._missing.keys() & known.keys():
+            del self._missing[peer_id]
         for ident, recall in list(self._open.items()):
             if not self._state.overlay.sees_all:
                 del self._open[ident]

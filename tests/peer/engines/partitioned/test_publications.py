@@ -270,7 +270,7 @@ def test_a_group_that_never_answers_is_given_up_in_the_end(net: Net) -> None:
     net.run(net.config.give_up_s + 10)
     assert publisher.reasons == []
     net.run(net.config.give_up_s + 10)
-    assert publisher.reasons == [Reason.SUCCESS]
+    assert publisher.reasons == [Reason.QUOTA_EXCEEDED]
     assert (publisher.core.counters.passed_on, publisher.core.counters.given_up) == (1, 1)
 
 

@@ -228,12 +228,12 @@ def test_a_coordinator_that_met_no_copy_of_a_dead_one_says_so(died: bool) -> Non
     peer = Coordinating(3, 1, 2, 4, 5)
     if died:
         peer.coordinator.takeover.wake()
-        peer.later(2 * LAN.void_s)
+        peer.later(LAN.entry_s)
     else:
-        peer.leaves(*peer.others[2:])
-        peer.later(2 * LAN.void_s)
+        peer.leaves(*peer.others[3:])
+        peer.later(LAN.entry_s)
     peer.streams.take(StateRequest)
-    peer.leaves(*peer.others[2:])
+    peer.leaves(*peer.others[3:])
     peer.begin()
     confirm(peer, *peer.others)
     peer.coordinator.hold(HOME, Hold(RUNS, False))

@@ -264,6 +264,9 @@ def test_deposed_coordinator_learns_it_before_its_message_is_confirmed() -> None
 
 def test_entries_of_a_silent_home_lapse_and_their_number_has_ended() -> None:
     world = coordinating(16)
+    # A peer that has just started asks all homes, and sends copies again when that is over.
+    world.later(world.state.config.entry_s + 0.1)
+    world.confirm(Append, *world.others)
     world.register(HOME, 1)
     world.confirm(Append, *world.others)
     world.streams.sent.clear()

@@ -21,13 +21,20 @@ SOON_S = 0.5
 
 
 def doomed(net: Net, *filters: str) -> tuple[Member, Member]:
-    """A home and a publisher, which has not published before. All peers that have the entries of the home are gone."""
+    """A home and a publisher, which has not published before. All peers that had the entries of the home have started
+    again without them."""
+    home, publisher, owners = parted(net, *filters)
+    net.restart(*owners)
+    return home, publisher
+
+
+def parted(net: Net, *filters: str) -> tuple[Member, Member, list[Member]]:
+    """The same, and the peers that have the entries of the home."""
     owners = {member.me.id: member for name in filters for member in net.owning(name)}
     home, publisher = net.others(*filters)[:2]
     home.subscribe(*filters)
     net.run(1.0)
-    net.crash(*owners.values())
-    return home, publisher
+    return home, publisher, list(owners.values())
 
 
 @pytest.mark.parametrize("topic_filter", FILTERS)
@@ -42,9 +49,35 @@ def test_a_publisher_without_earlier_routes_waits_for_the_entries_of_all_homes(
     assert publisher.reasons == [Reason.SUCCESS]
 
 
+def test_peers_that_are_gone_are_waited_for_as_long_as_their_entries_last(net: Net) -> None:
+    home, publisher, owners = parted(net, "a/b")
+    net.crash(*owners)
+    publisher.publish("a/b", b"m")
+    net.run(LAN.entry_s / 2)
+    assert publisher.reasons == []
+    net.run(LAN.entry_s / 2 + SOON_S)
+    assert publisher.reasons == [Reason.SUCCESS]
+    assert home.got == [("a/b", b"m")]
+
+
+def test_a_home_behind_a_cut_misses_nothing(net: Net) -> None:
+    """The part of the publisher has no copy of its entry, and the cut is shorter than its lease."""
+    home, publisher, owners = parted(net, "a/b")
+    here = [member for member in net.members.values() if member not in (home, *owners)]
+    net.split([home, *owners], here)
+    publisher.publish("a/b", b"m")
+    net.run(5.0)
+    assert publisher.reasons == []
+    net.split()
+    net.run(5.0)
+    assert home.got == [("a/b", b"m")]
+    assert publisher.reasons == [Reason.SUCCESS]
+
+
 def test_in_a_ring_beyond_a_leaf_set_it_waits_for_the_lease_of_entries(net: Net) -> None:
     net.small = False
-    home, publisher = doomed(net, "a/b")
+    home, publisher, owners = parted(net, "a/b")
+    net.crash(*owners)
     publisher.publish("a/b", b"m")
     net.run(LAN.entry_s / 10)
     assert publisher.reasons == []
@@ -79,13 +112,15 @@ def test_a_home_that_does_not_answer_is_waited_for(net: Net) -> None:
     assert publisher.reasons == [Reason.SUCCESS]
 
 
-def test_a_home_that_dies_is_not_waited_for(net: Net) -> None:
+def test_a_home_that_dies_is_waited_for_as_long_as_its_entries_last(net: Net) -> None:
     home, publisher = doomed(net, "a/b")
     net.lost = lambda sender, receiver, message: home.me in (sender, receiver)
     publisher.publish("a/b", b"m")
     net.run(2.0)
     net.crash(home)
-    net.run(1.0)
+    net.run(LAN.entry_s / 2)
+    assert publisher.reasons == []
+    net.run(LAN.entry_s)
     assert publisher.reasons == [Reason.NO_MATCHING_SUBSCRIBERS]
 
 
