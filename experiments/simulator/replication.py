@@ -39,6 +39,8 @@ from ringmq.peer.engines.partitioned.messages import (
     Holders,
     Present,
     Presented,
+    Recall,
+    Recalled,
     Register,
     Registered,
     Registry,
@@ -192,6 +194,8 @@ class ReplicationPeer:
             Handover: takeover.handover,
             TakeOver: takeover.take_over,
             Holders: self.coordinator.holders.holders,
+            Recall: self.home.recall,
+            Recalled: self.coordinator.recalls.recalled,
         }
 
     def start(self) -> None:

@@ -17,6 +17,8 @@ from ringmq.peer.engines.partitioned.messages import (
     Present,
     Presented,
     Ranges,
+    Recall,
+    Recalled,
     Register,
     Registered,
     Registry,
@@ -207,6 +209,15 @@ class ModelHome:
                     digest ^= digest_of(fingerprint_of(name), self.wanted[name])
                 runs = runs_of({self.checks.partition_of[name] for name in names})
                 self.streams.send(peer, Present(runs, len(names), digest))
+
+    def recall(self, sender: Peer, message: Recall) -> None:
+        """All entries in these partitions, before the answer."""
+        asked = set(partitions_in(message.runs))
+        for partition in sorted({self.checks.partition_of[name] for name in self.wanted} & asked):
+            names = [name for name in self.wanted if self.checks.partition_of[name] == partition]
+            entries = tuple([Entry(name, self.wanted[name], False) for name in names])
+            self.streams.send(sender, Registry(partition, (self.me.boot, self.count), entries))
+        self.streams.send(sender, Recalled(message.ident))
 
     def presented(self, sender: Peer, message: Presented) -> None:
         self.directory.wrong(sender, message.elsewhere)

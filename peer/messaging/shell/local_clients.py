@@ -13,7 +13,7 @@ from ringmq.mqtt_front.amqtt.server import AmqttServer
 from ringmq.mqtt_front.connection.fast_path import distribute_fast
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.iteration import Clock
-from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.mqtt_front.server.server import MqttServer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.body import decode_body
@@ -120,7 +120,9 @@ class FrontClients:
 
     def deliver(self, publication: Publication) -> int:
         message = self._bodies.read(publication.topic, publication.body, publication.qos, publication.retain)
-        if message is None or self._broker.wills.is_repeated(message, self._broker.journal):
+        if message is None:
+            return 0
+        if isinstance(message, WillMessage) and self._broker.wills.is_repeated(message, self._broker.journal):
             return 0
         count = self._broker.distribute_unshared(message) if publication.unshared else 0
         if publication.shared:

@@ -90,9 +90,9 @@ class RetainStores:
     def begin(self, outgoing: PendingPublication) -> None:
         """Send a message to the coordinator of its topic, until it is acknowledged."""
         publication = outgoing.publication
-        if publication.stamp < self._state.hybrid_clock:
-            # It has waited for its routes, and with them the clock of the ring came, by which it may be older than the
-            # message that it is to replace.
+        if publication.stamp < self._state.hybrid_clock and self._state.clock_us() < self._state.hybrid_clock:
+            # The clock of the ring is ahead, and came with the routes that the message has waited for. By that clock it
+            # may be older than the message that it is to replace.
             publication.stamp = self._state.stamp()
             self._keep(publication)
         number = stamp_of(publication.stamp, self._state.me.id)
