@@ -34,7 +34,7 @@ class OpenRecall:
 class Recalls:
     """One per coordinator."""
 
-    __slots__ = ("_complete", "_idents", "_known", "_missing", "_open", "_state", "_streams")
+    __slots__ = ("_complete", "_idents", "_known", "_looking", "_missing", "_open", "_state", "_streams")
 
     def __init__(
         self, state: MessagingContext, streams: ItemStreams, complete: Callable[[Collection[int]], None]
@@ -45,6 +45,8 @@ class Recalls:
         self._complete = complete
         self._idents = 0
         self._open: dict[int, OpenRecall] = {}
+        self._looking = False
+        """Whether a look at all of them is due when the entries of missing peers have ended."""
         self._known: frozenset[Id] = frozenset()
         self._missing: dict[Id, float] = {}
         """Peers that have left the ring and are not back, and when: not longer ago than `entry_s`."""
@@ -79,15 +81,16 @@ class Recalls:
             del self._open[ident]
         elif not recall.awaited:
             missing_s = self._missing_s()
-            if missing_s > 0:
-                self._state.after(missing_s, partial(self._see_again, ident))
-            else:
+            if missing_s <= 0:
                 del self._open[ident]
                 self._complete(recall.partitions)
+            elif not self._looking:
+                self._looking = True
+                self._state.after(missing_s, self._look)
 
-    def _see_again(self, ident: int) -> None:
-        recall = self._open.get(ident)
-        if recall is not None:
+    def _look(self) -> None:
+        self._looking = False
+        for ident, recall in list(self._open.items()):
             self._see(ident, recall)
 
     def _missing_s(self) -> float:

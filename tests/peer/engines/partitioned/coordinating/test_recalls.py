@@ -155,6 +155,19 @@ def test_in_a_large_ring_partitions_without_use_are_doubted_after_as_many_deaths
     assert len(publisher.reasons) == (1 if deaths == 1 else 0)
 
 
+def test_one_look_is_due_however_often_the_ring_changes(net: Net) -> None:
+    _, publisher, owners = parted(net, "a/b")
+    net.crash(*owners)
+    publisher.publish("a/b", b"m")
+    net.run(SOON_S)
+    coordinator = net.owning("a/b")[0].core.coordinator
+    assert len(coordinator.recalls) > 0
+    before = len(coordinator._state.timers)
+    for _ in range(100):
+        coordinator.recalls.follow()
+    assert len(coordinator._state.timers) == before
+
+
 def test_nothing_stays_behind(net: Net) -> None:
     doomed(net, *FILTERS)
     net.run(LAN.entry_s)
