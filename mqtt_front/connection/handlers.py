@@ -35,7 +35,7 @@ from ringmq.mqtt_front.connection.budget import FILTER_BYTES, REFUSED_FILTER_BYT
 from ringmq.mqtt_front.connection.subscribe import Subscribing, first_filters, unsubscribe
 from ringmq.mqtt_front.connection.writer import Owner, Writer
 from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError
-from ringmq.mqtt_front.matching.topics import SYS, is_of_the_server, is_state_of_a_bridge
+from ringmq.mqtt_front.matching.topics import is_of_the_server, is_state_of_a_bridge
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.sessions.retained_delivery import Replay
 from ringmq.mqtt_front.sessions.session import Session
@@ -170,8 +170,9 @@ class Handlers:
         # This precedes the check of rights: a refused publication is answered in its place among the others, too.
         entry = self.expect(qos, packet_id) if qos else None
         rights = session.rights
-        silent = topic.startswith(SYS) and is_state_of_a_bridge(topic)
-        if not silent and (is_of_the_server(topic) or (rights is not ALL_RIGHTS and not rights.may_write(topic))):
+        of_the_server = is_of_the_server(topic)
+        silent = of_the_server and is_state_of_a_bridge(topic)
+        if not silent and (of_the_server or (rights is not ALL_RIGHTS and not rights.may_write(topic))):
             broker.counters.unauthorized += 1
             if entry is not None:
                 self._answer_publish(entry, Reason.NOT_AUTHORIZED)
