@@ -27,6 +27,8 @@ class Terms:
     """For so long at least messages wait for a peer that is away ("for 12 to 15 s")."""
     puback_s: float = 20.0
     suback_s: float = 20.0
+    met_s: float = 5.0
+    """For so long at most the parts of a cut do not know of each other after it has healed."""
     settled_s: float = 5.0
     """Faults that ended longer ago than this before a message do not explain its loss."""
 
@@ -68,11 +70,12 @@ class Conditions:
         )
 
     def _was_unknown(self, message: SentMessage, peer: int, granted_at: float) -> bool:
-        """Whether a part that works alone cannot know the subscription, as it was made in another part."""
+        """Whether the publisher's part cannot know the subscription, which was made in another part since the cut: the
+        parts work alone until they have met again."""
         return any(
             separates(fault, message.peer, peer)
             and fault.start <= granted_at
-            and answered_at(message) <= (inf if fault.end is None else fault.end)
+            and answered_at(message) <= (inf if fault.end is None else fault.end) + self.terms.met_s
             for fault in self._cuts
         )
 

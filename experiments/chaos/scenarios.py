@@ -56,7 +56,7 @@ class Scenario:
 
     def terms(self, timing: str) -> Terms:
         if timing == "wan":
-            return Terms(waited_s=48.0, puback_s=4 * self.puback_s, suback_s=4 * self.suback_s)
+            return Terms(waited_s=48.0, met_s=25.0, puback_s=4 * self.puback_s, suback_s=4 * self.suback_s)
         return Terms(puback_s=self.puback_s, suback_s=self.suback_s)
 
 

@@ -138,7 +138,8 @@ def test_only_what_the_documents_exempt_is_excused(long: Injected, excused: bool
     [
         (9.5, 10.5, (0, 1), True),
         (8.5, 10.5, (0, 1), False),
-        (9.5, 14.5, (0, 1), False),
+        (9.5, 18.9, (0, 1), True),
+        (9.5, 19.1, (0, 1), False),
         (9.5, 10.5, (0, 2), False),
     ],
 )
@@ -148,6 +149,11 @@ def test_a_part_does_not_know_what_was_subscribed_in_another_part_meanwhile(
     message = replace(MESSAGE, acknowledged_at=acknowledged_at)
     past = history(message, entries=(replace(ENTRY, granted_at=granted_at),), faults=(cut(9, 14, pair),))
     assert (found(past) == []) is excused
+
+
+def test_a_part_does_not_know_what_was_subscribed_in_another_part_before_both_have_met() -> None:
+    past = history(MESSAGE, entries=(replace(ENTRY, granted_at=9.5),), faults=(cut(7, 9, (0, 1)),))
+    assert found(past) == []
 
 
 def test_a_replay_of_a_retained_message_is_not_its_delivery() -> None:
