@@ -22,7 +22,7 @@ from ringmq.overlay.core.timers import TimerQueue
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.messages import Where
 from ringmq.peer.messaging.config import DIRECT, PubSubConfig
-from ringmq.peer.messaging.context import Counters, MessagingContext
+from ringmq.peer.messaging.context import TURN_S, Counters, MessagingContext
 from ringmq.peer.messaging.engine import EngineLoad, LocalClients
 from ringmq.peer.messaging.fast_path import decode_fast
 from ringmq.peer.messaging.messages import Control
@@ -36,6 +36,9 @@ from ringmq.peer.messaging.tree_relay import TreeRelay
 MOST_AT_ONCE: Final = 1000
 """Actions in one turn, some 30 us each. A peer with 100,000 of them due would be taken for dead if nobody heard of it
 meanwhile."""
+MOST_ROUNDS: Final = 256
+"""Answers of the roles of this peer to each other, each to the one before, in one call. The longest that are needed are
+some twenty. If two roles ask each other without end, all others are still served."""
 
 
 class Subscribing(Protocol):
@@ -96,6 +99,9 @@ class BaseEngine(ABC, Generic[S, P]):
         self._inside = False
         self._deferred: deque[Callable[[], None]] = deque()
         """Calls of the ring that came during a call of a role."""
+        self._rounds = 0
+        self._postponed: list[tuple[Peer, Control]] = []
+        """Messages between the roles of this peer that the present call had no rounds for."""
 
     @abstractmethod
     def _handle(self, sender: Peer, message: Control) -> None:
@@ -270,6 +276,7 @@ class BaseEngine(ABC, Generic[S, P]):
             call()
             return
         self._inside = True
+        self._rounds = 0
         try:
             call()
             self._handle_local()
@@ -290,11 +297,33 @@ class BaseEngine(ABC, Generic[S, P]):
     def _handle_local(self) -> None:
         """Handle what the calls of roles have left for the end."""
         local, deferred = self._state.local, self._deferred
+        left = 0
+        """Messages of this round."""
         while local or deferred:
             if deferred:
                 deferred.popleft()()
-            else:
-                self._handle(*local.popleft())
+                continue
+            if not left:
+                if self._rounds == MOST_ROUNDS:
+                    self._postpone()
+                    continue
+                self._rounds += 1
+                left = len(local)
+            left -= 1
+            self._handle(*local.popleft())
+
+    def _postpone(self) -> None:
+        """Leave the messages between the roles of this peer to a later call, which comes by a timer. Not to the next
+        one: that may be an acknowledgement, after the commit of this iteration."""
+        if not self._postponed:
+            self._state.counters.postponed += 1
+            self._state.after(TURN_S, self._take_up)
+        self._postponed += self._state.local
+        self._state.local.clear()
+
+    def _take_up(self) -> None:
+        self._state.local.extend(self._postponed)
+        self._postponed.clear()
 
     def _give(self, origin: Peer, publication: Publication) -> None:
         """A message for the clients here."""

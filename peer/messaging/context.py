@@ -99,6 +99,8 @@ class Counters:
     """Wide filters that this peer registered in place of many filters below one parent."""
     narrowed: int = 0
     """Wide filters that were taken back, were refused, or were lost with their coordinator."""
+    postponed: int = 0
+    """Times that the roles of this peer asked each other for so long that the others had to go first."""
 
     def as_dict(self) -> dict[str, int]:
         return {field.name: getattr(self, field.name) for field in fields(self)}

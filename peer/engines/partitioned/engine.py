@@ -61,7 +61,7 @@ from ringmq.peer.engines.partitioned.publishing.publisher import Publisher
 from ringmq.peer.engines.partitioned.status import describe, describe_topic
 from ringmq.peer.engines.partitioned.subscribing.home_lease import RENEWALS as ENTRY_RENEWALS
 from ringmq.peer.engines.partitioned.subscribing.subscriber import Subscriber
-from ringmq.peer.messaging.base_engine import BaseEngine
+from ringmq.peer.messaging.base_engine import MOST_ROUNDS, BaseEngine
 from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
@@ -198,7 +198,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
     def acknowledge(self) -> None:
         """Send what waits for the commit: batches of this iteration with all acknowledgements that can ride on them."""
         # Asked here, as most iterations bring publications alone: they need not enter the roles for nothing.
-        if self._state.unjoined:
+        # What was postponed must not change anything after the commit of this iteration.
+        if self._state.unjoined and not self._postponed:
             self.join()
         self.streams.acknowledge()
         self.streams.flush()
@@ -233,7 +234,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         """Let the roles join what this iteration has brought into items: a SUBSCRIBE of a hundred filters makes one."""
         state, deferred = self._state, self._deferred
         # An item of one role may be for another role of this peer, and change something in turn.
-        while state.unjoined or state.local or deferred:
+        while (state.unjoined or state.local or deferred) and self._rounds < MOST_ROUNDS:
+            self._rounds += 1
             super()._handle_local()
             state.unjoined = False
             self.subscriber.flush()

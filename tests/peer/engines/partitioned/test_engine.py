@@ -75,6 +75,35 @@ def test_a_peer_alone_is_everything_to_itself() -> None:
     assert member.got == [], "its own clients have it already"
 
 
+def test_roles_that_ask_each_other_without_end_hold_up_nobody_else(net: Net) -> None:
+    member, other = list(net.members.values())[:2]
+    core = member.core
+    handlers = core._handlers
+    before = handlers[Where]
+    asked = 0
+
+    def ask_again(sender: Peer, message: Where) -> None:
+        nonlocal asked
+        asked += 1
+        core._state.send(member.me, message)
+
+    handlers[Where] = ask_again
+    core.receive(other.me, encode_control(Where(7, other.me)))
+    assert core.counters.postponed == 1
+    first = asked
+    assert core.acknowledge() is None
+    assert asked == first, "it goes on in a later iteration, before whose commit it may change something"
+    done = member.subscribe("a/+")
+    net.run(1.0)
+    assert asked > first
+    assert done == ["a/+"]
+    handlers[Where] = before
+    net.run(1.0)
+    count = core.counters.postponed
+    net.run(1.0)
+    assert core.counters.postponed == count
+
+
 def test_publications_reach_subscribers_and_stop_after_the_end(net: Net) -> None:
     publisher, *others = net.members.values()
     for member, name in zip(others, ("a/b", "a/+", "#", "$share/g/a/b", "x"), strict=False):
