@@ -6,12 +6,14 @@ All calls are synchronous. A front without a ring uses `Standalone`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 
 Done = Callable[[Reason], None]
+UNDELIVERED: Final = Reason.IMPLEMENTATION_SPECIFIC_ERROR
+"""Some receivers of a message may not get it: its publisher must not take it for delivered, and may send it again."""
 
 
 class Cluster(Protocol):
@@ -27,7 +29,8 @@ class Cluster(Protocol):
         """Whether the cluster stores retained messages, and gives the front those that clients here need."""
 
     def published(self, message: Message, receivers_here: int, done: Done | None) -> None:
-        """A client published this message, and the clients here have it. `done` acknowledges QoS 1 and 2."""
+        """A client published this message, and the clients here have it. `done` acknowledges QoS 1 and 2: with
+        UNDELIVERED if some receivers may not get it."""
 
     def published_fast(self, topic: str, payload: bytes, receivers_here: int) -> None:
         """`published` for the fast path: the message has QoS 0 and no properties, and is not retained."""

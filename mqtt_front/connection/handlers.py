@@ -14,7 +14,7 @@ from typing import Final
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.cluster import UNDELIVERED, Done
 from ringmq.mqtt_front.codec.decode import decode, read_publish
 from ringmq.mqtt_front.codec.encode import PINGRESP, encode, encode_ack
 from ringmq.mqtt_front.codec.packets import (
@@ -66,6 +66,7 @@ class Handlers:
         "_owner",
         "_unanswered",
         "_unanswered_1",
+        "_undelivered",
         "full",
         "replay",
         "session",
@@ -89,6 +90,8 @@ class Handlers:
         self._unanswered: deque[Unanswered] = deque()
         self._unanswered_1 = 0
         """How many of them have QoS 1."""
+        self._undelivered = False
+        """A message could not be delivered, and the version of the client has no word for that."""
         self.unreleased: set[int] = set()
         """Identifiers of QoS 2 messages that came over this connection and have not had their PUBCOMP."""
         self._incoming_limit = broker.config.receive_maximum
@@ -245,6 +248,9 @@ class Handlers:
     def go_on(self) -> None:
         """The outbox has been emptied, or the client reads again: send queued and retained messages."""
         self.writer.resume()
+        if self._undelivered:
+            # It sends the message again when it has connected again.
+            self.writer.fail(UNDELIVERED, "a message could not be delivered to all subscribers")
         if self.session is not None:
             self.session.pump(self._broker.clock.now)
             if self.replay is not None:
@@ -300,8 +306,9 @@ class Handlers:
         waiting = session.unsettle(packet_id, answer)
 
         def done(reason: Reason) -> None:
-            # MQTT 3 has no reason code: a failure is acknowledged like a delivery, and its identifier stays in use.
-            session.settled(packet_id, waiting, delivered=not v5 or reason < FAILURES)
+            # MQTT 3 has no reason code: a refusal is acknowledged like a delivery, and its identifier stays in use.
+            delivered = reason < FAILURES if v5 else reason is not UNDELIVERED
+            session.settled(packet_id, waiting, delivered)
             for answer_one in waiting:
                 answer_one(reason)
 
@@ -320,8 +327,15 @@ class Handlers:
         entry.reason = reason
         unanswered = self._unanswered
         while unanswered and unanswered[0].reason is not None:
-            first = unanswered.popleft()
+            first = unanswered[0]
             assert first.reason is not None
+            if first.reason is UNDELIVERED and not self.writer.v5:
+                # The connection ends in the next iteration: here the cluster may be in the middle of a change, and the
+                # end may publish a will. This message and those behind it stay unanswered.
+                self._undelivered = True
+                self.writer.starve()
+                return
+            unanswered.popleft()
             self._acknowledge_publish(first.qos, first.packet_id, first.reason)
         if self.full and len(unanswered) <= self._incoming_limit:
             self.full = False
@@ -335,6 +349,8 @@ class Handlers:
 
     def _acknowledge_publish(self, qos: int, packet_id: int, reason: Reason) -> None:
         """Send PUBACK or PUBREC. MQTT 3 has no reason code: there a refused message is acknowledged like any other."""
+        if reason is UNDELIVERED:
+            reason = Reason.QUOTA_EXCEEDED
         if qos == 1:
             self._unanswered_1 -= 1
         elif reason >= FAILURES:

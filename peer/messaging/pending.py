@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.cluster import UNDELIVERED, Done
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.peer.messaging.publication import Publication
 
@@ -65,7 +65,7 @@ class PendingPublication:
         """Report that it cannot be delivered to everybody. Answers that come later are ignored."""
         done, self.done = self.done, None
         if done is not None:
-            done(Reason.QUOTA_EXCEEDED)
+            done(UNDELIVERED)
 
 
 class Countdown:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ringmq.mqtt_front.access.acl import Rights
+from ringmq.mqtt_front.cluster import UNDELIVERED
 from ringmq.mqtt_front.codec.codec import encode
 from ringmq.mqtt_front.codec.packets import (
     Disconnect,
@@ -215,6 +216,38 @@ def test_a_failure_is_told_and_frees_the_identifier(make_world: type[World], slo
     client.publish("t", qos=1, packet_id=1)
     slow_ports.settle(3, Reason.QUOTA_EXCEEDED)
     assert client.take() == [Puback(1, Reason.QUOTA_EXCEEDED)]
+
+
+# 3.1.1 [MQTT-3.3.5-2]: a server that does not take a PUBLISH acknowledges it, or closes the connection.
+@pytest.mark.parametrize("qos", [1, 2])
+def test_an_older_version_is_disconnected_if_a_message_was_not_delivered(
+    make_world: type[World], slow_ports: SlowPorts, qos: int
+) -> None:
+    world = make_world(cluster=slow_ports)
+    client = world.connect("c", V311, clean=False)
+    for packet_id in (1, 2, 3):
+        client.publish("t", qos=qos, packet_id=packet_id)
+    slow_ports.settle(0)
+    slow_ports.settle(2)
+    slow_ports.settle(1, UNDELIVERED)
+    assert not client.closed, "the layer above may be in the middle of a change"
+    client.connection.go_on()
+    assert acks(client.take()) == [("Puback" if qos == 1 else "Pubrec", 1)]
+    assert client.closed
+    again = world.connect("c", V311, clean=False)
+    again.publish("t", qos=qos, packet_id=2, dup=True)
+    assert len(slow_ports.messages) == 4, "the repetition counts"
+    slow_ports.settle(3)
+    assert acks(again.take()) == [("Puback" if qos == 1 else "Pubrec", 2)]
+
+
+def test_a_client_is_told_that_a_message_was_not_delivered(make_world: type[World], slow_ports: SlowPorts) -> None:
+    world = make_world(cluster=slow_ports)
+    client = world.connect()
+    client.publish("t", qos=1, packet_id=1)
+    slow_ports.settle(0, UNDELIVERED)
+    assert client.take() == [Puback(1, Reason.QUOTA_EXCEEDED)]
+    assert not client.closed
 
 
 @pytest.mark.parametrize(("reason", "taken"), [(Reason.SUCCESS, 1), (Reason.UNSPECIFIED_ERROR, 2)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringmq.mqtt_front.cluster import UNDELIVERED
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.peer.messaging.pending import Countdown, PendingPublication
 from ringmq.peer.messaging.publication import Publication, addressed
@@ -52,6 +53,6 @@ def test_a_publication_that_a_receiver_never_got_fails_once() -> None:
     pending.expect(2)
     pending.got()
     pending.settled(False)
-    assert reasons == [Reason.QUOTA_EXCEEDED]
+    assert reasons == [UNDELIVERED]
     pending.settled(True)
-    assert reasons == [Reason.QUOTA_EXCEEDED]
+    assert reasons == [UNDELIVERED]

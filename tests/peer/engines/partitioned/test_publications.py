@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ringmq.mqtt_front.cluster import UNDELIVERED
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Register, Retain
@@ -94,7 +95,7 @@ def test_waiting_messages_are_bounded() -> None:
     publisher = net.others("a")[0]
     for qos in (1, 1, 0):
         publisher.publish("a", b"123456", qos=qos)
-    assert publisher.reasons == [Reason.QUOTA_EXCEEDED, Reason.QUOTA_EXCEEDED]
+    assert publisher.reasons == [UNDELIVERED, UNDELIVERED]
     counters = publisher.core.counters
     assert (counters.refused, counters.dropped) == (1, 1)
     net.run(1.0)
@@ -108,7 +109,7 @@ def test_a_message_that_waits_too_long_is_given_up(net: Net) -> None:
     net.lost = lambda sender, receiver, message: sender == publisher.me
     publisher.publish("a", retain=True)
     net.run(net.config.give_up_s + 30)
-    assert publisher.reasons == [Reason.QUOTA_EXCEEDED]
+    assert publisher.reasons == [UNDELIVERED]
     assert not publisher.core.publisher.unsettled
 
 
@@ -270,7 +271,7 @@ def test_a_group_that_never_answers_is_given_up_in_the_end(net: Net) -> None:
     net.run(net.config.give_up_s + 10)
     assert publisher.reasons == []
     net.run(net.config.give_up_s + 10)
-    assert publisher.reasons == [Reason.QUOTA_EXCEEDED]
+    assert publisher.reasons == [UNDELIVERED]
     assert (publisher.core.counters.passed_on, publisher.core.counters.given_up) == (1, 1)
 
 

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from ringmq.dispatching.algorithms import Choice
+from ringmq.mqtt_front.cluster import UNDELIVERED
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.peer.engines.partitioned.messages import Hold, Renew, Retain
 from ringmq.peer.messaging.config import LAN
@@ -173,7 +174,7 @@ def test_held_messages_are_given_up_in_the_end(world: Publishing) -> None:
     world.publish("a", qos=1)
     world.publish("a", qos=0)
     world.run(LAN.give_up_s + 11)
-    assert world.reasons == [Reason.QUOTA_EXCEEDED] * 2
+    assert world.reasons == [UNDELIVERED] * 2
     assert world.state.waiting_bytes == 0
     assert world.state.counters.refused == 1
     assert world.state.counters.dropped == 1
@@ -185,7 +186,7 @@ def test_no_more_is_held_than_the_bound() -> None:
     world.publish("a", b"123")
     world.publish("a", b"456")
     assert world.state.counters.dropped == 1
-    assert world.reasons == [Reason.QUOTA_EXCEEDED]
+    assert world.reasons == [UNDELIVERED]
     world.publish("b", b"45", qos=1)
     world.publish("b", b"6", qos=1)
     assert world.state.counters.refused == 1
