@@ -85,7 +85,9 @@ class Counters:
     unreadable: int = 0
     """Payloads that could not be decoded, or were routed although their kind is not."""
     not_retained: int = 0
-    """Retained messages given up before their coordinator had them, or refused, as the partition is full."""
+    """Retained messages refused, as their partition is full."""
+    not_stored: int = 0
+    """Retained messages given up before their coordinator had them; their publishers were notified."""
     false_records: int = 0
     """Records of other peers that were dropped: of another partition, with an invalid name, without their home, or from
     a distant future."""

@@ -145,7 +145,8 @@ class RetainStores:
         since = self._state.clock.now - self._state.config.give_up_s
         for store in list(self._stores.values()):
             if store.outgoing.at < since:
-                self._state.counters.not_retained += 1
+                self._state.counters.not_stored += 1
+                store.outgoing.fail()
                 self._end(store)
             else:
                 self._directory.verify(store.row.partition)
