@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ringmq.logger.recorder import is_of_the_log
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
-from ringmq.mqtt_front.cluster import Cluster, Done, Standalone
+from ringmq.mqtt_front.cluster import UNDELIVERED, Cluster, Done, Standalone
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
@@ -208,12 +208,14 @@ class Broker:
         heapify(self._due)
 
     def deadline(self) -> float:
-        return min(self._due[0][0] if self._due else inf, self.retained.deadline())
+        return min(self._due[0][0] if self._due else inf, self.retained.deadline(), self.wills.again_at)
 
     def tick(self) -> None:
         """Publish wills whose delay has passed; drop sessions and retained messages that have expired."""
         for topic in self.retained.expire(self.clock.now):
             self.journal.unretained(topic)
+        for will in self.wills.failed(self.clock.now):
+            self.publish_again(will)
         while self._due and self._due[0][0] <= self.clock.now:
             # Changed times have entries of their own. The session's present state shows whether an entry is stale.
             session = self.sessions.get(heappop(self._due)[2])
@@ -234,19 +236,19 @@ class Broker:
             return
         message = message_of_will(will, session.client_id, self.clock.now)
         if message.qos:
-            onward, done = self.wills.begin(message, self.journal)
+            onward, done = self.wills.begin(message, self.clock, self.journal)
             self.publish(message, done, onward)
         else:
             self.publish(message, None)
 
     def publish_again(self, will: WillMessage) -> None:
-        """Publish a will of an earlier process again, which cannot know who has it. Sessions here have it: it was
-        committed with their deliveries.
+        """Publish a will again that others have not got, or a will of an earlier process, which cannot know who has it.
+        Sessions here have it: it was committed with their deliveries.
         """
         if will.expired(self.clock.now):
-            self.journal.will_ended(will.token)
+            self.wills.drop(will, self.journal)
         else:
-            self.cluster.published(will, 0, self.wills.again(will, self.journal))
+            self.cluster.published(will, 0, self.wills.again(will, self.clock, self.journal))
 
     def subscribe(self, session: Session, subscription: Subscription, identifier: int | None) -> tuple[bool, bool]:
         """Add a subscription; returns whether it is new to the session, and whether the caller must announce its
@@ -414,7 +416,7 @@ def _concerns_others(topic_filter: str) -> bool:
 
 def _report_not_retained(done: Done, reason: Reason) -> None:
     """The message was delivered, but a success would promise that it is retained [MQTT-3.3.1-5]."""
-    done(Reason.QUOTA_EXCEEDED)
+    done(reason if reason is UNDELIVERED else Reason.QUOTA_EXCEEDED)
 
 
 def _ready(session: Session) -> bool:

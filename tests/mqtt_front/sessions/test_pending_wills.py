@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ringmq.mqtt_front.cluster import UNDELIVERED
 from ringmq.mqtt_front.codec.packets import Will
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.mqtt_front.sessions import pending_wills
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, NoJournal
-from ringmq.mqtt_front.sessions.pending_wills import TOKEN_BYTES, PendingWills
+from ringmq.mqtt_front.sessions.pending_wills import RETRIED_S, RETRY_S, TOKEN_BYTES, PendingWills
 
 if TYPE_CHECKING:
     from tests.mqtt_front.conftest import SlowPorts, World
@@ -61,6 +63,33 @@ def test_a_will_is_pending_until_all_receivers_have_it(
     assert isinstance(first, WillMessage)
     assert isinstance(second, WillMessage)
     assert first.token != second.token
+
+
+def test_a_will_that_could_not_be_delivered_is_published_again(make_world: type[World], slow_ports: SlowPorts) -> None:
+    world = make_world(cluster=slow_ports)
+    world.broker.journal = diary = WillDiary()
+    world.connect("c", will=Will("a", b"gone", 2, False), session_expiry_s=600).drop()
+    for attempt in range(3):
+        slow_ports.settle(attempt, UNDELIVERED)
+        assert world.broker.wills.pending
+        assert world.broker.deadline() == world.now + RETRY_S
+        world.pass_time(RETRY_S)
+    tokens = {message.token for message, _ in slow_ports.messages if isinstance(message, WillMessage)}
+    assert (len(slow_ports.messages), len(tokens)) == (4, 1), "receivers know it again"
+    assert diary.lines == ["a begins"]
+    slow_ports.settle(3)
+    assert diary.lines == ["a begins", "1 ended"]
+    assert not world.broker.wills.pending
+
+
+def test_a_will_that_nobody_takes_for_an_hour_is_given_up(make_world: type[World], slow_ports: SlowPorts) -> None:
+    world = make_world(cluster=slow_ports)
+    world.connect("c", will=Will("a", b"gone", 1, False), session_expiry_s=600).drop()
+    slow_ports.settle(0, UNDELIVERED)
+    world.pass_time(RETRIED_S + 1)
+    slow_ports.settle(1, UNDELIVERED)
+    assert not world.broker.wills.pending
+    assert world.broker.wills.again_at == inf
 
 
 def test_a_will_with_qos_0_is_not(make_world: type[World], slow_ports: SlowPorts) -> None:
