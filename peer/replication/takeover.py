@@ -565,19 +565,22 @@ class Takeover:
         deposed: list[int] = []
         back: list[int] = []
         for partition in partitions_in(message.runs):
+            first = self._neighbourhood.first(partition)
             actor = self.actor(partition)
-            if actor is not None:
+            if actor is not None and first:
                 if actor.id != sender.id:
                     continue
                 del self._yielded[partition]
                 self._back.add(partition)
-            if self._neighbourhood.first(partition):
+            if first:
                 if not self._store.acting[partition]:
                     wanted.append(partition)
                 elif message.back:
                     # This peer was succeeded, and has not heard of it before.
                     deposed.append(partition)
-            elif self._neighbourhood.owners(partition)[0] == sender and not self._store.acting[partition]:
+            elif not self._store.acting[partition] and partition not in self._of:
+                # The nearest peer may have yielded to this one while the ring was split, and this one to another.
+                self._yielded.pop(partition, None)
                 back.append(partition)
         if back and not message.back:
             # It is back, and believes that this peer acts for it.

@@ -352,6 +352,26 @@ def test_a_split_that_heals_costs_no_message_of_the_own_side(order: tuple[int, .
     assert alone.got[-1] == ("a", b"last")
 
 
+def test_peers_that_each_believe_that_the_next_acts_do_not_wait_for_each_other(net: Net) -> None:
+    # Nobody has records of the partition, of which its copies would remind the nearest peer.
+    publisher = net.others("a")[0]
+    publisher.publish("a")
+    net.run(1.0)
+    first, second, third = net.owning("a")
+    # After a split: the nearest peer was deposed by the second, and the second by the third, which never began.
+    for member, actor in ((second, third), (first, second)):
+        store = member.core.replicas
+        store.epochs[PARTITION] = Epoch(store.epoch(PARTITION).number + 1, actor.me.id)
+        member.core.coordinator.takeover._yield((PARTITION,), actor.me)
+    first.core.coordinator.takeover.deposed([PARTITION])
+    assert not any(member.core.acts(PARTITION) for member in net.members.values())
+    net.run(3 * LAN.look_s)
+    assert is_settled(net)
+    publisher.publish("a", qos=1)
+    net.run(1.0)
+    assert publisher.reasons == [Reason.NO_MATCHING_SUBSCRIBERS] * 2
+
+
 def test_an_end_on_one_side_of_a_split_is_an_end_on_both() -> None:
     net = Net(LAN)
     publisher, subscriber, alone = [net.add((KEY + 10 * place) % SPACE) for place in range(3)]
