@@ -460,7 +460,7 @@ class Copying:
         self.begun(follower, beginning)
 
     def deposed(self, sender: Peer, message: Deposed) -> None:
-        """A shadow obeys a higher epoch."""
+        """A shadow obeys a higher epoch, or a publisher knows one."""
         over = []
         for first, last, epoch in message.epochs:
             for partition in range(first, last + 1):

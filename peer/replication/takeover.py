@@ -222,11 +222,15 @@ class Takeover:
         """Another peer has a higher epoch of these partitions."""
         self._step_down(partitions)
         neighbourhood, store = self._neighbourhood, self._store
+        actors: dict[Peer, list[int]] = {}
         for partition in partitions:
             actor = neighbourhood.find(store.epoch(partition).actor)
             if actor is not None and neighbourhood.owners(partition)[0].id == self._state.me.id:
-                # It would not act if this peer had not been silent.
-                self._yield((partition,), actor)
+                actors.setdefault(actor, []).append(partition)
+        for actor, theirs in actors.items():
+            # It acts, as this peer was silent. Or it has acted in another part of the ring, and says so.
+            self._yield(theirs, actor)
+            self._streams.send(actor, TakeOver(runs_of(theirs)))
         self._state.after(0.0, self.review)
 
     def _leave_gathering(self, partition: int) -> None:
@@ -412,11 +416,13 @@ class Takeover:
 
     def _doubt_copies(self, partitions: list[int], unused: set[int]) -> None:
         """No owner has had all records of these partitions, and nobody has coordinated those in `unused`."""
-        now, void_s = self._state.clock.now, self._state.config.void_s
-        departed = self._departed_at
-        # Nobody has ever used partitions that nobody has coordinated, unless all copies have died just now.
-        together = len(departed) == departed.maxlen and departed[-1] < departed[0] + self._state.config.entry_s
-        departed_until = departed[-1] + void_s if departed else now
+        now, config = self._state.clock.now, self._state.config
+        departed, void_s, silent = self._departed_at, config.void_s, len(self._neighbourhood.silent)
+        # Nobody has ever used partitions that nobody has coordinated, unless all copies have died, or are behind a cut,
+        # since just now.
+        lately = sum(at > now - void_s - config.entry_s for at in departed)
+        together = lately + silent > config.shadows
+        departed_until = now + void_s if together and silent else departed[-1] + void_s if departed else now
         died = [partition for partition in partitions if partition in unused and now < departed_until]
         # The last coordinator of the others may live.
         others = [partition for partition in partitions if partition not in unused]

@@ -273,7 +273,8 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=16, gc=False):
 
 
 class Deposed(msgspec.Struct, frozen=True, array_like=True, tag=17, gc=False):
-    """A shadow obeys a higher epoch of these partitions; nothing of the receiver's was stored there."""
+    """A shadow obeys a higher epoch of these partitions, or a publisher has routes of a higher one; nothing of the
+    receiver's was stored there."""
 
     epochs: Annotated[tuple[tuple[Partition, Partition, Epoch], ...], Meta(max_length=PARTITIONS)]
 

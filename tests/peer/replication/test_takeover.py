@@ -12,7 +12,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import Append, Register, Registry, StateRequest, TakeOver
+from ringmq.peer.engines.partitioned.messages import Append, Deposed, Register, Registry, StateRequest, TakeOver
 from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.messaging.config import LAN
@@ -350,6 +350,30 @@ def test_a_split_that_heals_costs_no_message_of_the_own_side(order: tuple[int, .
     publisher.publish("a", b"last")
     net.run(1.0)
     assert alone.got[-1] == ("a", b"last")
+
+
+def test_a_coordinator_begins_above_a_higher_epoch_at_once_if_nobody_acts_in_it(net: Net) -> None:
+    publisher = net.others("a")[0]
+    publisher.publish("a")
+    net.run(1.0)
+    first, second = net.owning("a")[:2]
+    # In another part of the ring, the second has acted with a higher epoch, which the publisher knows.
+    higher = Epoch(first.core.replicas.epoch(PARTITION).number + 3, second.me.id)
+    first.core.coordinator.copying.deposed(publisher.me, Deposed(((PARTITION, PARTITION, higher),)))
+    net.run(LAN.look_s / 4)
+    assert first.core.acts(PARTITION)
+    assert first.core.replicas.epoch(PARTITION) > higher
+
+
+def test_a_successor_that_meets_no_copy_says_so_if_the_other_owners_are_dead_or_silent(net: Net) -> None:
+    member = net.owning("a")[0]
+    coordinator = member.core.coordinator
+    neighbourhood, shadows = coordinator._neighbourhood, LAN.shadows
+    coordinator.takeover._departed_at.extend([net.now] * shadows)
+    for silent, lacking in ((frozenset[Id](), False), (frozenset({net.owning("a")[1].me.id}), True)):
+        neighbourhood.silent = silent
+        coordinator.takeover._doubt_copies([PARTITION], {PARTITION})
+        assert coordinator.holders.is_incomplete(PARTITION) is lacking
 
 
 def test_peers_that_each_believe_that_the_next_acts_do_not_wait_for_each_other(net: Net) -> None:

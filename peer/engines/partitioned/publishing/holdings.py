@@ -15,14 +15,14 @@ from typing import Final, Protocol
 
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
-from ringmq.peer.engines.partitioned.messages import Elsewhere, Hold, Release, Renew, Renewed, Routes
+from ringmq.peer.engines.partitioned.messages import Deposed, Elsewhere, Hold, Release, Renew, Renewed, Routes
 from ringmq.peer.engines.partitioned.names import NameHash, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.route_table import RouteChanges, RouteRows, RouteTable
 from ringmq.peer.engines.partitioned.publishing.route_trust import RouteLease, RouteTrust
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.record import Epoch
-from ringmq.peer.replication.space import NUMBERS, PARTITIONS, partitions_in, runs_of
+from ringmq.peer.replication.space import NUMBERS, PARTITIONS, equal_runs, partitions_in, runs_of
 
 RENEWALS: Final = 3
 """Renewals within a lease."""
@@ -279,10 +279,13 @@ class Holdings:
         if ended:
             self._end(source, ended)
         succeeded: dict[RouteLease, list[int]] = {}
+        outdated: list[int] = []
         for run in message.begun:
             epoch = Epoch(run.epoch, sender.id)
             for partition in NUMBERS[run.first : run.last + 1]:
-                if self._accepts(source, partition, epoch, run.complete):
+                if source.releasing > -inf and partition not in source.begun:
+                    source.asked.pop(partition, None)
+                elif self._accepts(partition, epoch, run.complete):
                     if run.complete:
                         self._table.drop(partition)
                     elif not self._is_trusted_still(partition):
@@ -294,6 +297,11 @@ class Holdings:
                     self._begin(source, partition, epoch, succeeded)
                 else:
                     source.asked.pop(partition, None)
+                    outdated.append(partition)
+        if outdated:
+            # The peers that this coordinator has asked have not obeyed the higher epoch. It must begin above it.
+            runs = equal_runs(outdated, self._epochs.__getitem__)
+            self._streams.send(sender, Deposed(tuple(runs)))
         for lease, partitions in succeeded.items():
             # The successor counts this peer as a holder for as long as the earlier lease lasts, so both leases count.
             if lease.until <= source.lease.until:
@@ -308,10 +316,8 @@ class Holdings:
         self._see_wanted()
         return self._table.settle()
 
-    def _accepts(self, source: RouteSource, partition: int, epoch: Epoch, complete: bool) -> bool:
+    def _accepts(self, partition: int, epoch: Epoch, complete: bool) -> bool:
         """Whether routes of this epoch count. A deposed coordinator may not know its successor yet."""
-        if source.releasing > -inf and partition not in source.begun:
-            return False
         known = self._epochs.get(partition)
         if known is None or epoch >= known:
             return True

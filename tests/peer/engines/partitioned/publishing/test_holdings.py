@@ -8,10 +8,11 @@ import pytest
 
 from ringmq.mqtt_front.matching.topics import matches
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.messages import Begun, Elsewhere, Hold, Release, Renew, Renewed
+from ringmq.peer.engines.partitioned.messages import Begun, Deposed, Elsewhere, Hold, Release, Renew, Renewed
 from ringmq.peer.engines.partitioned.names import partition_of, prefixes_of
 from ringmq.peer.engines.partitioned.publishing.holdings import ALL_FROM, FEW_COORDINATORS
 from ringmq.peer.messaging.config import LAN
+from ringmq.peer.replication.record import Epoch
 from ringmq.peer.replication.space import PARTITIONS, partitions_in
 from tests.peer.engines.partitioned.fake_coordinators import FakeCoordinator, Publishing
 from tests.peer.engines.partitioned.routes_of import CAME, GONE, peer_of, routes_of
@@ -144,7 +145,11 @@ def test_a_lower_epoch_is_refused_until_its_homes_would_have_registered_again() 
     world.publisher.routes(world.of("a").peer, routes_of([("a", A, CAME)], [Begun(partition, partition, 5)]))
     stranger = peer_of(50)
     lower = routes_of([("a", B, CAME)], [Begun(partition, partition, 4)])
+    world.streams.items.clear()
     world.publisher.routes(stranger, lower)
+    told = [item for peer, item in world.streams.items if peer == stranger and isinstance(item, Deposed)]
+    known = Epoch(5, world.of("a").peer.id)
+    assert told == [Deposed(((partition, partition, known),))], "it must begin above the higher epoch"
     assert world.receivers("a") == [A]
     # Changes of a partition that comes from elsewhere are of no interest either.
     world.publisher.routes(stranger, routes_of([("a", C, CAME)]))
