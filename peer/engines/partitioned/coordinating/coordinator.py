@@ -56,7 +56,7 @@ from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, Number, RecordKind, SharedRecord
 from ringmq.peer.replication.rows import Expiries, RowWriter
-from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, partitions_in, runs_of
+from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, ones_of, partitions_in, runs_of
 from ringmq.peer.replication.takeover import Takeover
 from ringmq.peer.replication.tombstones import Tombstones
 
@@ -113,7 +113,7 @@ class Coordinator:
         )  # fmt: skip
         self.silence = Silence(state, streams, self._silence_changed)
         self.holders.attach(self.copying)
-        self.recalls = Recalls(state, streams, self.holders.complete)
+        self.recalls = Recalls(state, streams, self.holders, lambda: ones_of(self.store.acting))
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
         self.retained_index = RetainedIndex()
         self._finds = Finds(state, streams, self.store, self, self.retained_index)

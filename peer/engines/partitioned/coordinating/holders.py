@@ -22,7 +22,7 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import inner_of
 from ringmq.peer.replication.copying import Changes, Copying
 from ringmq.peer.replication.followers import Follower, ItemStreams, join_peers
-from ringmq.peer.replication.partition_store import PartitionStore
+from ringmq.peer.replication.partition_store import WHOLE, PartitionStore
 from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 from ringmq.peer.replication.space import Runs, equal_runs, ones_of, partitions_in, runs_of
 from ringmq.peer.streams.stream_messages import Lane
@@ -79,7 +79,7 @@ class RouteWriter:
 class Holder(Follower):
     """A publisher's peer that was given routes, and may trust them."""
 
-    __slots__ = ("all", "asked", "known", "lost_at", "partitions", "term", "until")
+    __slots__ = ("all", "asked", "incomplete", "known", "lost_at", "partitions", "term", "until")
 
     def __init__(self, peer: Peer, term: int, until: float) -> None:
         super().__init__(peer)
@@ -95,6 +95,8 @@ class Holder(Follower):
         """Whether it wants every partition that this peer coordinates."""
         self.partitions: set[int] = set()
         """Partitions that it was sent the beginning of, or will be."""
+        self.incomplete: set[int] = set()
+        """Those that it was sent while entries might be missing."""
         self.known = False
         """Whether all possible successors know it."""
         self.lost_at = 0
@@ -301,6 +303,9 @@ class HolderTable:
             self._written = coordinated, self._write(coordinated)
         for routes in self._written[1]:
             self._send(holder, replace(routes, term=holder.term))
+        holder.incomplete.difference_update(coordinated)
+        if self._incomplete:
+            holder.incomplete.update(partition for partition in coordinated if partition in self._incomplete)
 
     def _write(self, partitions: Iterable[int]) -> list[Routes]:
         pieces: list[Routes] = []
@@ -397,10 +402,14 @@ class HolderTable:
             self._unknown.append(holder)
             self._of = {}
         if lacking:
-            # By then each home that lives has registered again.
-            complete_at = self._state.clock.now + self._state.config.entry_s
-            self._incomplete.update((partition, complete_at) for partition in partitions)
-            self._written = None
+            self.lack(partitions)
+
+    def lack(self, partitions: Collection[int]) -> None:
+        """Entries may be missing in these partitions."""
+        # By then each home that lives has registered again.
+        complete_at = self._state.clock.now + self._state.config.entry_s
+        self._incomplete.update((partition, complete_at) for partition in partitions)
+        self._written = None
 
     def is_incomplete(self, partition: int) -> bool:
         """Whether entries in force may be missing here."""
@@ -447,17 +456,17 @@ class HolderTable:
             self._copying.released(holder)
 
     def complete(self, partitions: Iterable[int]) -> None:
-        """Nothing is missing any more in these partitions. Holders begin anew: some have kept what they knew before,
-        and others trust nothing yet."""
+        """Nothing is missing any more in these partitions. Holders that were given them meanwhile begin anew: some
+        have kept what they knew before, and others trust nothing yet."""
         partitions = [partition for partition in partitions if partition in self._incomplete]
         if not partitions:
             return
         self._written = None
         for partition in partitions:
             del self._incomplete[partition]
-        self._copying.copy_again(partitions)
+        self._copying.copy_again([partition for partition in partitions if self._store.whole[partition] != WHOLE])
         for holder in list(self._holders.values()):
-            theirs = holder.partitions.intersection(partitions)
+            theirs = holder.incomplete & holder.partitions.intersection(partitions)
             if theirs:
                 self._give_when_noted(holder, theirs)
 

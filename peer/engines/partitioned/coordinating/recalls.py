@@ -1,16 +1,21 @@
-"""Entries that no copy had: a new coordinator asks the homes themselves.
+"""Entries that no copy has: a coordinator asks the homes themselves.
 
 When a coordinator and its shadows are gone together, the entries of the homes that live are with these homes alone.
 Until all of them have presented theirs, the coordinator may lack some, and no publisher without routes from before may
 trust its own. In a ring that a leaf set sees whole this takes two round trips. A peer that has just left the ring may
 live behind a cut, and is waited for as long as its entries would last, `entry_s`. So are the homes of a larger ring, as
-nobody knows all of them. Knows neither entries nor publishers.
+nobody knows all of them.
+
+Likewise when a peer is back that was behind a cut. Its entries may have lapsed here, and others may have begun at the
+coordinators of its part. So it is asked, and so are those that come back after it. Knows neither entries nor
+publishers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from typing import Final, Protocol
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
@@ -19,14 +24,30 @@ from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.space import runs_of
 
+MOST_ABSENT: Final = 1024
+"""Peers that have left the ring and may be back, and are remembered."""
+
+
+class Completion(Protocol):
+    """The part of the holders that a recall uses."""
+
+    def lack(self, partitions: Collection[int]) -> None:
+        """Entries may be missing in these partitions."""
+
+    def complete(self, partitions: Collection[int]) -> None:
+        """They lack no entry of any home any more."""
+
 
 class OpenRecall:
     """Partitions whose homes are asked, and the peers that have not answered."""
 
-    __slots__ = ("asked", "awaited", "partitions")
+    __slots__ = ("asked", "awaited", "began_at", "for_return", "partitions")
 
-    def __init__(self, partitions: Iterable[int]) -> None:
+    def __init__(self, partitions: Iterable[int], began_at: float, for_return: bool = False) -> None:
         self.partitions = set(partitions)
+        self.began_at = began_at
+        self.for_return = for_return
+        """It began as a peer is back, and not as no copy was met."""
         self.asked: set[Peer] = set()
         self.awaited: dict[Id, Peer] = {}
 
@@ -34,20 +55,25 @@ class OpenRecall:
 class Recalls:
     """One per coordinator."""
 
-    __slots__ = ("_complete", "_idents", "_known", "_looking", "_missing", "_open", "_state", "_streams")
+    __slots__ = (
+        "_absent", "_acting", "_holders", "_idents", "_known", "_looking", "_missing", "_open", "_state", "_streams",
+    )  # fmt: skip
 
     def __init__(
-        self, state: MessagingContext, streams: ItemStreams, complete: Callable[[Collection[int]], None]
+        self, state: MessagingContext, streams: ItemStreams, holders: Completion, acting: Callable[[], Collection[int]]
     ) -> None:
-        """`complete` is called with partitions that lack no entry of any home any more."""
+        """`acting` returns the partitions that this peer coordinates."""
         self._state = state
         self._streams = streams
-        self._complete = complete
+        self._holders = holders
+        self._acting = acting
         self._idents = 0
         self._open: dict[int, OpenRecall] = {}
         self._looking = False
         """Whether a look at all of them is due when the entries of missing peers have ended."""
-        self._known: frozenset[Id] = frozenset()
+        self._known: dict[Id, Peer] = {}
+        self._absent: dict[Id, Peer] = {}
+        """Peers that have left the ring, whenever, and are not back."""
         self._missing: dict[Id, float] = {}
         """Peers that have left the ring and are not back, and when: not longer ago than `entry_s`."""
 
@@ -59,7 +85,7 @@ class Recalls:
         """This peer coordinates these partitions now, and may lack entries."""
         if partitions and self._state.overlay.sees_all:
             self._idents += 1
-            recall = self._open[self._idents] = OpenRecall(partitions)
+            recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now)
             self._ask(self._idents, recall)
 
     def _ask(self, ident: int, recall: OpenRecall) -> None:
@@ -80,10 +106,10 @@ class Recalls:
         if not recall.partitions:
             del self._open[ident]
         elif not recall.awaited:
-            missing_s = self._missing_s()
+            missing_s = self._missing_s(recall)
             if missing_s <= 0:
                 del self._open[ident]
-                self._complete(recall.partitions)
+                self._finish(recall)
             elif not self._looking:
                 self._looking = True
                 self._state.after(missing_s, self._look)
@@ -93,17 +119,27 @@ class Recalls:
         for ident, recall in list(self._open.items()):
             self._see(ident, recall)
 
-    def _missing_s(self) -> float:
+    def _finish(self, recall: OpenRecall) -> None:
+        """Another recall of the same partitions may go on."""
+        others = [other.partitions for other in self._open.values()]
+        self._holders.complete(recall.partitions.difference(*others))
+
+    def _missing_s(self, recall: OpenRecall) -> float:
         """For how long entries of peers may be in force that are not there."""
         now, entry_s = self._state.clock.now, self._state.config.entry_s
+        if recall.for_return:
+            # Those that were behind the same cut are back soon after the first, or are dead.
+            return recall.began_at + self._state.config.slow_retry_s - now if self._absent else 0.0
         self._missing = {peer_id: at for peer_id, at in self._missing.items() if at + entry_s > now}
         return max([at + entry_s - now for at in self._missing.values()], default=0.0)
 
     def follow(self) -> None:
         """The ring has changed."""
         known = {peer.id: peer for peer in (self._state.me, *self._state.overlay.leaves)}
-        left, self._known = self._known - known.keys(), frozenset(known)
-        self._missing.update(dict.fromkeys(left, self._state.clock.now))
+        left = [peer for peer_id, peer in self._known.items() if peer_id not in known]
+        self._known = known
+        self._missing.update(dict.fromkeys([peer.id for peer in left], self._state.clock.now))
+        self._see_returned(left)
         for peer_id in self._missing.keys() & known.keys():
             del self._missing[peer_id]
         for ident, recall in list(self._open.items()):
@@ -113,6 +149,22 @@ class Recalls:
             recall.awaited = {peer_id: peer for peer_id, peer in recall.awaited.items() if known.get(peer_id) == peer}
             self._ask(ident, recall)
             self._see(ident, recall)
+
+    def _see_returned(self, left: Iterable[Peer]) -> None:
+        """Which of the absent peers are back. One that has started again has met nobody in between."""
+        known, absent = self._known, self._absent
+        absent.update((peer.id, peer) for peer in left)
+        back = [peer for peer_id, peer in absent.items() if peer_id in known]
+        for peer in back:
+            del absent[peer.id]
+        if len(absent) > MOST_ABSENT:
+            del absent[next(iter(absent))]
+        partitions = self._acting()
+        if partitions and self._state.overlay.sees_all and any(known[peer.id] == peer for peer in back):
+            self._idents += 1
+            recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now, for_return=True)
+            recall.asked.update(peer for peer in known.values() if peer not in back)
+            self._holders.lack(partitions)
 
     def stopped(self, partitions: Collection[int]) -> None:
         """Other peers coordinate these partitions now."""
