@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
 from ringmq.mqtt_front.codec.reasons import Reason
 
 
@@ -53,3 +55,42 @@ class ServerBreachError(FrontError):
 
 class CallError(FrontError):
     """For a client: a call that its connection cannot obey now, or an argument that MQTT does not allow."""
+
+
+class UpgradeRefusedError(FrontError):
+    """For a client: the server does not answer the opening of a WebSocket as it must."""
+
+
+class Trouble(Enum):
+    """Why a client has no connection, for whoever can give advice."""
+
+    UNKNOWN_HOST = auto()
+    NOBODY_LISTENS = auto()
+    UNREACHABLE = auto()
+    SILENT = auto()
+    """The server accepted the connection, or not even that, and says nothing."""
+    UNTRUSTED = auto()
+    """The certificate of the server is not valid, or its CA is unknown."""
+    OTHER_NAME = auto()
+    """The certificate of the server is that of another host."""
+    NO_TLS = auto()
+    """The server does not speak TLS, or ends its handshake."""
+    CERTIFICATE_REFUSED = auto()
+    """The server wants a certificate of the client, or another one."""
+    NO_WEBSOCKET = auto()
+    NO_MQTT = auto()
+    REFUSED = auto()
+    """The server refused the CONNECT."""
+    LOST = auto()
+    ENDED = auto()
+    """The server said that it ends the connection."""
+
+
+class NoConnectionError(FrontError):
+    """For a client: there is no connection, or no more. The text names the server."""
+
+    def __init__(self, trouble: Trouble, text: str, reason: Reason | None = None) -> None:
+        super().__init__(text)
+        self.trouble = trouble
+        self.reason = reason
+        """The server's word, if it gave one."""

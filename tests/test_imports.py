@@ -56,6 +56,7 @@ SHELL_FOLDERS = {
     "mqtt_front.server",
     "peer",
     "peer.cli",
+    "peer.cli.clients",
     "peer.identity",
     "peer.resources",
     "peer.settings",

@@ -22,6 +22,7 @@ from ringmq.mqtt_front.client.events import (
     Completed,
     Ended,
     Opened,
+    Ponged,
     Refused,
     Subscribed,
     Unsubscribed,
@@ -53,7 +54,7 @@ from ringmq.mqtt_front.codec.packets import (
     Unsubscribe,
     Version,
 )
-from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.codec.reasons import Reason, words_of
 from ringmq.mqtt_front.errors import CallError, EncodeError, PacketError, ServerBreachError
 from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name
 
@@ -100,6 +101,8 @@ class ClientConnection:
         self._aliases: dict[int, str] = {}
         self._last_sent: float | None = None
         self._ping_sent: float | None = None
+        self._pings: deque[bool] = deque()
+        """Pings without an answer, in order: whether the user sent them."""
         self.state.requested.clear()
 
     # Bytes, events and time
@@ -143,8 +146,7 @@ class ClientConnection:
             return
         if self._ping_sent is not None:
             raise self._breach(Reason.KEEP_ALIVE_TIMEOUT, f"no PINGRESP within {self.keep_alive_s:g} s")
-        self._ping_sent = now
-        self._send(Pingreq())
+        self._send_ping(now, of_user=False)
 
     # Calls
 
@@ -168,7 +170,8 @@ class ClientConnection:
         data = self._encoded(publication, 1 if qos else 0)
         reason = self._unfit(publication, len(data))
         if reason is not None:
-            raise CallError(f"the server takes no such message: {reason.name}")
+            size = f" of {len(data):,} bytes with its head" if reason is Reason.PACKET_TOO_LARGE else ""
+            raise CallError(f"the server takes no such message{size}: {words_of(reason)}{self._limit_of(reason)}")
         if qos == 0:
             self._outbox += data
             return None
@@ -197,6 +200,11 @@ class ClientConnection:
             raise CallError(f"a message is acknowledged once, got packet id {message.packet_id} again")
         self._answer(message.packet_id, message.qos, reason)
 
+    def ping(self, now: float) -> None:
+        """Ask the server for a sign of life: Ponged follows when it has read everything that was sent before."""
+        self._must_be_open("ping")
+        self._send_ping(now, of_user=True)
+
     def disconnect(self, reason: Reason = Reason.SUCCESS, properties: Properties = NO_PROPERTIES) -> None:
         """Say good-bye: the server publishes no will, unless the reason is DISCONNECT_WITH_WILL."""
         self._must_be_open("disconnect")
@@ -220,7 +228,7 @@ class ClientConnection:
         elif isinstance(packet, Suback | Unsuback):
             self._granted(packet)
         elif isinstance(packet, Pingresp):
-            self._ping_sent = None
+            self._pingresp()
         elif isinstance(packet, Disconnect) and self._version is Version.V5:
             self.phase = ClientPhase.CLOSED
             self._events.append(Ended(packet.reason, packet.properties))
@@ -307,6 +315,13 @@ class ClientConnection:
         reason = Reason.SUCCESS if known else Reason.PACKET_IDENTIFIER_NOT_FOUND
         self._outbox += encode_ack(Kind.PUBCOMP, self._version, packet.packet_id, reason)
 
+    def _pingresp(self) -> None:
+        of_user = self._pings.popleft() if self._pings else False
+        if not self._pings:
+            self._ping_sent = None
+        if of_user:
+            self._events.append(Ponged())
+
     def _acknowledged(self, packet: Puback | Pubrec | Pubcomp) -> None:
         """An acknowledgement that is unknown belongs to an earlier session; one that does not fit is an error."""
         packet_id = packet.packet_id
@@ -362,6 +377,11 @@ class ClientConnection:
     def _send(self, packet: Packet) -> None:
         self._outbox += encode(self._version, packet)
 
+    def _send_ping(self, now: float, *, of_user: bool) -> None:
+        self._ping_sent = now
+        self._pings.append(of_user)
+        self._send(Pingreq())
+
     def _request_id(self, call: str, entries: tuple[Subscription, ...] | tuple[str, ...]) -> int:
         self._must_be_open(call)
         if not entries:
@@ -398,6 +418,12 @@ class ClientConnection:
         if limits.retain_available == 0 and publication.retain:  # [MQTT-3.2.2-14]
             return Reason.RETAIN_NOT_SUPPORTED
         return None
+
+    def _limit_of(self, reason: Reason) -> str:
+        limits = self._limits
+        if reason is Reason.PACKET_TOO_LARGE:
+            return f", at most {limits.maximum_packet_size or NO_LIMIT_BYTES:,} bytes"
+        return f", at most {limits.maximum_qos}" if reason is Reason.QOS_NOT_SUPPORTED else ""
 
     def _send_waiting(self) -> None:
         """Send publications while the server takes further ones (5.0 §4.9)."""

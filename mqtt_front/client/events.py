@@ -76,4 +76,8 @@ class Ended(msgspec.Struct, frozen=True):
     properties: Properties = NO_PROPERTIES
 
 
-ClientEvent = Opened | Refused | Arrived | Acknowledged | Completed | Subscribed | Unsubscribed | Ended
+class Ponged(msgspec.Struct, frozen=True):
+    """The server answered a `ping`: it has read everything that was sent before."""
+
+
+ClientEvent = Opened | Refused | Arrived | Acknowledged | Completed | Subscribed | Unsubscribed | Ended | Ponged

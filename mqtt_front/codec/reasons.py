@@ -54,6 +54,11 @@ class Reason(IntEnum):
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED = 0xA2
 
 
+def words_of(reason: Reason) -> str:
+    """The reason as words in a sentence: "not authorized"."""
+    return reason.name.replace("_", " ").lower().replace("qos", "QoS")
+
+
 CONNACK_3: Final[dict[Reason, int]] = {
     Reason.SUCCESS: 0,
     Reason.UNSUPPORTED_PROTOCOL_VERSION: 1,

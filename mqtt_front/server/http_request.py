@@ -36,15 +36,7 @@ class HttpRequest(NamedTuple):
 
         A method of its own, so that the caller can refuse the request line first.
         """
-        headers: dict[str, list[str]] = {}
-        for line in self.header_lines:
-            name, colon, value = line.partition(":")
-            # RFC 9112 §5.1, §5.2: no space before the colon, and no folded lines. Tolerating either lets two parsers
-            # of one request disagree about its headers.
-            if not colon or not is_token(name):
-                raise HttpRequestError("malformed header")
-            headers.setdefault(name.lower(), []).append(value.strip(" \t"))
-        return headers
+        return parse_headers(self.header_lines)
 
 
 class HeadReader:
@@ -84,6 +76,19 @@ def parse_request(head: str) -> HttpRequest:
     if not version.startswith("HTTP/") or " " in version:
         raise HttpRequestError("not an HTTP request")
     return HttpRequest(method, target, version, header_lines)
+
+
+def parse_headers(lines: list[str]) -> dict[str, list[str]]:
+    """Values by header names in lower case, as sent but stripped. Raises HttpRequestError for a malformed line."""
+    headers: dict[str, list[str]] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        # RFC 9112 §5.1, §5.2: no space before the colon, and no folded lines. Tolerating either lets two parsers of one
+        # message disagree about its headers.
+        if not colon or not is_token(name):
+            raise HttpRequestError("malformed header")
+        headers.setdefault(name.lower(), []).append(value.strip(" \t"))
+    return headers
 
 
 def is_token(text: str) -> bool:

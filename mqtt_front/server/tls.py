@@ -58,26 +58,27 @@ def server_context(
     `certificate` holds the chain, the server's own first; it and `key` are in PEM, and may be one file. With
     `client_ca`, clients must present a certificate of that CA; with `demand_certificate=False` they may omit it.
     """
-    _expect(certificate, CERTIFICATE, "certificate")
-    _expect(key, KEY, "private key")
+    expect(certificate, CERTIFICATE, "certificate")
+    expect(key, KEY, "private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.sslobject_class = AlertingSession
     # RFC 8996 deprecates TLS 1.0 and 1.1.
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # A client could make the server repeat its costly half of the handshake over and over (TLS 1.3 has none of it).
     context.options |= ssl.OP_NO_RENEGOTIATION
-    _load(context, certificate, key)
+    load_chain(context, certificate, key)
     if client_ca is not None:
-        _expect(client_ca, CERTIFICATE, "certificate")
+        expect(client_ca, CERTIFICATE, "certificate")
         try:
             context.load_verify_locations(client_ca)
         except ssl.SSLError as error:
-            raise TlsError(f"{client_ca}: {_reason(error, 'a certificate cannot be read')}") from None
+            raise TlsError(f"{client_ca}: {fault_of(error, 'a certificate cannot be read')}") from None
         context.verify_mode = ssl.CERT_REQUIRED if demand_certificate else ssl.CERT_OPTIONAL
     return context
 
 
-def _expect(file: Path, mark: str, what: str) -> None:
+def expect(file: Path, mark: str, what: str) -> None:
+    """Raise TlsError unless the file holds such a thing in PEM."""
     try:
         with file.open("rb") as opened:
             text = opened.read(LONGEST + 1)
@@ -89,7 +90,8 @@ def _expect(file: Path, mark: str, what: str) -> None:
         raise TlsError(f"{file}: no {what} in PEM format found")
 
 
-def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+def load_chain(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """Give the context its own certificate. Raises TlsError."""
     asked = False
 
     def password() -> bytes:
@@ -102,11 +104,12 @@ def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
         context.load_cert_chain(certificate, key, password)
     except (ssl.SSLError, ValueError) as error:
         if asked:
-            raise TlsError(f"{key}: the key is encrypted; a peer cannot ask for its password") from None
-        fault = _reason(error, "the certificate or the key cannot be read")
+            raise TlsError(f"{key}: the key is encrypted; RingMQ cannot ask for its password") from None
+        fault = fault_of(error, "the certificate or the key cannot be read")
         raise TlsError(f"{certificate}, {key}: {fault}") from None
 
 
-def _reason(error: Exception, otherwise: str) -> str:
+def fault_of(error: Exception, otherwise: str) -> str:
+    """What is wrong with a file, by OpenSSL's error."""
     reason = getattr(error, "reason", None) or ""
     return _FAULTS.get(reason, f"{otherwise} ({reason})" if reason else otherwise)

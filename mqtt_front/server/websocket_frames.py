@@ -1,4 +1,4 @@
-"""The frames of WebSocket (RFC 6455 §5), as a server reads and writes them.
+"""The frames of WebSocket (RFC 6455 §5), as both sides read them and as a server writes them.
 
 Owns masks, lengths, fragments and control frames. Payloads are passed on as they arrive, since MQTT packets need not
 begin or end with frames [MQTT-6.0.0-2]: a frame of any length takes no memory. Knows no MQTT and no socket.
@@ -36,7 +36,7 @@ class Opcode(IntEnum):
 
 
 class CloseCode(IntEnum):
-    """The reasons for closing that this server sends (RFC 6455 §7.4.1)."""
+    """The reasons for closing that RingMQ sends (RFC 6455 §7.4.1)."""
 
     NORMAL = 1000
     PROTOCOL_ERROR = 1002
@@ -45,7 +45,7 @@ class CloseCode(IntEnum):
 
 
 class FrameError(FrontError):
-    """The client violated the protocol: close its connection with `code`."""
+    """The other side violated the protocol: close its connection with `code`."""
 
     def __init__(self, code: CloseCode, text: str) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ class Ping(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Answer it with a close frame, unless the server has sent one. Later frames are ignored (RFC 6455 §5.5.1)."""
+    """Answer it with a close frame, unless this side has sent one. Later frames are ignored (RFC 6455 §5.5.1)."""
 
     code: int | None
 
@@ -79,9 +79,11 @@ class FrameReader:
     It holds at most an incomplete head or control frame, and while it is `full` the bytes after the frames of one call.
     """
 
-    __slots__ = ("_closed", "_in_message", "_left", "_mask", "_partial", "full")
+    __slots__ = ("_closed", "_in_message", "_left", "_mask", "_mask_bit", "_partial", "full")
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_server: bool = False) -> None:
+        """`of_server`: the frames are those of a server, which does not mask them."""
+        self._mask_bit = 0 if of_server else _MASKED
         self.full = False
         """Whether frames may be left over: call `feed(b"")`."""
         self._partial = b""
@@ -109,7 +111,7 @@ class FrameReader:
                 at += len(piece)
                 yield self._unmasked(piece)
                 continue
-            head = read_head(data, at)
+            head = read_head(data, at, self._mask_bit)
             # A control frame is read as a whole, since its payload of 125 bytes at most is answered as a whole.
             if head is None or (head.first & 8 and head.start + head.length > size):
                 self._partial = data[at:]
@@ -149,13 +151,15 @@ class FrameReader:
             yield Close(_close_code(payload))
 
 
-def read_head(data: bytes, at: int) -> _Head | None:
-    """The head of the frame that begins at `at`; None if it is incomplete. Raises FrameError."""
+def read_head(data: bytes, at: int, mask_bit: int) -> _Head | None:
+    """The head of the frame that begins at `at`; None if it is incomplete. Raises FrameError, also if the frame is
+    masked and must not be, or the other way round.
+    """
     size = len(data)
     if at + 2 > size:
         return None
     first, second = data[at], data[at + 1]
-    _check(first, second)
+    _check(first, second, mask_bit)
     length, start = second & 0x7F, at + 2
     if length >= _LENGTH_16:
         width = 2 if length == _LENGTH_16 else 8
@@ -166,11 +170,11 @@ def read_head(data: bytes, at: int) -> _Head | None:
         # RFC 6455 §5.2: the minimal number of bytes must be used, and the highest bit of the longest form must be 0.
         if length < (_LENGTH_16 if width == 2 else 1 << 16) or length >> 63:
             raise FrameError(CloseCode.PROTOCOL_ERROR, "a frame length is not in its shortest form, or exceeds 63 bits")
-    end = start + _MASK_BYTES
+    end = start + _MASK_BYTES if mask_bit else start
     return _Head(first, end, length, data[start:end]) if end <= size else None
 
 
-def _check(first: int, second: int) -> None:
+def _check(first: int, second: int, mask_bit: int) -> None:
     """Refuse what the first two bytes of a frame show to be wrong."""
     opcode = first & 0xF
     if first & _RESERVED:
@@ -178,8 +182,9 @@ def _check(first: int, second: int) -> None:
     if opcode not in _OPCODES:
         raise FrameError(CloseCode.PROTOCOL_ERROR, f"unknown opcode {opcode}")
     # RFC 6455 §5.1: all frames of a client are masked, so that no proxy can be made to read them as HTTP (§10.3).
-    if not second & _MASKED:
-        raise FrameError(CloseCode.PROTOCOL_ERROR, "a frame of a client must be masked")
+    if second & _MASKED != mask_bit:
+        rule = "a frame of a client must be masked" if mask_bit else "a frame of a server must not be masked"
+        raise FrameError(CloseCode.PROTOCOL_ERROR, rule)
     if opcode & 8 and (not first & _FIN or second & 0x7F > MAX_CONTROL_BYTES):
         raise FrameError(
             CloseCode.PROTOCOL_ERROR, f"a control frame must be unfragmented and have at most {MAX_CONTROL_BYTES} bytes"
@@ -192,7 +197,9 @@ _OPCODES: Final = frozenset(Opcode)
 
 
 def unmask(payload: bytes, mask: bytes) -> bytes:
-    """Masking and unmasking are the same operation (RFC 6455 §5.3)."""
+    """Masking and unmasking are the same operation (RFC 6455 §5.3). Without a mask the payload stays as it is."""
+    if not mask:
+        return payload
     # One XOR of two large integers is far faster than a loop over the bytes.
     size = len(payload)
     key = int.from_bytes((mask * (size // _MASK_BYTES + 1))[:size], "little")
@@ -221,6 +228,13 @@ def frame_head(opcode: Opcode, size: int) -> bytes:
     if size < 1 << 16:
         return struct.pack(">BBH", first, _LENGTH_16, size)
     return struct.pack(">BBQ", first, _LENGTH_64, size)
+
+
+def masked_frame(opcode: Opcode, payload: bytes, mask: bytes) -> bytes:
+    """An unfragmented message of a client. `mask`: 4 bytes that nobody can predict (RFC 6455 §5.3)."""
+    head = bytearray(frame_head(opcode, len(payload)))
+    head[1] |= _MASKED
+    return bytes(head) + mask + unmask(payload, mask)
 
 
 def close_frame(code: int | None) -> bytes:

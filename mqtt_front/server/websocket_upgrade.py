@@ -139,14 +139,19 @@ def _subprotocol(headers: Headers) -> str:
     raise _bad("the client must offer the subprotocol mqtt")  # [MQTT-6.0.0-3]
 
 
-def _accept(key: str, subprotocol: str) -> bytes:
+def proof_of(key: str) -> str:
+    """The value of Sec-WebSocket-Accept that answers a Sec-WebSocket-Key."""
     # RFC 6455 §4.2.2 prescribes SHA-1. It only proves that the server speaks WebSocket, and protects nothing.
     digest = hashlib.sha1(key.encode() + _GUID, usedforsecurity=False).digest()
+    return base64.b64encode(digest).decode()
+
+
+def _accept(key: str, subprotocol: str) -> bytes:
     lines = [
         "HTTP/1.1 101 Switching Protocols",
         "Upgrade: websocket",
         "Connection: Upgrade",
-        f"Sec-WebSocket-Accept: {base64.b64encode(digest).decode()}",
+        f"Sec-WebSocket-Accept: {proof_of(key)}",
         f"Sec-WebSocket-Protocol: {subprotocol}",
     ]
     return "\r\n".join(lines).encode() + HEAD_END

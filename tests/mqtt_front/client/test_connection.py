@@ -14,6 +14,7 @@ from ringmq.mqtt_front.client.events import (
     Completed,
     Ended,
     Opened,
+    Ponged,
     Refused,
     Subscribed,
     Unsubscribed,
@@ -41,7 +42,7 @@ from ringmq.mqtt_front.codec.packets import (
     Version,
     Will,
 )
-from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.codec.reasons import Reason, words_of
 from ringmq.mqtt_front.errors import CallError, EncodeError, ServerBreachError
 from tests.mqtt_front.client.exchange import RESUMED, V3, V5, VERSIONS, Exchange, limited
 
@@ -143,7 +144,7 @@ def test_the_server_limits_publications_in_flight() -> None:
 )
 def test_what_the_server_does_not_take_is_refused_before_and_after_the_opening(connack: Connack, reason: str) -> None:
     exchange = Exchange(connack=connack)
-    with pytest.raises(CallError, match=reason):
+    with pytest.raises(CallError, match=words_of(Reason[reason])):
         exchange.client.publish("a", b"0123456789", 1, retain=True)
     early = Exchange(connack=None)
     publication = early.client.publish("a", b"0123456789", 1, retain=True)
@@ -360,3 +361,41 @@ def test_a_value_without_a_form_on_the_wire_is_refused_by_the_call() -> None:
     with pytest.raises(EncodeError):
         exchange.client.publish("a", b"", 1, properties=Properties(content_type="x" * 70_000))
     assert exchange.client.state.pending == 0
+
+
+def test_a_ping_of_the_user_is_answered_by_an_event() -> None:
+    exchange = Exchange(keep_alive_s=10)
+    exchange.sent(0.0)
+    exchange.client.ping(1.0)
+    assert exchange.sent(1.0) == [Pingreq()]
+    assert exchange.serve(Pingresp()) == [Ponged()]
+    assert exchange.client.deadline == 11.0
+
+
+def test_a_ping_of_the_user_is_not_answered_by_the_answer_to_an_earlier_ping() -> None:
+    exchange = Exchange(keep_alive_s=10)
+    exchange.sent(0.0)
+    exchange.client.publish("a", b"b")
+    exchange.sent(0.0)
+    exchange.client.check(10.0)
+    exchange.client.ping(11.0)
+    assert exchange.sent(11.0) == [Pingreq(), Pingreq()]
+    assert exchange.serve(Pingresp()) == []
+    assert exchange.serve(Pingresp()) == [Ponged()]
+    assert exchange.serve(Pingresp()) == []
+
+
+def test_an_unanswered_ping_of_the_user_ends_the_connection() -> None:
+    exchange = Exchange(keep_alive_s=10)
+    exchange.client.ping(1.0)
+    with pytest.raises(ServerBreachError, match="no PINGRESP within 10 s"):
+        exchange.client.check(11.0)
+
+
+def test_a_message_that_the_server_does_not_take_is_refused_with_the_limit() -> None:
+    small = Exchange(connack=limited(maximum_packet_size=20))
+    with pytest.raises(CallError, match="of 29 bytes with its head: packet too large, at most 20 bytes"):
+        small.client.publish("a", bytes(23), 0)
+    plain = Exchange(connack=limited(maximum_qos=1))
+    with pytest.raises(CallError, match=r"no such message: QoS not supported, at most 1$"):
+        plain.client.publish("a", b"", 2)

@@ -160,7 +160,7 @@ def test_an_encrypted_key(files: Files) -> None:
     secret = plain.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     encrypted = files.write("encrypted.key", secret)
     text = fault(files.certificate, encrypted)
-    assert text == f"{encrypted}: the key is encrypted; a peer cannot ask for its password"
+    assert text == f"{encrypted}: the key is encrypted; RingMQ cannot ask for its password"
 
 
 def test_broken_files(files: Files) -> None:

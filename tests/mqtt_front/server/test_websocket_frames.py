@@ -17,6 +17,7 @@ from ringmq.mqtt_front.server.websocket_frames import (
     Ping,
     close_frame,
     frame_head,
+    masked_frame,
     pong_frame,
     unmask,
 )
@@ -213,3 +214,26 @@ def test_call_parses_a_bounded_number_of_frames(one: bytes) -> None:
     assert list(reader.feed(b""))[-1] == Ping(b"end")
     assert not reader.full
     assert abs(len(second) - len(first)) <= 1
+
+
+def test_a_client_reads_the_frames_of_a_server() -> None:
+    large = bytes(70_000)
+    stream = frame_head(Opcode.BINARY, 2) + b"ab" + pong_frame(b"x") + frame_head(Opcode.BINARY, len(large)) + large
+    stream += bytes((Opcode.PING | 0x80, 1)) + b"p" + close_frame(1000)
+    for size in (1, 3, len(stream)):
+        reader, events = FrameReader(of_server=True), list[Event]()
+        for at in range(0, len(stream), size):
+            events += reader.feed(stream[at : at + size])
+        assert joined(events) == [b"ab" + large, Ping(b"p"), Close(1000)]
+
+
+def test_a_client_refuses_masked_frames() -> None:
+    with pytest.raises(FrameError, match="must not be masked"):
+        list(FrameReader(of_server=True).feed(frame(Opcode.BINARY, b"a")))
+
+
+@pytest.mark.parametrize("size", [0, 1, 125, 126, 65_535, 65_536])
+def test_frames_of_a_client_are_read_by_a_server(size: int) -> None:
+    payload = bytes(number % 251 for number in range(size))
+    assert b"".join([event for event in read(masked_frame(Opcode.BINARY, payload, MASK)) if event]) == payload
+    assert masked_frame(Opcode.BINARY, payload, MASK) == frame(Opcode.BINARY, payload)
