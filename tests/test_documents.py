@@ -374,9 +374,10 @@ class Walk:
 
         return re.sub(r"\b18[89]\d\b", other, text)
 
-    def mosquitto(self, program: str) -> list[str]:
-        (typed,) = [found for found in self._typed if found.words[0] == program]
-        return [self.with_ports(word) for word in typed.words]
+    def client(self, name: str) -> list[str]:
+        """The words of `ringmq pub` or `ringmq sub`, for a process."""
+        (typed,) = [found for found in self._typed if found.words[:2] == ["ringmq", name]]
+        return [sys.executable, "-P", "-m", "ringmq", *map(self.with_ports, typed.words[1:])]
 
     def statuses(self) -> Iterator[list[str]]:
         for typed in self._typed:
@@ -418,22 +419,20 @@ def test_the_section_try_it_works_as_written(
         assert (status.popen.returncode, status.err) == (0, "")
         assert "coordinator" in status.out if "--topic" in words else "state       active" in status.out
 
-    talk_with_mosquitto(walk, tmp_path, eventually)
+    talk(walk, tmp_path, eventually)
     assert ring.end(signal.SIGINT) == 0
 
 
-def talk_with_mosquitto(walk: Walk, folder: Path, eventually: Callable[..., Any]) -> None:
+def talk(walk: Walk, folder: Path, eventually: Callable[..., Any]) -> None:
     """Two terminals: the second command is repeated until the first has subscribed."""
-    if shutil.which("mosquitto_sub") is None or shutil.which("mosquitto_pub") is None:
-        cannot("mosquitto_sub and mosquitto_pub are not installed; on Debian: apt-get install mosquitto-clients")
     said = folder / "said"
 
     def published() -> bool:
-        subprocess.run(walk.mosquitto("mosquitto_pub"), timeout=10, check=True)
+        subprocess.run(walk.client("pub"), timeout=20, check=True)
         return "hall/7/door open\n" in said.read_text()
 
-    with said.open("wb") as output:  # by lines, or it would be seen when a buffer is full
-        listening = subprocess.Popen(["stdbuf", "-oL", *walk.mosquitto("mosquitto_sub")], stdout=output)
+    with said.open("wb") as output:
+        listening = subprocess.Popen(walk.client("sub"), stdout=output)
     try:
         eventually(published, 20, "a message published at a peer reaches another peer")
     finally:

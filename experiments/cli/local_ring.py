@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
+import shutil
 import signal
 import sys
 import time
@@ -36,6 +38,7 @@ from ringmq.peer.settings.model import DISPATCHES, FANOUT
 from ringmq.peer.settings.toml_file import read_toml
 
 HOST: Final = "127.0.0.1"
+PROGRAM: Final = "ringmq"
 MAX_PEERS: Final = 500
 """At 40 MB each they take 20 GB, the memory of a large workstation. The simulator has larger rings."""
 FILES_PER_PEER: Final = 3
@@ -237,6 +240,17 @@ async def _start(local_ring: LocalRing) -> None:
         raise click.ClickException(f"{count} peers were not one ring after {limit_s:g} s") from None
     mqtt, (_, first), (_, last) = local_ring.mqtt_ports, local_ring.addresses[0], local_ring.addresses[-1]
     click.echo(f"ready: {count} peers, mqtt {HOST}:{mqtt[0]}-{mqtt[-1]}\noverlay: {HOST}:{first}-{last}")
+    program = typed_name(sys.argv[0], shutil.which(PROGRAM))
+    click.echo(f"try: {program} sub -p {mqtt[0]} -t hello -v\ntry: {program} pub -p {mqtt[-1]} -t hello -m world")
+
+
+def typed_name(started: str, found: str | None) -> str:
+    """How the user can type this program, which was `started` by a path; `found`: where its name leads."""
+    if Path(started).name != PROGRAM:
+        return f"{shlex.quote(sys.executable)} -m {PROGRAM}"
+    if found is not None and Path(found).resolve() == Path(started).resolve():
+        return PROGRAM
+    return shlex.quote(started)
 
 
 def settings_of(file: Path | None, line: Mapping[str, object]) -> dict[str, object]:

@@ -46,7 +46,7 @@ EXAMPLES: Final = """\
 Examples:
   ringmq pub -t hall/7/door -m open
   ringmq pub -h 192.168.1.10 -h 192.168.1.11 -t hall/7/door -m open -q 1 -r
-  sensor | ringmq pub -t hall/7/temperature -l
+  vmstat 1 | ringmq pub -t machine/7/load -l
   ringmq pub -h wss://broker.example/mqtt -u alice --password-file FILE -t a -f photo.jpg
 
 Exit status: 0 the server has all messages, 1 refused or lost, 2 wrong usage,

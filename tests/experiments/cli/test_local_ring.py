@@ -7,10 +7,12 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from calendar import timegm
 from collections.abc import Callable, Iterator
@@ -20,7 +22,15 @@ from typing import Any
 import pytest
 
 from ringmq.experiments.cli import local_ring
-from ringmq.experiments.cli.local_ring import RUN, STOP_S, LocalRing, expected_leaves, is_settled, settings_of
+from ringmq.experiments.cli.local_ring import (
+    RUN,
+    STOP_S,
+    LocalRing,
+    expected_leaves,
+    is_settled,
+    settings_of,
+    typed_name,
+)
 from ringmq.experiments.processes.ports import choose_ports
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.errors import OverlayError
@@ -116,6 +126,41 @@ def test_ring_becomes_ready_and_leaves_no_process(ring: Start, usage: Any, event
     assert five.process.end(signal.SIGINT) == 0
     assert gone(usage, five.pids.values())
     assert "Traceback" not in five.process.err
+
+
+def test_a_ready_ring_says_what_to_try(ring: Start, eventually: Eventually) -> None:
+    """The lines work as they are printed, at two peers."""
+    three = ring(3)
+    three.process.says("try: ")
+    eventually(lambda: three.process.out.count("\ntry: ") == 2 and three.process.out.endswith("\n"))
+    sub, pub = [shlex.split(line.removeprefix("try: ")) for line in three.process.out.splitlines()[-2:]]
+    ports = [int(words[words.index("-p") + 1]) for words in (sub, pub)]
+    assert ports == [three.mqtt_ports[0], three.mqtt_ports[-1]]
+    with subprocess.Popen([*sub, "-C", "1"], stdout=subprocess.PIPE, text=True) as listening:
+
+        def published() -> bool:
+            subprocess.run(pub, timeout=20, check=True)
+            return listening.poll() is not None
+
+        try:
+            eventually(published, 20, "the message of the second line at the first")
+            assert listening.stdout is not None
+            assert listening.stdout.read() == "hello world\n"
+        finally:
+            listening.kill()
+    assert three.process.end(signal.SIGINT) == 0
+
+
+def test_the_program_is_named_as_the_user_can_type_it(tmp_path: Path) -> None:
+    program = tmp_path / "a b" / "ringmq"
+    program.parent.mkdir()
+    program.touch()
+    link = tmp_path / "ringmq"
+    link.symlink_to(program)
+    assert typed_name(str(program), str(link)) == "ringmq"
+    assert typed_name(str(program), None) == f"'{program}'"
+    assert typed_name(".venv/bin/ringmq", str(link)) == ".venv/bin/ringmq"
+    assert typed_name("ringmq/__main__.py", str(link)) == f"{shlex.quote(sys.executable)} -m ringmq"
 
 
 def test_ring_of_one_peer_is_active(ring: Start) -> None:
