@@ -32,7 +32,9 @@ STEADY_S: Final = 10.0
 """A connection that lasted this long makes the next pause the first again. Two clients that take each other's id, or a
 server that accepts and ends connections at once, make it grow."""
 MAX_PENDING: Final = 1_000
-"""Publications without an acknowledgement up to which `ready` returns: enough for any round trip."""
+MAX_PENDING_BYTES: Final = 16 << 20
+"""Publications without an acknowledgement, and their payloads, up to which `ready` returns: enough for any round trip,
+and the memory of a small command."""
 
 PASSING: Final = frozenset(
     {
@@ -89,6 +91,7 @@ class Client:
         self._at = 0
         self._leaving = False
         self._changed = asyncio.Event()
+        self._pending_bytes = 0
         own = settings.connect
         self._lasts = not own.clean_start or bool(own.properties.session_expiry_s)
 
@@ -132,10 +135,13 @@ class Client:
 
     async def ready(self) -> None:
         """Return when it is open and can take a publication, as far as buffers and acknowledgements go."""
-        while not (self.is_open and self._line is not None and self._line.can_write) or (
-            self.state.pending >= MAX_PENDING
-        ):
+        while not self._is_ready:
             await self._change()
+
+    @property
+    def _is_ready(self) -> bool:
+        room = self.state.pending < MAX_PENDING and self._pending_bytes < MAX_PENDING_BYTES
+        return room and self._line is not None and self._line.is_open and self._line.can_write
 
     async def settled(self) -> None:
         """Return when it is open and no publication is without its acknowledgement."""
@@ -148,6 +154,7 @@ class Client:
         """As `ClientConnection.publish`. Raises CallError and EncodeError."""
         line = self._opened_line()
         publication = line.connection.publish(topic, payload, qos, retain, properties)
+        self._pending_bytes += 0 if publication is None else len(payload)
         line.flush_soon()
         return publication
 
@@ -224,11 +231,13 @@ class Client:
     def _take(self, event: ClientEvent) -> None:
         if isinstance(event, Opened):
             self.connections += 1
+            self._pending_bytes -= sum(len(publication.payload) for publication in event.discarded)
             self._changed.set()
             if self.connections > 1 and self._line is not None:
                 session = "the session was kept" if event.session_present else "in a new session"
                 self._on_notice(f"{self._line.address}: connected again, {session}")
         elif isinstance(event, Completed):
+            self._pending_bytes -= len(event.publication.payload)
             self._changed.set()
         self._on_event(event)
 

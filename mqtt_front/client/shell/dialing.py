@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
+import threading
 from functools import partial
+from typing import Any
 
 from ringmq.mqtt_front.client.server_address import ServerAddress
 from ringmq.mqtt_front.errors import NoConnectionError, Trouble, UpgradeRefusedError
 
+_Place = tuple[Any, ...]
+"""An entry of `getaddrinfo`."""
 _OTHER_NAMES = (62, 64)
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
@@ -51,7 +56,7 @@ async def _dial(address: ServerAddress, tls: ssl.SSLContext | None, client: asyn
 async def _socket_to(address: ServerAddress) -> socket.socket:
     """A socket that is connected to the first of the host's addresses that can be reached."""
     loop = asyncio.get_running_loop()
-    places = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    places = await _resolved(address)
     for number, (family, kind, protocol, _, place) in enumerate(places, 1):
         opened = socket.socket(family, kind, protocol)
         try:
@@ -67,6 +72,33 @@ async def _socket_to(address: ServerAddress) -> socket.socket:
         else:
             return opened
     raise OSError("the host has no address")
+
+
+async def _resolved(address: ServerAddress) -> list[_Place]:
+    """The addresses of the host, in the order in which the system wants them tried."""
+    loop = asyncio.get_running_loop()
+    found: asyncio.Future[list[_Place]] = loop.create_future()
+
+    def tell(places: list[_Place], error: OSError | UnicodeError | None) -> None:
+        if found.done():
+            return
+        if error is None:
+            found.set_result(places)
+        else:
+            found.set_exception(error)
+
+    def resolve() -> None:
+        places, fault = list[_Place](), None
+        try:
+            places = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            fault = error
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+            loop.call_soon_threadsafe(tell, places, fault)
+
+    # A daemon, unlike the threads of the loop: a name server that does not answer must not keep the process alive.
+    threading.Thread(target=resolve, name="resolver", daemon=True).start()
+    return await found
 
 
 def explained(error: Exception, address: ServerAddress) -> NoConnectionError:

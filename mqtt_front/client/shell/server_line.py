@@ -21,6 +21,8 @@ LEAVE_S: Final = 2.0
 _SHOWN: Final = 24
 """Maximum bytes of a wrong answer in an error."""
 _TLS_ALERT: Final = b"\x15\x03"
+_OLD_REFUSAL: Final = b"\x20\x02\x00\x01"
+"""What a server of 3.1.1 answers to a CONNECT of 5.0 [MQTT-3.1.2-2]: no CONNACK of 5.0."""
 _CONNACK: Final = 0x20
 """The first byte of a CONNACK, which alone may come first [MQTT-3.2.0-1]."""
 
@@ -87,7 +89,7 @@ class ServerLine(asyncio.Protocol):
             self._fail(NoConnectionError(Trouble.LOST, f"{self.address}: the connection was lost"))
         else:
             text = f"{self.address}: the server closed the connection without an answer to CONNECT"
-            self._fail(NoConnectionError(Trouble.LOST, text))
+            self._fail(NoConnectionError(Trouble.NO_MQTT, text))
 
     def pause_writing(self) -> None:
         self.can_write = False
@@ -177,6 +179,9 @@ class ServerLine(asyncio.Protocol):
     def _breach(self, breach: ServerBreachError) -> NoConnectionError:
         if self.opened.done():
             return NoConnectionError(Trouble.NO_MQTT, f"{self.address}: the server broke the protocol: {breach}")
+        if self._first_bytes.startswith(_OLD_REFUSAL):
+            reason = Reason.UNSUPPORTED_PROTOCOL_VERSION
+            return NoConnectionError(Trouble.REFUSED, f"{self.address}: refused: {words_of(reason)}", reason)
         return self._no_mqtt()
 
     def _no_mqtt(self) -> NoConnectionError:

@@ -31,7 +31,8 @@ ADVICE: Final = {
     Trouble.NO_TLS: "is it a port without TLS?",
     Trouble.CERTIFICATE_REFUSED: "give a certificate with --cert and --key",
     Trouble.NO_WEBSOCKET: "is it the port and path of a WebSocket listener?",
-    Trouble.NO_MQTT: "is it the port of an MQTT listener? TLS needs --cafile or --tls, WebSocket ws:// or wss://",
+    Trouble.NO_MQTT: "is it the port of an MQTT listener? TLS needs --cafile or --tls, WebSocket ws:// or wss://, an"
+    " old server -V 3.1.1",
 }
 REASONS: Final = {
     Reason.BAD_USER_NAME_OR_PASSWORD: "check -u, and -P or --password-file",

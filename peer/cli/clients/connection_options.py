@@ -5,6 +5,7 @@ Owns their meaning: turns them into the settings of a client, or one line about 
 
 from __future__ import annotations
 
+import math
 import os
 import ssl
 from collections.abc import Callable, Mapping
@@ -46,6 +47,19 @@ MAX_PASSWORD_BYTES: Final = 65_535
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
 QOS: Final = click.IntRange(0, 2)
+
+
+class Seconds(click.FloatRange):
+    """A time that ends: no infinity, and no NaN, which no range excludes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return found
+
+
+SOME_SECONDS: Final = Seconds(0, min_open=True)
 
 _OPTIONS: Final = (
     click.option(
@@ -96,7 +110,7 @@ _OPTIONS: Final = (
     click.option("--will-qos", type=QOS, metavar="0|1|2", help="QoS of the will.  [default: 0]"),
     click.option("--will-retain", is_flag=True, help="Retain the will."),
     click.option(
-        "--connect-timeout", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True,
+        "--connect-timeout", type=SOME_SECONDS, default=10.0, show_default=True,
         metavar="SECONDS", help="Time for each server to accept the connection.",
     ),
     click.option("-d", "--debug", is_flag=True, help="Tell on standard error what happens."),

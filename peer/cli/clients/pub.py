@@ -22,8 +22,10 @@ from ringmq.peer.cli.clients.attending import FAILED, OK, TIMED_OUT, Teller, att
 from ringmq.peer.cli.clients.connection_options import (
     FILE,
     QOS,
+    SOME_SECONDS,
     VERSIONS,
     Line,
+    Seconds,
     checked_topic,
     connecting,
     connection_options,
@@ -40,6 +42,8 @@ OF_V5: Final = {
     "correlation_data": "--correlation-data",
     "message_expiry": "--message-expiry",
 }
+MAX_REFUSALS: Final = 10
+"""Different reasons that are told; each size of a message that is too large is one."""
 MAX_EXPIRY_S: Final = 0xFFFF_FFFF
 EXAMPLES: Final = """\
 \b
@@ -79,7 +83,7 @@ class Order:
 @click.option("-r", "--retain", is_flag=True, help="Retain the message: later subscribers get it, too.")
 @click.option("--repeat", type=click.IntRange(1), default=1, metavar="N", help="Publish the message N times.")
 @click.option(
-    "--repeat-delay", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+    "--repeat-delay", type=Seconds(0), default=0.0, metavar="SECONDS",
     help="Wait so long after a message is acknowledged, before the next.",
 )  # fmt: skip
 @click.option(
@@ -93,9 +97,7 @@ class Order:
     "--message-expiry", type=click.IntRange(0, MAX_EXPIRY_S), metavar="SECONDS",
     help="How long the message may wait for its receivers.",
 )  # fmt: skip
-@click.option(
-    "-W", "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Give up after this time."
-)
+@click.option("-W", "--timeout", type=SOME_SECONDS, metavar="SECONDS", help="Give up after this time.")
 @click.option(
     "--reconnect/--no-reconnect", default=None,
     help="Connect again when the connection is lost, and publish what was not acknowledged.  [default: with -l]",
@@ -197,7 +199,7 @@ class PublishTask:
         self._ponged = asyncio.Event()
         self._published = 0
         self._refused = 0
-        self._refusals: set[Reason] = set()
+        self._refusals: set[str] = set()
 
     def take(self, event: ClientEvent) -> None:
         if isinstance(event, Opened):
@@ -215,10 +217,13 @@ class PublishTask:
         if reason < FAILURES:
             self._teller.detail(f"acknowledged: {words_of(reason)}")
             return
+        self._refuse(f"the server refused a message: {words_of(reason)}")
+
+    def _refuse(self, text: str) -> None:
         self._refused += 1
-        if reason not in self._refusals:
-            self._refusals.add(reason)
-            self._teller.say(f"{self._order.topic}: the server refused a message: {words_of(reason)}")
+        if text not in self._refusals and len(self._refusals) < MAX_REFUSALS:
+            self._refusals.add(text)
+            self._teller.say(f"{self._order.topic}: {text}")
 
     async def repeated(self, client: Client, payload: bytes) -> AsyncIterator[bytes]:
         """The payload as often as it is wanted."""
@@ -229,7 +234,7 @@ class PublishTask:
             yield payload
 
     async def work(self, client: Client, payloads: AsyncIterator[bytes], timeout_s: float | None) -> int:
-        """Publish everything; returns the exit status when the server has it. Raises PeerError."""
+        """Publish everything; returns the exit status when the server has it. Raises PeerError for the input."""
         try:
             async with asyncio.timeout(timeout_s):
                 async for payload in payloads:
@@ -239,18 +244,18 @@ class PublishTask:
             waiting = f"{client.state.pending} messages are not acknowledged" if client.state.pending else "not done"
             self._teller.say(f"timed out after {timeout_s:g} s: {waiting}")
             return TIMED_OUT
-        if self._refused:
+        if self._refused and self._published > 1:
             self._teller.say(f"{self._refused} of {self._published} messages were refused")
         return FAILED if self._refused else OK
 
     async def _publish(self, client: Client, payload: bytes) -> None:
         await client.ready()
         order = self._order
+        self._published += 1
         try:
             client.publish(order.topic, payload, order.qos, order.retain, order.properties)
-        except (CallError, EncodeError) as error:
-            raise PeerError(f"{order.topic}: {error}") from None
-        self._published += 1
+        except (CallError, EncodeError) as error:  # the next line may be shorter
+            self._refuse(str(error))
 
     async def _finish(self, client: Client) -> None:
         """Return when the server has everything. It has read messages with QoS 0 when it answers a later ping."""

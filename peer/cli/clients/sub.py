@@ -20,7 +20,7 @@ from ringmq.mqtt_front.codec.reasons import words_of
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_filter, matches
 from ringmq.peer.cli.clients.attending import OK, TIMED_OUT, Interrupted, Teller, attend, run_to_end
-from ringmq.peer.cli.clients.connection_options import QOS, VERSIONS, Line, connecting, connection_options
+from ringmq.peer.cli.clients.connection_options import QOS, SOME_SECONDS, VERSIONS, Line, connecting, connection_options
 from ringmq.peer.cli.clients.message_format import (
     Form,
     FormatError,
@@ -83,7 +83,7 @@ class Wish:
 )
 @click.option("-C", "--count", type=click.IntRange(1), metavar="N", help="End after N messages.")
 @click.option(
-    "-W", "--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS",
+    "-W", "--timeout", type=SOME_SECONDS, metavar="SECONDS",
     help="End after this time, from the first connection on.",
 )  # fmt: skip
 @click.option("-R", "--no-retained", "fresh_only", is_flag=True, help="Print no retained messages.")

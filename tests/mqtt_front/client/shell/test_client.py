@@ -276,6 +276,31 @@ async def test_ready_waits_while_the_server_reads_nothing(server: PlayedServer, 
     await publishing
 
 
+async def test_ready_waits_for_acknowledgements(
+    server: PlayedServer, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_PENDING_BYTES", 2)
+    running = run(server.address)
+    visit = await server.admitted()
+    for _ in range(2):
+        await running.client.ready()
+        running.client.publish("a", b"b", 1, False)
+    packets = [await visit.packet() for _ in range(2)]
+    ready = asyncio.create_task(running.client.ready())
+    await asyncio.sleep(0)
+    assert not ready.done()
+    assert isinstance(packets[0], Publish)
+    visit.send(Puback(packets[0].packet_id))
+    async with asyncio.timeout(10):
+        await ready
+    # What a new session has discarded is not pending any more.
+    running.client.publish("a", b"b", 1, False)
+    visit.drop()
+    await server.admitted()
+    async with asyncio.timeout(10):
+        await running.client.ready()
+
+
 async def test_leaving_a_server_that_does_not_answer_ends(
     server: PlayedServer, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +74,27 @@ async def test_an_unknown_host_is_named() -> None:
         assert await trouble_with(ServerAddress(host, 1883)) == (Trouble.UNKNOWN_HOST, "unknown host")
 
 
+def test_a_name_server_that_does_not_answer_keeps_no_process_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, asked = threading.Event(), list[object]()
+
+    def wait(*words: object, **names: object) -> list[object]:
+        asked.append(words)
+        answer.wait(WITHIN_S)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", wait)
+    client = Client(
+        ClientSettings(CONNECT, (ServerAddress("slow.example", 1883),), connect_timeout_s=0.05), print, print
+    )
+    try:
+        with pytest.raises(NoConnectionError, match=r"no answer within 0\.05 s"):
+            asyncio.run(client.run())
+        assert asked
+        assert [thread.daemon for thread in threading.enumerate() if thread.name == "resolver"] == [True]
+    finally:
+        answer.set()
+
+
 async def test_a_port_without_a_listener_is_named(closed_port: int) -> None:
     assert await trouble_with(ServerAddress(HOST, closed_port)) == (Trouble.NOBODY_LISTENS, "connection refused")
 
@@ -127,7 +150,8 @@ async def test_mqtt_at_a_port_of_websocket_is_told(listeners: Listeners) -> None
         (b"\xd0\x00", None, Trouble.NO_MQTT, "no MQTT server: its answer begins with"),
         (b"HTTP/1.1 404 Not Found\r\n\r\n", "/mqtt", Trouble.NO_WEBSOCKET, "no WebSocket: it answered 404 Not Found"),
         (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "/", Trouble.NO_WEBSOCKET, "no WebSocket: its answer is not HTTP"),
-        (b"", None, Trouble.LOST, "the server closed the connection without an answer to CONNECT"),
+        (b"\x20\x02\x00\x01", None, Trouble.REFUSED, "refused: unsupported protocol version"),
+        (b"", None, Trouble.NO_MQTT, "the server closed the connection without an answer to CONNECT"),
     ],
 )
 async def test_a_port_that_speaks_something_else_is_told(

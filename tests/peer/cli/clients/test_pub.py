@@ -95,6 +95,8 @@ def test_the_next_address_is_tried(commands: Commands, reach: tuple[str, ...], c
         (("-t", "a", "-l", "--repeat", "2"), "--repeat is for one message, and -l reads many"),
         (("-t", "a", "-m", "x", "-V", "3.1.1", "--content-type", "x"), "--content-type needs MQTT 5 (-V 5)"),
         (("-t", "a", "-m", "x", "-q", "3"), "Invalid value for '-q' / '--qos': 3 is not in the range 0<=x<=2."),
+        (("-t", "a", "-m", "x", "-W", "nan"), "Invalid value for '-W' / '--timeout': nan is not a number of seconds."),
+        (("-t", "a", "-m", "x", "-W", "0"), "Invalid value for '-W' / '--timeout': 0.0 is not in the range x>0."),
         (("-t", "a", "-m", "x", "-h", "a:b"), "a port must be 1 to 65535, got 'b' in 'a:b'"),
     ],
 )
@@ -161,6 +163,16 @@ def test_a_message_that_the_server_refuses_is_told(commands: Commands, reach: tu
     assert done.status == 1
     refused = "ringmq: closed/a: the server refused a message: not authorized\n"
     assert done.err == f"{refused}ringmq: 3 of 3 messages were refused\n"
+
+
+def test_a_line_that_the_server_does_not_take_stops_no_other(
+    commands: Commands, reach: tuple[str, ...], tmp_path: Path
+) -> None:
+    listening = commands.subscribed(*reach, "-t", "a", "-C", "2", "-N")
+    done = commands.run("pub", *reach, "-t", "a", "-l", typed=b"one\n" + b"x" * 2_000_000 + b"\ntwo\n")
+    assert done.status == 1
+    assert done.err.endswith("ringmq: 1 of 3 messages were refused\n")
+    assert listening.ends().out == b"onetwo"
 
 
 def test_files_that_cannot_be_read_are_named(commands: Commands, reach: tuple[str, ...], tmp_path: Path) -> None:
