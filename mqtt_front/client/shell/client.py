@@ -35,6 +35,9 @@ MAX_PENDING: Final = 1_000
 MAX_PENDING_BYTES: Final = 16 << 20
 """Publications without an acknowledgement, and their payloads, up to which `ready` returns: enough for any round trip,
 and the memory of a small command."""
+WRITE_BYTES: Final = 1 << 16
+PUBLISH_BYTES: Final = 64
+"""Publications are written together up to WRITE_BYTES; each counts for its payload and PUBLISH_BYTES."""
 
 PASSING: Final = frozenset(
     {
@@ -135,13 +138,15 @@ class Client:
 
     async def ready(self) -> None:
         """Return when it is open and can take a publication, as far as buffers and acknowledgements go."""
-        while not self._is_ready:
-            await self._change()
-
-    @property
-    def _is_ready(self) -> bool:
-        room = self.state.pending < MAX_PENDING and self._pending_bytes < MAX_PENDING_BYTES
-        return room and self._line is not None and self._line.is_open and self._line.can_write
+        while True:
+            line = self._line
+            room = self.state.pending < MAX_PENDING and self._pending_bytes < MAX_PENDING_BYTES
+            if not room or line is None or not line.is_open or not line.can_write:
+                await self._change()
+            elif line.unwritten_bytes >= WRITE_BYTES:
+                await asyncio.sleep(0)  # it is written at the end of the iteration, and only then has a size
+            else:
+                return
 
     async def settled(self) -> None:
         """Return when it is open and no publication is without its acknowledgement."""
@@ -155,7 +160,7 @@ class Client:
         line = self._opened_line()
         publication = line.connection.publish(topic, payload, qos, retain, properties)
         self._pending_bytes += 0 if publication is None else len(payload)
-        line.flush_soon()
+        line.flush_soon(PUBLISH_BYTES + len(payload))
         return publication
 
     def subscribe(self, *subscriptions: Subscription) -> None:

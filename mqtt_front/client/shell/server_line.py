@@ -46,6 +46,8 @@ class ServerLine(asyncio.Protocol):
         self.gone: asyncio.Future[NoConnectionError] = loop.create_future()
         """Why the connection ended."""
         self.can_write = True
+        self.unwritten_bytes = 0
+        """Of publications since the transport was last given something: see `flush_soon`."""
         self._on_event = on_event
         self._on_room = on_room
         self._loop = loop
@@ -107,14 +109,16 @@ class ServerLine(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    def flush_soon(self) -> None:
-        """Write what the connection has to send, once for all calls of this iteration."""
+    def flush_soon(self, size_bytes: int = 0) -> None:
+        """Write what the connection has to send, once for all calls of this iteration; a publication has a size."""
+        self.unwritten_bytes += size_bytes
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
+        self.unwritten_bytes = 0
         data = self.connection.data_to_send(self._loop.time())
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
