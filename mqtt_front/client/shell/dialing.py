@@ -108,8 +108,10 @@ def explained(error: Exception, address: ServerAddress) -> NoConnectionError:
 
 
 def _explained(error: Exception) -> tuple[Trouble, str]:
-    if isinstance(error, (socket.gaierror, UnicodeError)):
-        return Trouble.UNKNOWN_HOST, "unknown host"
+    if isinstance(error, UnicodeError):
+        return Trouble.UNKNOWN_HOST, "unknown host (no valid name)"
+    if isinstance(error, socket.gaierror):  # its text tells a wrong name from a name server that does not answer
+        return Trouble.UNKNOWN_HOST, f"unknown host ({(error.strerror or 'no reason given').lower()})"
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OTHER_NAMES:
             return Trouble.OTHER_NAME, f"the certificate belongs to another host ({error.verify_message})"

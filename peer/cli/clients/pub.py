@@ -88,14 +88,14 @@ class Order:
 )  # fmt: skip
 @click.option(
     "--user-property", "user_properties", nargs=2, multiple=True, metavar="NAME VALUE",
-    help="Property of the messages; may be repeated. This one and those below need MQTT 5.",
+    help="In MQTT 5, a property of the messages; may be repeated.",
 )  # fmt: skip
-@click.option("--content-type", metavar="TEXT", help="Type of the payload, such as application/json.")
-@click.option("--response-topic", metavar="TOPIC", help="Topic for a reply.")
-@click.option("--correlation-data", metavar="TEXT", help="What the reply shall carry.")
+@click.option("--content-type", metavar="TEXT", help="In MQTT 5, the type of the payload, such as application/json.")
+@click.option("--response-topic", metavar="TOPIC", help="In MQTT 5, the topic for a reply.")
+@click.option("--correlation-data", metavar="TEXT", help="In MQTT 5, what the reply shall carry.")
 @click.option(
     "--message-expiry", type=click.IntRange(0, MAX_EXPIRY_S), metavar="SECONDS",
-    help="How long the message may wait for its receivers.",
+    help="In MQTT 5, how long the message may wait for its receivers.",
 )  # fmt: skip
 @click.option("-W", "--timeout", type=SOME_SECONDS, metavar="SECONDS", help="Give up after this time.")
 @click.option(

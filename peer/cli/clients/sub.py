@@ -95,11 +95,11 @@ class Wish:
 )
 @click.option("-U", "--unsubscribe", "unsubscribed", multiple=True, metavar="FILTER", help="Unsubscribe, for -c.")
 @click.option("-E", "ends_subscribed", is_flag=True, help="End when subscribed, for -c: the server keeps the messages.")
-@click.option("--no-local", is_flag=True, help="No messages of this client id. This and those below need MQTT 5.")
-@click.option("--retain-as-published", is_flag=True, help="Keep the retain flag of messages as their publisher set it.")
+@click.option("--no-local", is_flag=True, help="In MQTT 5, no messages of this client itself.")
+@click.option("--retain-as-published", is_flag=True, help="In MQTT 5, keep the retain flag of publishers.")
 @click.option(
     "--retain-handling", type=click.Choice([*HANDLING]), metavar="always|new|never",
-    help="Whether subscribing brings retained messages.  [default: always]",
+    help="In MQTT 5, whether subscribing brings retained messages.  [default: always]",
 )  # fmt: skip
 @click.option(
     "--reconnect/--no-reconnect", default=True, show_default=True, help="Connect again when the connection is lost."

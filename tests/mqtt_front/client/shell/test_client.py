@@ -313,8 +313,8 @@ async def test_leaving_a_server_that_does_not_answer_ends(
 
 
 async def test_a_server_that_never_answers_is_given_up(server: PlayedServer) -> None:
-    settings = ClientSettings(Connect(Version.V5, "c", True, 60), (server.address,), connect_timeout_s=0.05)
-    with pytest.raises(NoConnectionError, match=r"no answer within 0\.05 s") as caught:
+    settings = ClientSettings(Connect(Version.V5, "c", True, 60), (server.address,), connect_timeout_s=1.0)
+    with pytest.raises(NoConnectionError, match=r"no answer within 1 s") as caught:
         await Client(settings, print, print).run()
     assert caught.value.trouble is Trouble.SILENT
     visit = await server.next()

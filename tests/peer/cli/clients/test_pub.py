@@ -116,7 +116,9 @@ def test_a_port_where_nobody_listens_is_one_line_with_advice(commands: Commands,
 
 def test_a_host_that_nobody_knows_is_one_line(commands: Commands) -> None:
     done = commands.run("pub", "-h", "nobody.invalid", "-t", "a", "-m", "x")
-    assert (done.status, done.err) == (1, "ringmq: nobody.invalid:1883: unknown host\n")
+    assert done.status == 1
+    assert done.err.startswith("ringmq: nobody.invalid:1883: unknown host (")
+    assert done.err.count("\n") == 1
 
 
 def test_a_wrong_password_is_one_line_with_advice(commands: Commands, peer: EveryListener) -> None:
