@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import AsyncIterator
 from typing import Final
@@ -22,6 +23,9 @@ class StandardInput:
     """Read it once, in either way."""
 
     def __init__(self) -> None:
+        """Raises PeerError if there is none."""
+        if sys.stdin is None:  # its number may be that of a socket by now
+            raise PeerError("standard input is closed")
         self._room = threading.Semaphore(1)
         """The thread reads the next chunk when the one before has been taken: input waits where it comes from."""
 

@@ -11,10 +11,13 @@ import errno
 import os
 import select
 import stat
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
+
+from ringmq.peer.errors import PeerError
 
 STDOUT: Final = 1
 FULL_BYTES: Final = 1 << 20
@@ -29,7 +32,9 @@ class StandardOutput:
     """One per process. `put` texts; `closed` is done when nobody reads any more, or when writing fails."""
 
     def __init__(self, on_room: Callable[[], None]) -> None:
-        """`on_room` is called when it `is_full` no more."""
+        """`on_room` is called when it `is_full` no more. Raises PeerError if there is no standard output."""
+        if sys.stdout is None:  # its number may be that of a socket by now
+            raise PeerError("standard output is closed")
         self._loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[OSError | None] = self._loop.create_future()
         """The fault; None if the reader has gone, which is none."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.peer.cli.clients.commands import ALICE, Commands, EveryListener
+from tests.peer.cli.clients.commands import ALICE, RINGMQ, Commands, EveryListener
 
 BINARY = bytes(range(256)) * 300
 
@@ -187,6 +188,14 @@ def test_it_gives_up_when_its_time_is_over(commands: Commands, reach: tuple[str,
     command = commands.start("pub", *reach, "-t", "a", "-l", "-W", "0.3")
     done = command.ends()
     assert (done.status, done.err) == (27, "ringmq: timed out after 0.3 s: not done\n")
+
+
+@pytest.mark.parametrize("source", ["-l", "-s"])
+def test_input_that_is_closed_is_told(reach: tuple[str, ...], source: str) -> None:
+    """Its number is that of a socket or of an event loop then."""
+    words = ("sh", "-c", 'exec "$@" <&-', "sh", *RINGMQ, "pub", *reach, "-t", "a", source)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (1, "ringmq: standard input is closed\n")
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -15,7 +15,7 @@ import pytest
 
 from ringmq.experiments.processes.ports import choose_ports
 from tests.conftest import wait_until
-from tests.peer.cli.clients.commands import WITHIN_S, Command, Commands, EveryListener
+from tests.peer.cli.clients.commands import RINGMQ, WITHIN_S, Command, Commands, EveryListener
 
 
 @pytest.fixture
@@ -147,6 +147,13 @@ def test_output_that_cannot_be_written_is_one_line(
     done = command.ends()
     assert done.status == 1
     assert done.err.endswith("ringmq: cannot write standard output: No space left on device\n")
+
+
+def test_output_that_is_closed_is_told(reach: tuple[str, ...]) -> None:
+    """Its number is that of a socket or of an event loop then."""
+    words = ("sh", "-c", 'exec "$@" >&-', "sh", *RINGMQ, "sub", *reach, "-t", "a")
+    done = subprocess.run(words, stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (1, "ringmq: standard output is closed\n")
 
 
 def test_a_slow_reader_gets_everything(commands: Commands, reach: tuple[str, ...], publish: Publish) -> None:
