@@ -405,10 +405,8 @@ class Copying:
     def claimed(self, sender: Peer, message: Claim) -> None:
         """A coordinator asks whether this peer obeys its epochs: the acknowledgement says so."""
         refused: set[int] = set()
-        epoch_of = self.store.epoch
         for first, last, number in message.epochs:
-            epoch = Epoch(number, sender.id)
-            refused.update(partition for partition in NUMBERS[first : last + 1] if epoch_of(partition) > epoch)
+            refused.update(self.store.above(Epoch(number, sender.id), first, last))
         if refused:
             self._refuse(sender, refused)
 

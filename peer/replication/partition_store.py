@@ -14,7 +14,7 @@ from typing import Final
 from ringmq.overlay.core.ids import Id, key_of
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.replication.record import Epoch, Key, Number, RecordKind, SharedRecord, digest_of
-from ringmq.peer.replication.space import PARTITIONS
+from ringmq.peer.replication.space import NUMBERS, PARTITIONS
 
 MAX_PEERS: Final = 4096
 """Homes whose `Peer` is shared between records. Beyond, all are forgotten, and later records have their own."""
@@ -76,6 +76,20 @@ class PartitionStore:
 
     def epoch(self, partition: int) -> Epoch:
         return self.epochs.get(partition) or Epoch(0, self._me().id)
+
+    def above(self, epoch: Epoch, first: int, last: int) -> list[int]:
+        """The partitions of a range whose epochs are higher than this one."""
+        # Neighbouring partitions share the `Epoch` that one message brought, so most need no comparison.
+        known, none = self.epochs.get, Epoch(0, self._me().id)
+        earlier, higher = none, none > epoch
+        found: list[int] = []
+        for partition in NUMBERS[first : last + 1]:
+            there = known(partition, none)
+            if there is not earlier:
+                earlier, higher = there, there > epoch
+            if higher:
+                found.append(partition)
+        return found
 
     def obey(self, partition: int, epoch: Epoch) -> None:
         """No lower epoch counts any more. The coordinator of another one may have granted what is not here."""

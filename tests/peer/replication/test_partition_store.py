@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.replication.partition_store import PartitionStore
-from ringmq.peer.replication.record import RecordKind, SharedRecord
+from ringmq.peer.replication.record import Epoch, RecordKind, SharedRecord
 
 HOMES = [Peer(Id(number), f"10.0.0.{number}", 4883, number) for number in (1, 2)]
+EPOCHS_OF_BOTH = [Epoch(number, home.id) for home in HOMES for number in (0, 1, 2)]
 
 
 def entry(name: str, home: int, count: int, gone: bool = False) -> SharedRecord:
@@ -106,3 +107,21 @@ def test_records_of_a_home_share_its_peer() -> None:
     store.take(5, SharedRecord(RecordKind.ENTRY, "b", again, (again.boot, 2), False), 0.0)
     homes = [record.home for record in store.records(5).values()]
     assert homes[0] is homes[1]
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.integers(0, 5).map(lambda index: EPOCHS_OF_BOTH[index]), max_size=10),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)),
+    st.sampled_from(range(6)),
+)
+def test_partitions_above_an_epoch_are_those_that_compare_higher(
+    obeyed: dict[int, Epoch], ends: tuple[int, int], index: int
+) -> None:
+    store = PartitionStore(lambda: HOMES[0], lambda partition, before, after: None)
+    for partition, epoch in obeyed.items():
+        store.obey(partition, epoch)
+    epoch = EPOCHS_OF_BOTH[index]
+    first, last = sorted(ends)
+    assert store.above(epoch, first, last) == [
+        partition for partition in range(first, last + 1) if store.epoch(partition) > epoch
+    ]

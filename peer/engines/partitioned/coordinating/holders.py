@@ -472,9 +472,11 @@ class HolderTable:
 
     def forget_coordinators(self, known: Collection[Id]) -> None:
         """Coordinators that are not among these peers, and are obeyed nowhere, have no successor here."""
-        obeyed = {epoch.actor for epoch in self._store.epochs.values()}
+        gone = {actor for table in (self._told, self._inherited) for actor in table if actor not in known}
+        if gone:
+            gone.difference_update([epoch.actor for epoch in self._store.epochs.values()])
         for table in (self._told, self._inherited):
-            for actor in [actor for actor in table if actor not in known and actor not in obeyed]:
+            for actor in gone.intersection(table):
                 del table[actor]
 
     def lost(self, peer: Peer) -> None:
