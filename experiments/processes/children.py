@@ -16,7 +16,7 @@ from typing import Final, Self
 import click
 
 from ringmq.overlay.config import Address, show
-from ringmq.peer.resources.memory import with_pages
+from ringmq.peer.resources.allocator import with_pages
 
 TAIL_BYTES: Final = 4096
 """Bytes of a child's stderr that are kept; the last line of them explains why it ended."""

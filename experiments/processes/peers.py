@@ -26,7 +26,7 @@ from ringmq.overlay.config import show
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.queries import ask_status
-from ringmq.peer.resources.memory import with_pages
+from ringmq.peer.resources.allocator import with_pages
 
 HOST: Final = "127.0.0.1"
 SETTLE_S: Final = 30.0

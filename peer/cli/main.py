@@ -18,11 +18,10 @@ from ringmq.peer.errors import ConfigError, PeerError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
-PEER: Final = "peer"
 BUILT_IN: Final = {
     "config": "ringmq.peer.cli.config:config",
     "passwd": "ringmq.peer.cli.passwd:passwd",
-    PEER: "ringmq.peer.process:peer",
+    "peer": "ringmq.peer.process:peer",
     "pub": "ringmq.peer.cli.clients.pub:pub",
     "status": "ringmq.peer.cli.status:status",
     "sub": "ringmq.peer.cli.clients.sub:sub",
@@ -78,13 +77,6 @@ def ringmq() -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
-    if arguments is None and sys.argv[1:2] == [PEER]:
-        # No other command needs this module.
-        from ringmq.peer.resources.memory import start_again_with_pages, without_rich  # noqa: PLC0415
-
-        # Both must come before the imports of the command: exec starts over, and structlog imports rich if it can.
-        start_again_with_pages()
-        without_rich()
     sys.exit(_status(arguments))
 
 

@@ -5,24 +5,20 @@ nearly every piece had an object in use. The allocator of glibc returns pages. S
 no speed difference was measured, and each of many leases takes a tenth more memory. On other systems nothing is done.
 
 With glibc this module also replaces the garbage collection thresholds of `limits`, because a full collection of a large
-peer takes a second. `without_rich` keeps an unused package out of memory.
+peer takes a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ctypes
 import gc
 import os
 import sys
-from collections.abc import Mapping
-from functools import cache
 from time import perf_counter
-from typing import Any, Final
+from typing import Final
 
-ALLOCATOR: Final = "PYTHONMALLOC"
-"""Environment variable that selects Python's allocator. If the user has set it, that choice stays."""
+from ringmq.peer.resources.allocator import ALLOCATOR, glibc
+
 LOOK_S: Final = 5.0
 PATIENCE: Final = 300
 LONGEST_S: Final = 60.0
@@ -44,59 +40,11 @@ LONG_S: Final = 0.02
 """On a slow machine they stop earlier: above half of the growth with which one has taken that long."""
 
 
-class _Usage(ctypes.Structure):
-    """`struct mallinfo2` of glibc's malloc.h."""
-
-    _fields_ = tuple(
-        (name, ctypes.c_size_t)
-        for name in (
-            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
-        )
-    )  # fmt: skip
-
-
-@cache
-def _glibc() -> Any:
-    """The C library; None if it is not glibc 2.33 or newer, which has mallinfo2."""
-    try:
-        if not (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc"):
-            return None
-        library = ctypes.CDLL(None)
-        library.mallinfo2.restype = _Usage
-    except (AttributeError, OSError, ValueError):
-        return None
-    return library
-
-
-def with_pages(environment: Mapping[str, str]) -> dict[str, str]:
-    """Environment for a peer that uses the allocator of glibc from its start."""
-    return {ALLOCATOR: "malloc", **environment} if _glibc() is not None else dict(environment)
-
-
-def start_again_with_pages() -> None:
-    """Start this program again, as the same process, with the allocator of glibc. Call it before anything else.
-
-    Returns if the allocator is in use already, or not available, or if the user has chosen another.
-    """
-    # Python reads the variable only at its start, so a running process cannot change its allocator.
-    if ALLOCATOR in os.environ or sys.flags.ignore_environment or not sys.executable or _glibc() is None:
-        return
-    with contextlib.suppress(OSError):  # the peer then keeps its allocator
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], with_pages(os.environ))  # noqa: S606
-
-
-def without_rich() -> None:
-    """Prevent the import of rich by structlog. Call it before structlog is imported."""
-    # structlog formats tracebacks with rich where it is installed, as with amqtt. A peer never shows them, and rich
-    # takes megabytes.
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]  # None makes an import raise ImportError
-
-
 class GivingBack:
     """Compares the memory in use with its peak from time to time, and returns unused memory to the system."""
 
     def __init__(self) -> None:
-        self._on_pages = os.environ.get(ALLOCATOR) == "malloc" and _glibc() is not None
+        self._on_pages = os.environ.get(ALLOCATOR) == "malloc" and glibc() is not None
         self.used_bytes = 0
         """Memory in use at the last check."""
         self._most_bytes = 0
@@ -113,7 +61,7 @@ class GivingBack:
             gc.set_threshold(*YOUNG)
             self._first_bytes = in_use_bytes()
             loop = asyncio.get_running_loop()
-            loop.call_soon(_glibc().malloc_trim, 0)  # memory of the start, once its frames are gone
+            loop.call_soon(glibc().malloc_trim, 0)  # memory of the start, once its frames are gone
             self._look(loop)
 
     def stop(self) -> None:
@@ -141,7 +89,7 @@ class GivingBack:
         if used > self._most_bytes - self._most_bytes // share:
             return False
         _forget_free_objects()
-        _glibc().malloc_trim(0)
+        glibc().malloc_trim(0)
         self._most_bytes = used
         return True
 
@@ -162,7 +110,7 @@ def _forget_free_objects() -> None:
 
 def in_use_bytes() -> int:
     """Bytes that glibc has allocated to this process and that are in use. 0 if unknown."""
-    library = _glibc()
+    library = glibc()
     if library is None:
         return 0
     usage = library.mallinfo2()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringmq.peer.cli.main import main
+from ringmq.peer.cli.program import main
 
 if __name__ == "__main__":
     main()

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from ringmq.peer.cli.main import main
-from ringmq.peer.resources.memory import ALLOCATOR, in_use_bytes, with_pages
-from tests.conftest import Process
+from ringmq.peer.resources.allocator import with_pages
+from ringmq.peer.resources.memory import in_use_bytes
 
 on_glibc = pytest.mark.skipif(not in_use_bytes(), reason="not on glibc 2.33 or newer")
 
@@ -119,44 +116,3 @@ def test_full_collections_stop_above_the_limit() -> None:
 @on_glibc
 def test_full_collections_stop_while_they_take_long() -> None:
     run(HEAD + SLOW, with_pages(os.environ))
-
-
-def test_chosen_allocator_is_kept() -> None:
-    assert with_pages({ALLOCATOR: "debug"}) == {ALLOCATOR: "debug"}
-
-
-@on_glibc
-def test_peer_runs_on_the_allocator_of_glibc() -> None:
-    assert with_pages({"HOME": "/"}) == {"HOME": "/", ALLOCATOR: "malloc"}
-
-
-def allocator_of(pid: int) -> list[str]:
-    variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-    return [value for name, _, value in (one.partition("=") for one in variables) if name == ALLOCATOR]
-
-
-@on_glibc
-@pytest.mark.parametrize(("chosen", "used"), [(None, "malloc"), ("pymalloc", "pymalloc")])
-def test_restart_with_the_allocator_keeps_the_process(
-    chosen: str | None, used: str, start: Callable[..., Process], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if chosen is None:
-        monkeypatch.delenv(ALLOCATOR, raising=False)
-    else:
-        monkeypatch.setenv(ALLOCATOR, chosen)
-    process = start("peer", "--overlay", "127.0.0.1:0", "--no-discovery")
-    process.says("active: ")
-    assert allocator_of(process.pid) == [used]
-
-
-@on_glibc
-@pytest.mark.parametrize("command", [["config", "example"], ["peer"]])
-def test_only_the_peer_command_starts_again(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def again(program: str, arguments: list[str], environment: dict[str, str]) -> None:
-        raise LookupError(program)
-
-    monkeypatch.delenv(ALLOCATOR, raising=False)
-    monkeypatch.setattr("os.execve", again)
-    monkeypatch.setattr("sys.argv", ["ringmq", *command])
-    with pytest.raises(LookupError if command == ["peer"] else SystemExit):
-        main()
