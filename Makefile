@@ -30,7 +30,7 @@ types: venv
 	$(BIN)/mypy
 
 pytest: venv
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 format: venv
 	$(BIN)/ruff check --fix .

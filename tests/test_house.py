@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -99,8 +100,12 @@ def _texts() -> dict[str, str]:
 
 ALL = _texts()
 MODULES = {file: text for file, text in ALL.items() if file.endswith(".py")}
-TREES = {file: ast.parse(text) for file, text in MODULES.items()}
-IN_CODE = {file: tree for file, tree in TREES.items() if file.split("/")[0] in CODE}
+
+
+@cache
+def in_code() -> dict[str, ast.Module]:
+    """The syntax trees of the code. Only the processes that run tests of this module make them."""
+    return {file: ast.parse(text) for file, text in MODULES.items() if file.split("/")[0] in CODE}
 
 
 def faults_of(faults: Mapping[str, list[str]]) -> list[str]:
@@ -112,7 +117,7 @@ def faults_of(faults: Mapping[str, list[str]]) -> list[str]:
 
 
 def packages() -> list[str]:
-    return sorted({str(PurePosixPath(file).parent) for file in IN_CODE} | set(CODE))
+    return sorted({str(PurePosixPath(file).parent) for file in in_code()} | set(CODE))
 
 
 def crowded(modules: Mapping[str, int]) -> list[str]:
@@ -124,7 +129,7 @@ def crowded(modules: Mapping[str, int]) -> list[str]:
 
 def test_no_folder_has_too_many_modules() -> None:
     counts = dict.fromkeys(packages(), 0)
-    for file in IN_CODE:
+    for file in in_code():
         counts[str(PurePosixPath(file).parent)] += not file.endswith("/__init__.py")
     assert counts["overlay"] > 0
     faults = crowded(counts)
@@ -141,7 +146,7 @@ def misdescribed(package: str, docstring: str | None) -> list[str]:
 def test_each_package_states_its_job_and_what_it_must_not_know() -> None:
     faults = []
     for package in packages():
-        init = TREES.get(f"{package}/__init__.py")
+        init = in_code().get(f"{package}/__init__.py")
         faults += misdescribed(package, None if init is None else ast.get_docstring(init))
     assert faults == [], listed(faults)
     assert misdescribed("a", None)
@@ -180,7 +185,7 @@ def unmirrored(packages_with_code: set[str], packages: set[str], test_folders: M
 
 
 def test_each_package_has_a_test_folder_and_each_test_folder_a_package() -> None:
-    with_code = {str(PurePosixPath(file).parent) for file, tree in IN_CODE.items() if has_code(tree)}
+    with_code = {str(PurePosixPath(file).parent) for file, tree in in_code().items() if has_code(tree)}
     folders: defaultdict[str, int] = defaultdict(int)
     for file in MODULES:
         path = PurePosixPath(file)
@@ -341,7 +346,7 @@ def classes_twice(trees: Mapping[str, ast.AST]) -> list[str]:
 def test_class_names_are_unique_within_a_top_level_folder() -> None:
     faults = []
     for folder in CODE:
-        faults += classes_twice({file: tree for file, tree in IN_CODE.items() if file.startswith(f"{folder}/")})
+        faults += classes_twice({file: tree for file, tree in in_code().items() if file.startswith(f"{folder}/")})
     assert faults == [], listed(faults)
     twice = {"a.py": ast.parse("class A: ..."), "b.py": ast.parse("def f():\n    class A: ...\nclass B: ...")}
     assert classes_twice(twice) == ["A: a.py:1, b.py:2"]
@@ -356,7 +361,7 @@ def vague_names(tree: ast.AST) -> list[str]:
 
 
 def test_variables_say_what_they_hold() -> None:
-    faults = faults_of({file: vague_names(tree) for file, tree in IN_CODE.items()})
+    faults = faults_of({file: vague_names(tree) for file, tree in in_code().items()})
     assert faults == [], listed(faults)
     source = "for one in two:\n    point = one\nx = [it for it in two]\nif (thing := x): ..."
     assert len(vague_names(ast.parse(source))) == 4
@@ -448,12 +453,12 @@ def entry_points() -> set[str]:
 
 def test_every_definition_is_used_by_the_code_itself() -> None:
     """A definition that only tests use is dead as well: the tests then hold something that nobody runs."""
-    dead = dead_definitions(IN_CODE, {*USED_FROM_OUTSIDE, *entry_points()})
+    dead = dead_definitions(in_code(), {*USED_FROM_OUTSIDE, *entry_points()})
     assert dead == [], listed(dead)
 
 
 def test_library_callbacks_on_the_list_are_defined() -> None:
-    names = {definition.name for file, tree in IN_CODE.items() for definition in definitions_in(file, tree)}
+    names = {definition.name for file, tree in in_code().items() for definition in definitions_in(file, tree)}
     assert set(USED_FROM_OUTSIDE) - names == set()
 
 
