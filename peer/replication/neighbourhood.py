@@ -22,8 +22,8 @@ class Neighbourhood:
     """One per engine."""
 
     __slots__ = (
-        "_ids", "_known", "_me", "_middles", "_mine", "_owned_runs", "_owners", "_shadows", "_silent", "departures",
-        "version",
+        "_between", "_ids", "_known", "_me", "_middles", "_mine", "_owned_runs", "_owners", "_shadows", "_silent",
+        "departures", "version",
     )  # fmt: skip
 
     def __init__(self, me: Callable[[], Peer], shadows: int) -> None:
@@ -34,8 +34,10 @@ class Neighbourhood:
         self._ids: list[Id] = []
         self._middles: list[int] = []
         """Twice the points that are equally far from two peers, sorted: the order of the peers changes there alone."""
-        self._owners: dict[int, tuple[Peer, ...]] = {}
+        self._between: dict[int, tuple[Peer, ...]] = {}
         """The owners between two such points, by the index of the second."""
+        self._owners: list[tuple[Peer, ...] | None] = [None] * PARTITIONS
+        """Of each partition that was asked for: each change of the ring asks for all of them, several times."""
         self.version = 0
         """Grows with each change."""
         self._silent: frozenset[Id] = frozenset()
@@ -69,7 +71,8 @@ class Neighbourhood:
             middles.add(middle)
             middles.add((middle + SPACE) % (2 * SPACE))
         self._middles = sorted(middles)
-        self._owners = {}
+        self._between = {}
+        self._owners = [None] * PARTITIONS
         self._mine = self._owned_runs = None
         self.version += 1
         return True
@@ -101,17 +104,22 @@ class Neighbourhood:
 
     def owners(self, partition: int) -> tuple[Peer, ...]:
         """The nearest peers to the key of a partition, the nearest first: the coordinator, shadows and spare owners."""
+        owners = self._owners[partition]
+        if owners is None:
+            owners = self._owners[partition] = self._owners_of(key_of_partition(partition))
+        return owners
+
+    def _owners_of(self, key: int) -> tuple[Peer, ...]:
         if not self._ids:
             self._begin()
-        key = key_of_partition(partition)
         middles = self._middles
         index = bisect_left(middles, 2 * key)
         if index < len(middles) and middles[index] == 2 * key:
             # The tie rule decides for this key alone.
             return self._nearest(key)
-        owners = self._owners.get(index)
+        owners = self._between.get(index)
         if owners is None:
-            owners = self._owners[index] = self._nearest(key)
+            owners = self._between[index] = self._nearest(key)
         return owners
 
     def _nearest(self, key: int) -> tuple[Peer, ...]:
@@ -144,6 +152,8 @@ class Neighbourhood:
         """The peers that must have copies while this peer coordinates the partition: the nearest that answer. If no
         other owner does, this peer cannot go on alone, as a successor may have their word; unless it acts for one."""
         owners = self.owners(partition)
+        if not self._silent:
+            return owners[1 : self._shadows + 1]
         # With several silent owners this peer may be the one that is cut off: a successor has their word, and never
         # asked a newcomer that this peer would count as a shadow instead.
         if sum(peer.id in self._silent for peer in owners) != 1:
@@ -156,8 +166,7 @@ class Neighbourhood:
 
     def belongs(self, partition: int) -> bool:
         """Whether this peer must have a copy at all."""
-        me = self._me().id
-        return any(peer.id == me for peer in self.owners(partition)[: self._shadows + 1])
+        return self._me().id in [peer.id for peer in self.owners(partition)[: self._shadows + 1]]
 
     def mine(self) -> Sequence[int]:
         """The partitions that this peer is the nearest to, a contiguous range of the circle, and those of silent peers

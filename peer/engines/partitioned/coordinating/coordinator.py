@@ -134,13 +134,17 @@ class Coordinator:
             if len(stash) < self._state.config.max_stashed:
                 stash.append((sender, again))
                 return False
-        self._refer(sender, partition)
+        self._refer(sender, (partition,))
         return False
 
-    def _refer(self, sender: Peer, partition: int) -> None:
-        """Another peer coordinates this partition."""
-        self._elsewhere.setdefault((sender, self.takeover.actor(partition)), set()).add(partition)
-        self._state.join_later()
+    def _refer(self, sender: Peer, partitions: Iterable[int]) -> None:
+        """Another peer coordinates these partitions."""
+        by_actor: dict[Peer | None, list[int]] = {}
+        for partition in partitions:
+            by_actor.setdefault(self.takeover.actor(partition), []).append(partition)
+        for actor, theirs in by_actor.items():
+            self._elsewhere.setdefault((sender, actor), set()).update(theirs)
+            self._state.join_later()
 
     def register(self, sender: Peer, message: Register) -> None:
         self._heard(sender)
@@ -186,7 +190,7 @@ class Coordinator:
         then = partial(self._grant, partition, record)
         # An end does not wait for the holders: the home drops or refuses messages sent by older routes.
         soon = not entry.gone
-        self.copying.wait(partition, then, partial(self._refer, home, partition), listed=soon, soon=soon)
+        self.copying.wait(partition, then, partial(self._refer, home, (partition,)), listed=soon, soon=soon)
 
     def _grant(self, partition: int, record: SharedRecord) -> None:
         """Every shadow and holder has the entry: answer its home."""
@@ -229,9 +233,7 @@ class Coordinator:
         self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere), message.asked_at))
         if elsewhere:
             self.takeover.wake()
-            for partition in elsewhere:
-                if self.takeover.actor(partition) is not None:
-                    self._refer(sender, partition)
+            self._refer(sender, [p for p in elsewhere if self.takeover.actor(p) is not None])
 
     def registry(self, sender: Peer, message: Registry) -> None:
         """Make true that a home has exactly these entries in one partition."""
@@ -283,7 +285,7 @@ class Coordinator:
         self.copying.put(row.partition, record)
         # A known message is answered too: its publisher repeats it until it has an answer.
         then = partial(self._retained, sender, row)
-        self.copying.wait(row.partition, then, partial(self._refer, sender, row.partition))
+        self.copying.wait(row.partition, then, partial(self._refer, sender, (row.partition,)))
 
     def _retained(self, publisher: Peer, row: Row) -> None:
         answer = Retained(row.name, row.number, self._state.hybrid_clock)
@@ -439,9 +441,7 @@ class Coordinator:
         """Answers to a home or a publisher are lost, which it does not know: it must ask for them again."""
         home = self._leases.get(peer.id)
         if (home is not None and home.peer == peer) or self.holders.knows(peer):
-            for partition, flag in enumerate(self.store.acting):
-                if flag:
-                    self._refer(peer, partition)
+            self._refer(peer, ones_of(self.store.acting))
 
     def _deposed(self, partitions: list[int]) -> None:
         self.takeover.deposed(partitions)
@@ -597,4 +597,4 @@ class Coordinator:
     def _drop_stale_stash(self) -> None:
         for partition in [p for p in self._stash if not self.takeover.gathers(p)]:
             for sender, _ in self._stash.pop(partition):
-                self._refer(sender, partition)
+                self._refer(sender, (partition,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import lru_cache, partial
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.ids import SPACE, Id, nearness
@@ -48,6 +48,15 @@ def peer_at(place: int, of: int = 16, boot: int = 5) -> Peer:
 
 def nearest(key: int, peers: Iterable[Peer]) -> Peer:
     return min(peers, key=lambda peer: nearness(key, peer.id))
+
+
+@lru_cache(maxsize=8)
+def runs_by_peer(ring: tuple[Peer, ...]) -> dict[Peer, Runs]:
+    """The partitions of each peer: every answer of a peer names them."""
+    partitions: dict[Peer, list[int]] = {}
+    for partition in range(PARTITIONS):
+        partitions.setdefault(nearest(key_of_partition(partition), ring), []).append(partition)
+    return {peer: runs_of(theirs) for peer, theirs in partitions.items()}
 
 
 class View:
@@ -245,7 +254,7 @@ class Home:
         return nearest(key_of_partition(partition), self.ring)
 
     def runs_of_peer(self, peer: Peer) -> Runs:
-        return runs_of(p for p in range(PARTITIONS) if self.actor(p) == peer)
+        return runs_by_peer(tuple(self.ring)).get(peer, ())
 
     def work(self, peer: Peer | None = None) -> None:
         """Peers process all that was sent to them. Whoever is not in the ring is silent."""
