@@ -19,7 +19,9 @@ QUICK = JAVA
 def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JDK_JAVA_OPTIONS", QUICK)
-        # All tests share this session: thousands of queries in one process.
-        more = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g"}
+        # All tests share this session: thousands of queries in one process, each over a few rows. Spark interprets them
+        # here, as compiling each costs more than it saves; the commands, and their tests, compile.
+        interpret = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+        more = {"spark.sql.shuffle.partitions": "1", "spark.driver.memory": "2g", **interpret}
         with session(MASTER, more) as running:
             yield running
