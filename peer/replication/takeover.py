@@ -8,7 +8,6 @@ Neighbouring partitions change hands together, so a death costs messages by neig
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final, Protocol
@@ -19,6 +18,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Begun, HandedOver, Handover, State, StateRequest, TakeOver
 from ringmq.peer.messaging.context import TURN_S, MessagingContext
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying, Records
+from ringmq.peer.replication.departures import Departures
 from ringmq.peer.replication.followers import ItemStreams, join_peers
 from ringmq.peer.replication.gathering import Gathering, states_of
 from ringmq.peer.replication.neighbourhood import Neighbourhood
@@ -65,10 +65,9 @@ class Takeover:
     """One per engine."""
 
     __slots__ = (
-        "_awake", "_back", "_began_at", "_copying", "_departed_at", "_departures", "_doubts", "_gatherings", "_handed",
-        "_handing",
-        "_idents", "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams",
-        "_succession", "_unconfirmed", "_yielded",
+        "_awake", "_back", "_copying", "_departures", "_doubts", "_gatherings", "_handed", "_handing", "_idents",
+        "_neighbourhood", "_nudged_at", "_of", "_records", "_state", "_store", "_streams", "_succession",
+        "_unconfirmed", "_yielded",
     )  # fmt: skip
 
     def __init__(
@@ -107,10 +106,7 @@ class Takeover:
         """Partitions that another peer has acted in, and that this peer is about to take back."""
         self._unconfirmed: dict[tuple[Peer, int], StateRequest] = {}
         """Requests whose answer has not been confirmed, by the peer that asked and its ident."""
-        self._began_at = state.clock.now
-        self._departures = 0
-        self._departed_at: deque[float] = deque(maxlen=state.config.shadows + 1)
-        """When as many neighbours left as have copies of a partition: the last times."""
+        self._departures = Departures(state)
 
     def wake(self) -> None:
         """Somebody needs the partitions of this peer, or has copies for it: it takes its part from now on. A ring that
@@ -128,10 +124,7 @@ class Takeover:
 
     def review(self) -> None:
         """The ring has changed: take over, step down, and let the right shadows follow."""
-        if self._departures != self._neighbourhood.departures:
-            gone = self._neighbourhood.departures - self._departures
-            self._departures = self._neighbourhood.departures
-            self._departed_at.extend([self._state.clock.now] * gone)
+        if self._departures.follow(self._neighbourhood.departures):
             # A peer that has the records of this one may be gone with all that it has granted since.
             self._store.forget_given()
         if not self._awake:
@@ -416,23 +409,18 @@ class Takeover:
 
     def _doubt_copies(self, partitions: list[int], unused: set[int]) -> None:
         """No owner has had all records of these partitions, and nobody has coordinated those in `unused`."""
-        now, config = self._state.clock.now, self._state.config
-        departed, void_s, silent = self._departed_at, config.void_s, len(self._neighbourhood.silent)
-        # Nobody has ever used partitions that nobody has coordinated, unless all copies have died, or are behind a cut,
-        # since just now.
-        lately = sum(at > now - void_s - config.entry_s for at in departed)
-        together = lately + silent > config.shadows
-        departed_until = now + void_s if together and silent else departed[-1] + void_s if departed else now
-        died = [partition for partition in partitions if partition in unused and now < departed_until]
+        now, departures, silent = self._state.clock.now, self._departures, len(self._neighbourhood.silent)
+        lacking, until = departures.took_copies(silent), departures.trusted_until(silent)
+        doubtful = lacking or now < until
+        died = [partition for partition in partitions if doubtful and partition in unused]
         # The last coordinator of the others may live.
         others = [partition for partition in partitions if partition not in unused]
-        for doubted, until, lacking in ((died, departed_until, together), (others, now + void_s, True)):
+        for doubted, void_at, lacks in ((died, until, lacking), (others, now + self._state.config.void_s, True)):
             if doubted:
-                self._succession.doubts(doubted, until, lacking)
+                self._succession.doubts(doubted, void_at, lacks)
             for partition in doubted:
                 self._store.whole[partition] = PARTIAL
-        if not died and self._state.overlay.sees_all and now < self._began_at + self._state.config.entry_s:
-            # They may have started again together with this peer, which then saw nobody leave.
+        if not died and self._state.overlay.sees_all and departures.began_lately:
             self._succession.doubts(list(unused), now, True)
 
     def lost(self, peer: Peer) -> None:

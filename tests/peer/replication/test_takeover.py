@@ -369,7 +369,7 @@ def test_a_successor_that_meets_no_copy_says_so_if_the_other_owners_are_dead_or_
     member = net.owning("a")[0]
     coordinator = member.core.coordinator
     neighbourhood, shadows = coordinator._neighbourhood, LAN.shadows
-    coordinator.takeover._departed_at.extend([net.now] * shadows)
+    coordinator.takeover._departures.follow(coordinator.takeover._departures._counted + shadows)
     for silent, lacking in ((frozenset[Id](), False), (frozenset({net.owning("a")[1].me.id}), True)):
         neighbourhood.silent = silent
         coordinator.takeover._doubt_copies([PARTITION], {PARTITION})

@@ -465,8 +465,10 @@ class Coordinator:
             # Records carry no remaining time: the leases start again with each coordinator. So lasting entries of the
             # disk count until their homes have had the time to register.
             home.until, home.away = max(home.until, until), False
+        lacking = list(filter(self.holders.is_incomplete, partitions))
+        self.recalls.begin_after_return(set(partitions).difference(lacking))
         self.holders.took_over(list(partitions))
-        self.recalls.begin([partition for partition in partitions if self.holders.is_incomplete(partition)])
+        self.recalls.begin(lacking)
         self._announce(partitions)
         for partition in partitions:
             for _, again in self._stash.pop(partition, ()):

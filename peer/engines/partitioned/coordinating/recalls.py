@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from math import inf
 from typing import Final, Protocol
 
 from ringmq.overlay.core.ids import Id
@@ -56,7 +57,8 @@ class Recalls:
     """One per coordinator."""
 
     __slots__ = (
-        "_absent", "_acting", "_holders", "_idents", "_known", "_looking", "_missing", "_open", "_state", "_streams",
+        "_absent", "_acting", "_holders", "_idents", "_known", "_looking", "_missing", "_open", "_returned_at",
+        "_state", "_streams",
     )  # fmt: skip
 
     def __init__(
@@ -74,6 +76,8 @@ class Recalls:
         self._known: dict[Id, Peer] = {}
         self._absent: dict[Id, Peer] = {}
         """Peers that have left the ring, whenever, and are not back."""
+        self._returned_at = -inf
+        """When a peer was back last that was behind a cut."""
         self._missing: dict[Id, float] = {}
         """Peers that have left the ring and are not back, and when: not longer ago than `entry_s`."""
 
@@ -86,6 +90,16 @@ class Recalls:
         if partitions and self._state.overlay.sees_all:
             self._idents += 1
             recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now)
+            self._ask(self._idents, recall)
+
+    def begin_after_return(self, partitions: Collection[int]) -> None:
+        """The same, with whole copies, which are of the other part perhaps, if a peer has just come back. Call it
+        before any holder is given these partitions."""
+        config, now = self._state.config, self._state.clock.now
+        if partitions and self._state.overlay.sees_all and now < self._returned_at + 2 * config.slow_retry_s:
+            self._holders.lack(partitions)
+            self._idents += 1
+            recall = self._open[self._idents] = OpenRecall(partitions, now, for_return=True)
             self._ask(self._idents, recall)
 
     def _ask(self, ident: int, recall: OpenRecall) -> None:
@@ -159,8 +173,11 @@ class Recalls:
             del absent[peer.id]
         if len(absent) > MOST_ABSENT:
             del absent[next(iter(absent))]
+        if not any(known[peer.id] == peer for peer in back):
+            return
+        self._returned_at = self._state.clock.now
         partitions = self._acting()
-        if partitions and self._state.overlay.sees_all and any(known[peer.id] == peer for peer in back):
+        if partitions and self._state.overlay.sees_all:
             self._idents += 1
             recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now, for_return=True)
             recall.asked.update(peer for peer in known.values() if peer not in back)
