@@ -107,9 +107,13 @@ class Forwarding:
         state = self._state
         message = Route(state.me, state.next_seq(), key, 0, payload)
         own = self._pending_routes[message.seq] = PendingRoute(message)
-        state.timers.at(state.now + state.timing.receipt_s, self._no_receipt, own)
+        state.timers.at(state.now + self._receipt_s, self._no_receipt, own)
         self._advance(message)
         return True
+
+    @property
+    def _receipt_s(self) -> float:
+        return self._state.timing.receipt_s + self._failure_detector.patience.own_s
 
     def on_route(self, sender: Peer, route: Route) -> None:
         """A message from the previous hop: acknowledge it and advance it."""
@@ -162,7 +166,8 @@ class Forwarding:
         state.counters.forwarded += 1
         if len(self._pending_hops) < MAX_PENDING_HOPS:
             hop = self._pending_hops[_tag(route)] = PendingHop(route, peer, avoided)
-            state.timers.at(state.now + state.timing.hop_s, self._not_acknowledged, hop)
+            hop_s = state.timing.hop_s + self._failure_detector.patience.of(peer.id)
+            state.timers.at(state.now + hop_s, self._not_acknowledged, hop)
         else:
             state.counters.overflowed += 1
 
@@ -275,5 +280,5 @@ class Forwarding:
             return
         subject.tries += 1
         self._state.counters.resent += 1
-        self._state.timers.at(now + self._state.timing.receipt_s, self._no_receipt, subject)
+        self._state.timers.at(now + self._receipt_s, self._no_receipt, subject)
         self._advance(route)

@@ -255,7 +255,8 @@ class Membership:
     def _ask(self, inquiry: Inquiry) -> None:
         inquiry.tries += 1
         self._state.post(inquiry.peer, Probe(self._state.leaves.peers))
-        self._state.timers.at(self._state.now + self._state.timing.probe_s, self._unanswered, inquiry)
+        probe_s = self._state.timing.probe_s + self.failure_detector.patience.of(inquiry.peer.id)
+        self._state.timers.at(self._state.now + probe_s, self._unanswered, inquiry)
 
     def _unanswered(self, now: float, subject: object) -> None:
         assert isinstance(subject, Inquiry)
@@ -321,6 +322,10 @@ class Membership:
         self._state.version += 1
         self._changed_since_repair = True
         self.failure_detector.watch(self._state.leaves.successor)
+        if entered is not None:
+            self.failure_detector.patience.met(entered)
+        if left is not None:
+            self.failure_detector.patience.left(left.id)
         self._upward.changed(entered, left)
 
     def on_heartbeat(self, sender: Peer, _: Heartbeat) -> None:

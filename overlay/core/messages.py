@@ -20,11 +20,13 @@ MAX_ROWS: Final = 16 * DIGITS
 MAX_HOST: Final = 255
 MAX_RELAYS: Final = 3
 """Peers that pass on a message for two others. More than one, as the way of a helper may be a detour itself."""
+MAX_LATE_MS: Final = 60_000
 
 Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST, pattern=r"^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$")]
 """A name or an address of either kind. Strangers choose it, and it is dialled, logged and shown."""
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+Milliseconds = Annotated[int, Meta(ge=0, le=MAX_LATE_MS)]
 Hops = Annotated[int, Meta(ge=0, le=MAX_HOPS)]
 Relays = Annotated[int, Meta(ge=0, le=MAX_RELAYS)]
 RowNumber = Annotated[int, Meta(ge=0, lt=DIGITS)]
@@ -104,6 +106,12 @@ class Doubt(msgspec.Struct, frozen=True, array_like=True, tag=20, gc=False):
     """You have these in your leaf set; I hold them for dead: look for yourself."""
 
     peers: Leaves
+
+
+class Late(msgspec.Struct, frozen=True, array_like=True, tag=22, gc=False):
+    """I am short of processor time: wait so much longer for me before you hold me for dead."""
+
+    more_ms: Milliseconds
 
 
 class Leaving(msgspec.Struct, frozen=True, array_like=True, tag=9, gc=False):
@@ -216,6 +224,7 @@ Message = (
     | PingResult
     | Dead
     | Doubt
+    | Late
     | Leaving
     | Admit
     | Grant

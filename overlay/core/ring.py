@@ -29,6 +29,7 @@ from ringmq.overlay.core.messages import (
     Here,
     Join,
     Joined,
+    Late,
     Leaving,
     Message,
     Parcel,
@@ -296,6 +297,7 @@ class Ring:
     def tick(self, now: float) -> None:
         """Run the due timers. Call it when the deadline has come."""
         self._at(now)
+        self.failure_detector.patience.ran(now - self._state.timers.next_at)
         self._state.timers.run(now)
         self._report_leaves()
 
@@ -315,11 +317,16 @@ class Ring:
         state = self._state
         last, self._last = self._last, now
         state.now = now
-        if last is not None and now - last > state.timing.fence_s and (state.active or state.leaves):
+        if last is not None and now - last > state.timing.fence_s and self._was_away(now - last):
             # Others may have declared this peer dead meanwhile, and its keys have other owners then.
             state.counters.pauses += 1
             self.failure_detector.withdraw_suspicions()
             self._membership.verify()
+
+    def _was_away(self, paused_s: float) -> bool:
+        """Whether others may have declared this peer dead while it did nothing for so long."""
+        state, patience = self._state, self.failure_detector.patience
+        return bool(state.active or state.leaves) and paused_s > state.timing.fence_s + patience.assured_s
 
     def _on_death(self, peer: Peer, source: DeathSource) -> None:
         # The leaf set loses the peer first: messages routed around it then go to the new owners.
@@ -378,6 +385,7 @@ class Ring:
             PingResult: failure_detector.on_ping_result,
             Dead: membership.on_dead,
             Doubt: membership.on_doubt,
+            Late: failure_detector.patience.on_late,
             Leaving: membership.on_leaving,
             Admit: self._on_admit,
             Grant: membership.on_grant,

@@ -28,6 +28,9 @@ class Timing:
     verdict_s: float
     """SWIM's suspicion timeout: time for the indirect probes until the suspect is declared dead. At least 2 round
     trips."""
+    most_late_s: float
+    """The most that a peer waits longer for others because it is late itself, or they say that they are. Below the
+    time for which leases wait for a silent peer."""
     hop_s: float
     """The longest wait for the acknowledgement of a hop; after it the message is routed around."""
     receipt_s: float
@@ -76,6 +79,7 @@ LOCAL: Final = Timing(
     probe_s=0.4,
     probe_tries=2,
     verdict_s=0.8,
+    most_late_s=3.0,
     hop_s=0.4,
     receipt_s=1.5,
     receipt_tries=8,
@@ -96,6 +100,7 @@ LAN: Final = Timing(
     probe_s=0.4,
     probe_tries=2,
     verdict_s=0.8,
+    most_late_s=3.0,
     hop_s=0.3,
     receipt_s=1.5,
     receipt_tries=8,
@@ -116,6 +121,7 @@ WAN: Final = Timing(
     probe_s=1.5,
     probe_tries=3,
     verdict_s=3.0,
+    most_late_s=6.0,
     hop_s=1.5,
     receipt_s=6.0,
     receipt_tries=8,

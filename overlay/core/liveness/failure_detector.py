@@ -20,6 +20,7 @@ from typing import Final
 from ringmq.overlay.core.context import RingContext
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.liveness.detours import HELPERS, PING, Detours
+from ringmq.overlay.core.liveness.patience import Patience
 from ringmq.overlay.core.liveness.suspicion import Event, State, Suspicion
 from ringmq.overlay.core.messages import Heartbeat, Peer, PingRequest, PingResult
 
@@ -61,6 +62,7 @@ class FailureDetector:
         "_watched",
         "dead",
         "detours",
+        "patience",
         "suspects",
     )
 
@@ -81,6 +83,7 @@ class FailureDetector:
         self._indirect_probes: dict[Id, list[Peer]] = {}
         self.detours = Detours(state, self._near)
         self._concerned = self.detours.concerned
+        self.patience = Patience(state)
         self._started = False
 
     def start(self) -> None:
@@ -253,12 +256,21 @@ class FailureDetector:
     def _await_suspicion_timeout(self, suspicion: Suspicion) -> None:
         # Even without a helper no peer is declared dead sooner than `fastest_verdict_s`: a peer that was paused for
         # less than that would not notice its pause, and serve keys that others have taken over.
+        suspicion.allowed_s = self.patience.of(suspicion.peer.id)
         self._state.post(suspicion.peer, PING)
-        self._state.timers.at(self._state.now + self._state.timing.verdict_s, self._time_out, suspicion)
+        verdict_s = self._state.timing.verdict_s + suspicion.allowed_s
+        self._state.timers.at(self._state.now + verdict_s, self._time_out, suspicion)
 
     def _time_out(self, now: float, subject: object) -> None:
         assert isinstance(subject, Suspicion)
-        if not subject.over:
+        if subject.over:
+            return
+        more_s = self.patience.of(subject.peer.id) - subject.allowed_s
+        if more_s > 0:
+            # This peer, or the suspect, has become later meanwhile. What it sends may wait to be read.
+            subject.allowed_s += more_s
+            self._state.timers.at(now + more_s, self._time_out, subject)
+        else:
             self._declare_dead(subject)
 
     def _declare_dead(self, suspicion: Suspicion) -> None:
@@ -337,9 +349,10 @@ class FailureDetector:
         predecessor = state.leaves.predecessor
         if predecessor is not None:
             state.post(predecessor, HEARTBEAT)
-            if now - self._heard_at > timing.silence_s:
-                successor = state.leaves.successor
-                assert successor is not None
+            self.patience.remind()
+            successor = state.leaves.successor
+            assert successor is not None
+            if now - self._heard_at > timing.silence_s + self.patience.of(successor.id):
                 # The silence is counted again from here, or a refuted suspect would be suspected at the next beat.
                 self._heard_at = now
                 self.suspect(successor)

@@ -78,7 +78,7 @@ TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
 class Suspicion:
     """One peer that did not answer, on its way to being refuted or declared dead."""
 
-    __slots__ = ("asked", "denied", "hearsay", "helpers", "peer", "state", "tries")
+    __slots__ = ("allowed_s", "asked", "denied", "hearsay", "helpers", "peer", "state", "tries")
 
     def __init__(self, peer: Peer, *, hearsay: bool) -> None:
         self.peer = peer
@@ -90,6 +90,8 @@ class Suspicion:
         """Peers asked for an indirect probe that have not denied yet that the suspect can be reached."""
         self.asked: set[Id] = set()
         """All peers ever asked for an indirect probe."""
+        self.allowed_s = 0.0
+        """How much longer the suspicion timeout is, for peers that are late."""
         self.denied = False
         """Whether any helper has denied it."""
 

@@ -16,6 +16,7 @@ from ringmq.overlay.core.messages import (
     Here,
     Join,
     Joined,
+    Late,
     Leaving,
     Message,
     Parcel,
@@ -155,6 +156,7 @@ def test_every_kind_of_message_has_its_handler() -> None:
         Receipt: Receipt(5, 1),
         Parcel: Parcel(b""),
         Relay: Relay(A, ME, 0, True, b""),
+        Late: Late(5),
     }
     for kind in get_args(Message):
         ring, _ = ring_of(A, B, C, D)
