@@ -6,15 +6,15 @@ partition, and the owner answers with all partitions of its own. Knows neither f
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from math import inf
 from typing import Final, Protocol
 
 from ringmq.mqtt_front.iteration import Clock
-from ringmq.overlay.core.ids import Id, nearness
+from ringmq.overlay.core.ids import SPACE, Id, nearness
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.messages import Here, Silent, Where
 from ringmq.peer.messaging.config import PubSubConfig
@@ -67,11 +67,41 @@ class Owners(Protocol):
         """A question for another peer has come here."""
 
 
+class Areas:
+    """The partitions that each member of the ring is nearest to, by a leaf set that has all members.
+
+    There a partition without an owner belongs to a suspect, or to a peer that has just come, and the answer of that
+    peer names all that it has: one question for each area is enough. On a busy machine all peers were suspects in turn,
+    each had questions for dozens of partitions on their way to it, and nothing else was done.
+    """
+
+    __slots__ = ("_ends", "_leaves")
+
+    def __init__(self) -> None:
+        self._leaves: Sequence[Peer] | None = None
+        self._ends: list[int] = []
+        """The last keys of the areas; none if there may be peers that this one does not know."""
+
+    def follow(self, overlay: Overlay) -> None:
+        leaves = overlay.leaves if overlay.sees_all else None
+        if leaves is not self._leaves:
+            self._leaves = leaves
+            ids = sorted(peer.id for peer in (overlay.me, *leaves)) if leaves is not None else []
+            # The gap between the last and the first is the one around zero.
+            around = [*ids, ids[0] + SPACE] if ids else []
+            self._ends = sorted((first + last) // 2 % SPACE for first, last in pairwise(around))
+
+    def of(self, partition: int) -> int | None:
+        """A number of the area of a partition; None: it is not known."""
+        return bisect_left(self._ends, key_of_partition(partition)) % len(self._ends) if self._ends else None
+
+
 class Directory:
     """One per engine."""
 
     __slots__ = (
-        "_acting", "_asked", "_disclaimed", "_divided_for", "_doubted", "_doubtful", "_everyone", "_firsts", "_heard",
+        "_acting", "_areas", "_asked", "_disclaimed", "_divided_for", "_doubted", "_doubtful", "_everyone", "_firsts",
+        "_heard",
         "_known", "_most", "_named", "_next", "_owners", "_repeats", "_state", "_stretches", "_wait_s", "_wanted",
     )  # fmt: skip
 
@@ -106,7 +136,9 @@ class Directory:
         may own them and not have them yet. It would be named and be wrong in turns, without a pause."""
         self._wanted: dict[int, None] = {}
         """Partitions that somebody here needs, and that wait until others are answered."""
-        self._asked: dict[int, None] = {}
+        self._asked: dict[int, int | None] = {}
+        """Partitions that were asked for, and the area that each is in."""
+        self._areas = Areas()
         self._most = FIRST_ASKED
         self._wait_s = 0.0
         self._repeats = 0
@@ -465,20 +497,32 @@ class Directory:
         if partition in self._asked or partition in self._wanted:
             return
         self._wanted[partition] = None
-        if self._ask_further():
+        if self._ask((partition,)):
             # A fresh question must not wait as long as the old ones do by now.
             self._wait_s = self._state.ask_s
             self._repeat_later()
 
     def _ask_further(self) -> bool:
-        """Ask for wanted partitions, within the bound. Returns whether it did."""
+        """Ask for wanted partitions, within the bounds. Returns whether it did."""
+        return bool(self._wanted) and self._ask(list(self._wanted))
+
+    def _ask(self, wanted: Iterable[int]) -> bool:
+        state = self._state
+        self._areas.follow(state.overlay)
+        busy = set(self._asked.values())
         asked = False
-        while self._wanted and len(self._asked) < self._most:
-            partition = next(iter(self._wanted))
+        for partition in wanted:
+            if len(self._asked) >= self._most:
+                break
+            area = self._areas.of(partition)
+            if area is not None and area in busy:
+                continue
+            busy.add(area)
             del self._wanted[partition]
-            self._asked[partition] = None
-            self._state.route(key_of_partition(partition), Where(partition, self._state.me))
-            self._state.after(self._state.config.doubt_s, partial(self._go_around, partition))
+            self._asked[partition] = area
+            state.route(key_of_partition(partition), Where(partition, state.me))
+            # Not sooner than answers come lately: on a busy machine all are late, and more questions make them later.
+            state.after(max(state.config.doubt_s, state.ask_s), partial(self._go_around, partition))
             asked = True
         return asked
 
@@ -493,7 +537,7 @@ class Directory:
             return
         overlay = self._state.overlay
         # Behind the others: the owners of all these may be dead for a while, and must not hold up the rest.
-        self._wanted.update(self._asked)
+        self._wanted.update(dict.fromkeys(self._asked))
         self._asked.clear()
         settled = [partition for partition in self._wanted if overlay.owner(key_of_partition(partition)) is not None]
         for partition in settled:

@@ -68,15 +68,12 @@ class View:
         self.peers = peers
         self.doubted: Callable[[Id], bool] = lambda key: False
         self.suspects: set[Peer] = set()
+        self.sees_all = True
         self.lookups = 0
 
     @property
     def leaves(self) -> tuple[Peer, ...]:
         return tuple(peer for peer in self.peers if peer != self.me)
-
-    @property
-    def sees_all(self) -> bool:
-        return True
 
     def owner(self, key: Id) -> Peer | None:
         self.lookups += 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.directory import FIRST_ASKED, MOST_ASKED
+from ringmq.peer.engines.partitioned.directory import FIRST_ASKED, MOST_ASKED, Areas
 from ringmq.peer.engines.partitioned.messages import Here, Where
 from ringmq.peer.replication.space import ALL, PARTITIONS, key_of_partition, partitions_in
 from tests.peer.engines.partitioned.homes import Home, nearest, peer_at
@@ -92,12 +92,58 @@ def test_a_ring_beyond_the_leaf_set_is_explored_in_few_rounds() -> None:
 def test_one_owner_of_everything_is_not_asked_a_thousand_times() -> None:
     home = Home(1)
     home.view.doubted = lambda key: True
+    home.view.sees_all = False
     for partition in range(PARTITIONS):
         assert home.directory.coordinator(partition) is None
     assert len(home.state.wheres) == FIRST_ASKED
     home.hear()
     assert home.state.wheres == []
     assert home.directory.coordinator(5) == home.me
+
+
+def test_each_suspect_is_asked_one_question_at_a_time() -> None:
+    """On a busy machine all peers are suspects in turn. Dozens of questions to each of them, with all that these cause
+    on their way, would leave time for nothing else."""
+    home = home_of(set(range(8, 64, 8)))
+    home.view.doubted = lambda key: True
+    for _ in range(3):
+        for partition in range(PARTITIONS):
+            assert home.directory.coordinator(partition) is None
+    asked = [home.actor(where.partition) for where in home.state.wheres]
+    assert len(asked) == len(set(asked)) == FIRST_ASKED
+    for _ in range(len(home.ring)):
+        home.hear()
+        asked = [home.actor(where.partition) for where in home.state.wheres]
+        assert len(asked) == len(set(asked))
+    assert all(home.directory.coordinator(partition) == home.actor(partition) for partition in range(PARTITIONS))
+
+
+def test_areas_have_all_keys_of_each_member() -> None:
+    home = home_of({3, 7, 20, 21, 40})
+    areas = Areas()
+    areas.follow(home.view)
+    owners: dict[int | None, set[Peer]] = {}
+    for partition in range(PARTITIONS):
+        owners.setdefault(areas.of(partition), set()).add(home.actor(partition))
+    assert len(owners) == len(home.ring)
+    # The partition at the end of an area may be nearer to the next member by half of a partition.
+    assert {peer for peers in owners.values() for peer in peers} == set(home.ring)
+    assert all(len(peers) <= 2 for peers in owners.values())
+    home.view.sees_all = False
+    areas.follow(home.view)
+    assert areas.of(5) is None, "there may be nearer peers that this one does not know"
+
+
+def test_late_answers_have_others_asked_later() -> None:
+    home = Home(8)
+    home.view.doubted = lambda key: True
+    for _ in range(100):
+        home.state.answered(10.0)
+    assert home.directory.coordinator(9) is None
+    home.run(home.state.ask_s - 0.06, work=False)
+    assert home.state.around == []
+    home.run(0.1, work=False)
+    assert home.state.around
 
 
 def test_a_question_is_repeated_with_growing_waits_until_it_is_answered() -> None:
