@@ -31,6 +31,10 @@ ROWS_AT_ONCE: Final = 512
 """Routes in one item, some 9 kB: a holder takes them without a pause."""
 
 
+MOST_LATE: Final = 4
+"""Leases for which a holder may send other messages and no renewal."""
+
+
 class RouteWriter:
     """Collects routes as the columns of a message."""
 
@@ -446,7 +450,7 @@ class HolderTable:
         self._written = None  # it takes memory
         for holder in list(self._holders.values()):
             # While the shadows do not know it, it waits for its beginning.
-            if holder.until <= now and holder.known:
+            if holder.until <= now and holder.known and not self._is_late(holder, now):
                 self._end(holder)
         self._former = [former for former in self._former if former[0] > now]
         self.complete([partition for partition, at in self._incomplete.items() if at <= now])
@@ -454,6 +458,13 @@ class HolderTable:
             self._unknown.remove(holder)
             self._of = {}
             self._copying.released(holder)
+
+    def _is_late(self, holder: Holder, now: float) -> bool:
+        """Whether a holder whose lease has run out is only late with its renewal: it sends other messages. Nobody waits
+        for it, and it trusts nothing before it has applied all that was sent to it. If it were forgotten, it would have
+        to be sent all routes again, by peers that are busy in any case."""
+        void_s = self._state.config.void_s
+        return now < holder.until + MOST_LATE * void_s and self._streams.heard_at(holder.peer) > now - void_s
 
     def complete(self, partitions: Iterable[int]) -> None:
         """Nothing is missing any more in these partitions. Holders that were given them meanwhile begin anew: some

@@ -54,10 +54,14 @@ class Coordinators(Protocol):
     def wrong(self, peer: Peer, partitions: Iterable[int]) -> None: ...
 
 
+ON_THEIR_WAY: Final = 3
+"""Renewals without an answer, to a coordinator that answers late or not at all."""
+
+
 class RouteSource:
     """A coordinator that this peer has routes from, or has asked for them."""
 
-    __slots__ = ("all", "asked", "asked_at", "begun", "lease", "peer", "releasing", "renewing", "term")
+    __slots__ = ("all", "asked", "asked_at", "begun", "lease", "peer", "releasing", "term", "unanswered")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -70,8 +74,8 @@ class RouteSource:
         """Partitions whose changes come from there."""
         self.asked_at = -inf
         """The time in the last renewal; grows with each of them."""
-        self.renewing = False
-        """Whether that renewal has no answer yet."""
+        self.unanswered = 0
+        """How many of the last renewals have no answer yet."""
         self.term = 0
         """The number that the coordinator gave this holder."""
         self.releasing = -inf
@@ -198,14 +202,17 @@ class Holdings:
 
     def _renew(self, source: RouteSource) -> None:
         """Ask for a lease unless the answer is awaited: the stream repeats a renewal until it arrives. Only
-        `Streams.close` can end it, when the peer was thought dead."""
-        if not source.renewing or source.asked_at + self._state.config.lease_s <= self._state.clock.now:
+        `Streams.close` can end it, when the peer was thought dead. A lease counts from its question, so an answer that
+        takes most of a lease would be of no use if no other were on its way."""
+        lease_s = self._state.config.lease_s
+        wait_s = lease_s / ON_THEIR_WAY if source.begun and source.unanswered < ON_THEIR_WAY else lease_s
+        if not source.unanswered or source.asked_at + wait_s <= self._state.clock.now:
             self._send_renewal(source)
 
     def _send_renewal(self, source: RouteSource) -> None:
         # Strictly later than before: the time identifies the answer.
         source.asked_at = max(self._state.clock.now, nextafter(source.asked_at, inf))
-        source.renewing = True
+        source.unanswered += 1
         self._streams.send(source.peer, Renew(source.asked_at))
 
     def _few_coordinators(self) -> tuple[Peer, ...]:
@@ -381,8 +388,7 @@ class Holdings:
         if source is None:
             return
         now = state.clock.now
-        if message.asked_at >= source.asked_at:
-            source.renewing = False
+        source.unanswered = 0 if message.asked_at >= source.asked_at else max(0, source.unanswered - 1)
         if message.asked_at >= source.releasing:
             source.releasing = -inf
         if not message.known:
@@ -425,7 +431,8 @@ class Holdings:
             # Its own stream to this peer goes on. Changes in it are confirmed here, so they must be applied for as long
             # as anything older is trusted: a home is granted its filter by that.
             source.asked.clear()
-            source.all = source.renewing = False
+            source.all = False
+            source.unanswered = 0
         else:
             self._lose(source)
 

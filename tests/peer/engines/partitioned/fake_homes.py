@@ -36,6 +36,8 @@ class NotingStreams:
     def __init__(self) -> None:
         self.sent: list[tuple[Peer, object, Callable[[], None] | None]] = []
         self.held = 0
+        self.heard: dict[Peer, float] = {}
+        """When peers have sent anything."""
 
     def send(self, peer: Peer, item: object, done: Callable[[], None] | None = None, lane: Lane = Lane.CONTROL) -> None:
         self.sent.append((peer, item, done))
@@ -52,7 +54,7 @@ class NotingStreams:
         return -inf
 
     def heard_at(self, peer: Peer) -> float:
-        return -inf
+        return self.heard.get(peer, -inf)
 
     def answer_s(self, peer: Peer) -> float:
         return 0.0

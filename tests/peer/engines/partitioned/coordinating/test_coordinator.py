@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringmq.peer.engines.partitioned.coordinating.holders import RouteWriter
+from ringmq.peer.engines.partitioned.coordinating.holders import MOST_LATE, RouteWriter
 from ringmq.peer.engines.partitioned.messages import (
     Append,
     Begun,
@@ -85,6 +85,29 @@ def test_silent_holder_delays_an_entry_until_it_can_trust_nothing() -> None:
     world.later(world.state.config.void_s)
     assert [answer.in_force for answer in answers(world)] == [((5, 1),)]
     assert world.coordinator.waiting == 0
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_holder_that_is_only_late_need_not_be_sent_everything_again(heard: bool) -> None:
+    """On a busy machine renewals come late. To send all routes to all publishers again would make it busier."""
+    world = coordinating()
+    held(world)
+    void_s = world.state.config.void_s
+    for _ in range(8):
+        world.later(void_s / 4)
+        if heard:
+            world.streams.heard[PUBLISHER] = world.clock.now
+        world.coordinator.holders.tick()
+    assert world.coordinator.holders.knows(PUBLISHER) is heard
+    if heard:
+        # It is sent changes as before. The answer to its next renewal comes behind them.
+        world.register(HOME, 1)
+        assert [type(item) for peer, item, _ in world.streams.sent if peer == PUBLISHER] == [Routes]
+    for _ in range(4 * MOST_LATE):
+        world.later(void_s / 2)
+        world.streams.heard[PUBLISHER] = world.clock.now
+        world.coordinator.holders.tick()
+    assert not world.coordinator.holders.knows(PUBLISHER), "it does not renew at all"
 
 
 def test_beginnings_are_written_once_for_all_holders_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
