@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 from typing import Final
 
 from ringmq.overlay.core.messages import Peer
@@ -23,11 +24,39 @@ MOST_AT_ONCE: Final = 1024
 """Filters that are registered in one iteration, some 20 ms with the work of coordinators here. A crowd that comes or
 goes together must not hold up everybody else."""
 MOST_UNANSWERED: Final = 1024
-"""Filters that coordinators owe answers for; further ones are registered when answers come. The routes of all that is
-registered lie before the next renewal of each publisher: with more, leases would run out."""
+"""Filters that coordinators owe answers for at most; further ones are registered when answers come. The routes of all
+that is registered lie before the next renewal of each publisher: with more, leases would run out."""
+
+FEWEST_UNANSWERED: Final = 64
+SLOW_S: Final = 0.5
+"""Answers that take longer make the bound smaller, down to `FEWEST_UNANSWERED`; sooner ones make it larger again. On
+machines that are short of processor time the same number of filters lies before acknowledgements for ever longer."""
+SMALLER: Final = 0.7
+LARGER: Final = 64
 
 Ended = tuple[LocalFilter, int]
 """A filter that leaves, and the count of its end, which a coordinator has applied."""
+
+
+class Window:
+    """How many filters may be without an answer: fewer while answers are slow, as TCP Vegas does with segments."""
+
+    __slots__ = ("_changed_at", "size")
+
+    def __init__(self) -> None:
+        self.size = MOST_UNANSWERED
+        self._changed_at = -inf
+
+    def answered(self, asked_at: float, now: float) -> None:
+        """A filter was registered then, and is answered now."""
+        # One change for what was registered together: the answers to the rest say nothing about the new size.
+        if asked_at < self._changed_at:
+            return
+        self._changed_at = now
+        if now - asked_at > SLOW_S:
+            self.size = max(FEWEST_UNANSWERED, int(self.size * SMALLER))
+        else:
+            self.size = min(MOST_UNANSWERED, self.size + LARGER)
 
 
 class Registrations:
@@ -35,6 +64,7 @@ class Registrations:
 
     __slots__ = (
         "_applied", "_armed", "_assign", "_directory", "_queued", "_soon", "_state", "_streams", "_unanswered",
+        "_window",
     )  # fmt: skip
 
     def __init__(
@@ -59,6 +89,7 @@ class Registrations:
         """Partitions with filters that are registered at the end of this iteration, or of later ones if they are
         many."""
         self._unanswered = 0
+        self._window = Window()
 
     def __len__(self) -> int:
         """The number of partitions with filters that are not registered yet."""
@@ -95,9 +126,12 @@ class Registrations:
         """Register what is queued, in turns if it is much."""
         now = self._state.clock.now
         by_peer: dict[Peer, list[LocalFilter]] = {}
-        taken, most = 0, min(MOST_AT_ONCE, MOST_UNANSWERED - self._unanswered)
-        while self._queued and taken < most:
-            _, partition = self._queued.popitem()
+        taken, most = 0, min(MOST_AT_ONCE, self._window.size - self._unanswered)
+        # The oldest first: the SUBACK of a client waits for the last of its filters.
+        for index, partition in list(self._queued.items()) if most > 0 else ():
+            if taken >= most:
+                break
+            del self._queued[index]
             peer = self._directory.coordinator(partition.index)
             if peer is not None and peer != partition.coordinator:
                 if partition.refuses(peer, now):
@@ -133,6 +167,10 @@ class Registrations:
     def answered(self, answers: int) -> None:
         """Answers to registrations have come. Repeated ones are counted too, until `count` corrects it."""
         self.count(self._unanswered - answers)
+
+    def took(self, asked_at: float) -> None:
+        """A filter that was registered once, at this time, is in force."""
+        self._window.answered(asked_at, self._state.clock.now)
 
     def count(self, unanswered: int) -> None:
         """So many filters that were registered have no answer."""

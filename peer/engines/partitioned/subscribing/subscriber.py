@@ -356,6 +356,7 @@ class Subscriber:
         # All filters of a crowd were asked for by one item: their answers are one measurement.
         for began in sorted(asked_at):
             self._state.answered(self._state.clock.now - began)
+            self._registrations.took(began)
 
     def _grant(self, own: LocalFilter) -> None:
         """The filter is in force everywhere. The clients are notified when its retained messages are here."""
