@@ -122,8 +122,13 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
     every = sorted(engine.replicas.partitions())
     own = [partition for partition in every if engine.acts(partition)]
     others = (partition for partition in every if not engine.acts(partition))
-    kinds = Counter(record.kind for _, record in engine.replicas if not record.gone)
-    entries = Counter(_kind_of_entry(record) for _, record in engine.replicas if is_lasting(record))
+    kinds: Counter[RecordKind] = Counter()
+    lasting: Counter[bool] = Counter()
+    for (kind, flags, gone), count in engine.replicas.counts.items():
+        if not gone:
+            kinds[kind] += count
+        if kind is RecordKind.ENTRY and flags & EntryFlag.LASTING:
+            lasting[gone] += count
     shadows = {shadow for followed in coordinator.copying.followed.values() for shadow in followed}
     return {
         "owned": sum(engine.replicas.acting),
@@ -132,8 +137,8 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
         "total": len(every),
         "coordinated": len(own),
         "entries": kinds[RecordKind.ENTRY],
-        "lasting": entries["lasting"],
-        "away": entries["away"],
+        "lasting": lasting[False],
+        "away": lasting[True],
         "retained": kinds[RecordKind.RETAINED],
         "holders": len(coordinator.holders),
         "shadows": [_shadow(shadow) for shadow in islice(shadows, MAX_SHOWN)],

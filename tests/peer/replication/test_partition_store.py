@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -77,6 +78,8 @@ def test_digest_follows_changes_and_changes_are_reported_in_a_chain(steps: list[
         else:
             store.drop(5)
     assert store.digest(5) == store_of(list(store.records(5).values())).digest(5)
+    counted = Counter((record.kind, record.flags, record.gone) for _, record in store)
+    assert +store.counts == counted, "the status does not count a million records"
     for key, changes in reported.items():
         assert changes[0][0] is None
         assert all(earlier[1] == later[0] for earlier, later in pairwise(changes))
