@@ -22,6 +22,7 @@ from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.config import FrontConfig
+from ringmq.mqtt_front.connection.admission import Admission
 from ringmq.mqtt_front.connection.budget import Work
 from ringmq.mqtt_front.connection.delivery_plans import Plans, TopicNames
 from ringmq.mqtt_front.counters import FrontCounters
@@ -70,6 +71,7 @@ class Broker:
         self.iteration = 0
         """The number of the event loop's iteration; the shell counts it."""
         self.work = Work()
+        self.admission = Admission(self.work)
         self.encoded: Encoded | None = None
         """Encodings of the message that is being delivered."""
         self.alone = cluster is None

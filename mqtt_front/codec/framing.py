@@ -133,3 +133,19 @@ class PacketReader:
         self._error = error
         self._partial = bytearray()
         return error
+
+
+def ends_whole(data: bytes) -> bool:
+    """Whether the bytes are whole packets, from the start of the first on."""
+    at, size = 0, len(data)
+    while at < size:
+        length = shift = 0
+        for index in range(at + 1, min(at + MAX_HEADER_BYTES, size)):
+            length |= (data[index] & 0x7F) << shift
+            shift += 7
+            if data[index] < 0x80:
+                at = index + 1 + length
+                break
+        else:
+            return False
+    return at == size

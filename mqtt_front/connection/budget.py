@@ -24,8 +24,10 @@ PACKET_BYTES: Final = 6000
 """Price of any other packet."""
 NEW_TOPIC_BYTES: Final = 24_000
 """Price of finding the receivers of a topic, once."""
-FILTER_BYTES: Final = 50_000
-"""Price of a filter of a SUBSCRIBE or UNSUBSCRIBE, with its registration in a ring."""
+CONNECT_BYTES: Final = 400_000
+"""Price of a CONNECT: its session, and that in the journal."""
+FILTER_BYTES: Final = 160_000
+"""Price of a filter of a SUBSCRIBE or UNSUBSCRIBE, with its registration in a ring and in the journal."""
 REFUSED_FILTER_BYTES: Final = 600
 """Price of a filter beyond the limit of a packet: it is skipped."""
 STEP_BYTES: Final = 4000

@@ -90,8 +90,9 @@ class Connection:
 
     @property
     def pausing(self) -> bool:
-        """Do not read from the client now: it has used up its budget, or has too many publications unanswered."""
-        return self.reader.behind or self.handlers.full
+        """Do not read from the client now: it has used up its budget, waits for its admission and goes on sending, or
+        has too many publications unanswered."""
+        return self.reader.pauses or self.handlers.full
 
     def opened(self) -> None:
         """The socket is there: the time that the client has for its CONNECT begins now."""

@@ -12,7 +12,8 @@ from typing import Final
 
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.codec.framing import PacketReader
+from ringmq.mqtt_front.codec.encode import PINGRESP
+from ringmq.mqtt_front.codec.framing import PacketReader, ends_whole
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.connection.budget import DELIVERY_BYTES, NEW_TOPIC_BYTES, PACKET_BYTES, SLICE_BYTES
 from ringmq.mqtt_front.connection.fast_path import FastPath
@@ -24,6 +25,11 @@ PART_BYTES: Final = 1000
 """So much of an incomplete packet is a sign of life, as a packet is. By the letter only packets are, but then a client
 with a slow link could not send a large one. Mosquitto takes any byte of a packet that lacks as many for a sign: there
 one byte per keep-alive is enough for a million of them. Here a packet lasts as many keep-alives as it has kilobytes."""
+WAITING_BYTES: Final = 32 << 10
+"""So much is read of a client whose SUBSCRIBE waits for its admission, with the SUBSCRIBE."""
+PINGREQ: Final = b"\xc0\x00"
+SUBSCRIBE: Final = 0x82
+"""The first byte of a SUBSCRIBE."""
 HEADER_BYTES: Final = 2
 """The shortest fixed header."""
 
@@ -35,12 +41,14 @@ class Reader:
         "_broker",
         "_fast",
         "_handlers",
+        "_held",
         "_iteration",
         "_limit",
         "_packets",
         "_part_bytes",
         "_rest",
         "_spent",
+        "_waits",
         "_writer",
         "behind",
         "heard_at",
@@ -59,6 +67,10 @@ class Reader:
         """For the CONNECT, and for packets that `_run` does not know."""
         self._rest = b""
         """Bytes not processed: an incomplete packet, or all bytes behind a decision or the end of the budget."""
+        self._waits = False
+        """Whether the first packet that is not processed is a SUBSCRIBE that waits for its admission."""
+        self._held: bytes | None = None
+        """The body of that SUBSCRIBE, if it is a long one."""
         self._iteration = -1
         self._spent = 0
         """The work of this iteration, and the excess of single packets over the share of earlier iterations."""
@@ -96,6 +108,7 @@ class Reader:
         """The connection is closed: nothing that came is processed any more."""
         self.behind = False
         self._rest = b""
+        self._held = None
 
     def take_rest(self, data: bytes) -> bytes:
         """All bytes that are not processed, the new ones last."""
@@ -135,11 +148,16 @@ class Reader:
 
     def read(self, data: bytes) -> None:
         """Process bytes of the client of an open connection, as far as the budget allows. Raises PacketError."""
+        if self._waits and self.behind and self._answer_ping(data):
+            return
         if self._rest:
             data, self._rest = self._rest + data, b""
         if self._iteration != self._broker.iteration:
             self.begin_iteration()
         at, size, writer = 0, len(data), self._writer
+        if self._held is not None and not self.behind:
+            held, self._held = self._held, None
+            self._take(SUBSCRIBE, memoryview(held))
         while at < size and not writer.closing:
             if self.behind:
                 self._rest = data[at:] if at else data
@@ -147,11 +165,20 @@ class Reader:
             at = self.packet(data, at, self._take) if self._packets.buffered_bytes else self._run(data, at)
 
     def _take(self, first: int, body: memoryview) -> None:
+        if first == SUBSCRIBE and self._must_wait(len(body)):
+            self._held = bytes(body)
+            return
         spent = self._handled(first, body)
         self._spent += spent
         self._broker.work.left -= spent
         if not self._writer.closing and self._room() <= 0:
             self._fall_behind()
+
+    def _must_wait(self, size_bytes: int) -> bool:
+        """Whether a SUBSCRIBE of this length, and all that follows it, waits for its admission."""
+        self._waits = self._broker.admission.holds_subscribe(self._writer, size_bytes)
+        self.behind |= self._waits
+        return self._waits
 
     def _handled(self, first: int, body: memoryview) -> int:
         """Handle a packet on the general path; returns what it counts for."""
@@ -175,7 +202,22 @@ class Reader:
 
     def resume(self) -> None:
         """Another iteration has begun: `read` processes the bytes beyond the budget of the last."""
-        self.behind = False
+        self.behind = self._waits = False
+
+    @property
+    def pauses(self) -> bool:
+        """Whether the client's socket is not to be read. While its SUBSCRIBE waits, it may still send some packets, as
+        it would take a server that does not answer a PINGREQ for dead."""
+        return self.behind and not (self._waits and len(self._rest) <= WAITING_BYTES)
+
+    def _answer_ping(self, data: bytes) -> bool:
+        """Whether all that came while a SUBSCRIBE waits is a PINGREQ. Its answer may precede the SUBACK."""
+        self.heard_at = self._broker.clock.now
+        if data != PINGREQ or self._packets.buffered_bytes or not ends_whole(self._rest):
+            return False
+        self._broker.counters.messages_received += 1
+        self._writer.send(PINGRESP)
+        return True
 
     def _run(self, data: bytes, at: int) -> int:
         """Process whole packets of up to 16 kB: nearly all bytes come this way. Returns the start of the rest.
@@ -220,6 +262,8 @@ class Reader:
             elif first == 0x40 and length == 2:
                 spent = fast.puback(data, start)
             if spent < 0:
+                if first == SUBSCRIBE and self._must_wait(length):
+                    break
                 view = view or memoryview(data)
                 spent = self._handled(first, view[start:end])
                 if self._writer.closing:
@@ -238,7 +282,7 @@ class Reader:
             self._fall_behind()
         if at == size:
             return size
-        if left <= 0:
+        if left <= 0 or self._waits:
             return at
         if whole:
             return self.packet(data, at, self._take)

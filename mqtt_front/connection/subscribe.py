@@ -83,8 +83,9 @@ class Subscribing:
                 # A restored session has it, for which the cluster had no room.
                 announced[topic_filter] = [index]
         self._pending += len(announced)
+        self._broker.admission.unanswered += len(announced)
         for topic_filter, indices in announced.items():
-            self._broker.announce(topic_filter, partial(self._answered, indices))
+            self._broker.announce(topic_filter, partial(self._announced, indices))
         self._one_done()
 
     def _put_into_force(self, subscription: Subscription, identifier: int | None) -> tuple[Reason, bool]:
@@ -104,6 +105,10 @@ class Subscribing:
     def _refused(self, reason: Reason) -> tuple[Reason, bool]:
         self._new.append(False)
         return reason, False
+
+    def _announced(self, indices: Sequence[int], reason: Reason) -> None:
+        self._broker.admission.answered()
+        self._answered(indices, reason)
 
     def _answered(self, indices: Sequence[int], reason: Reason) -> None:
         """The cluster has put a filter into force, or refused it."""

@@ -146,6 +146,12 @@ class ClientSocket(asyncio.Protocol):
         if connection.writer.starved:
             connection.go_on()
 
+    def admitted(self) -> None:
+        """Its SUBSCRIBE waits no more."""
+        self.connection.go_on()
+        # The SUBACK may take a while, and the client is not silent meanwhile.
+        self._update_reading()
+
     def _is_stuck(self, transport: asyncio.Transport) -> bool:
         # Messages stop at `max_buffer_bytes`, as the transport then blocks the connection. Only answers, which cannot
         # be dropped, exceed it: a client at twice the bound keeps asking without reading.

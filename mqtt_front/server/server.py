@@ -78,6 +78,10 @@ class MqttServer:
         self._handshakes = Handshakes(self.config.connect_timeout_s, self._has_room, self.broker.counters)
         self._passwords = PasswordPool(self.access)
         self._flushing = self._committing = False
+        self._admitting = False
+        self._undecided: dict[SessionWriter, tuple[Connect, str]] = {}
+        """CONNECTs that wait for their turn."""
+        self.broker.admission.on_room = self._admit_soon
         self._unfinished: list[ClientSocket] = []
         """Clients that exceeded their work budget of an iteration, or do not read their socket."""
         self._answered: list[SessionWriter] = []
@@ -229,6 +233,31 @@ class MqttServer:
             client.resume()
         self.send_soon()
 
+    def _admit_soon(self) -> None:
+        """Admit further clients in the next iteration."""
+        if not self._admitting:
+            self._admitting = True
+            self.iteration.begin()
+            self.iteration.continuations.append(self._admit_waiting)
+
+    def _admit_waiting(self) -> None:
+        """Let clients that waited connect and subscribe, as far as the work of one iteration goes."""
+        self._admitting = False
+        self.iteration.begin()
+        broker, admission = self.broker, self.broker.admission
+        broker.end_iteration()
+        broker.work.begin(broker.iteration)
+        while (writer := admission.next_connect()) is not None:
+            connect, client_id = self._undecided.pop(writer)
+            client = self._client_of(writer)
+            if client is not None and client.connection.phase is Phase.DECIDING:
+                self.decide(client.connection, connect, client_id)
+        while (writer := admission.next_subscribe()) is not None:
+            client = self._client_of(writer)
+            if client is not None:
+                client.admitted()
+        self.send_soon()
+
     def _commit(self) -> None:
         """Commit the changes that are acknowledged next. If the disk fails, no client is sent anything any more."""
         self._committing = False
@@ -288,6 +317,9 @@ class MqttServer:
         return f"{self._id_prefix}{self._ids}"
 
     def decide(self, connection: Connection, connect: Connect, client_id: str) -> None:
+        if self.broker.admission.holds_connect(connection.writer):
+            self._undecided[connection.writer] = connect, client_id
+            return
         arguments = (connect.user_name, connect.password, client_id, connection.anonymous_allowed)
         decision = self.access.at_once(*arguments)
         if decision is not None:

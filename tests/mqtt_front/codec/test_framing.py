@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ringmq.mqtt_front.codec.fields import write_varint
-from ringmq.mqtt_front.codec.framing import MAX_HEADER_BYTES, PacketReader
+from ringmq.mqtt_front.codec.framing import MAX_HEADER_BYTES, PacketReader, ends_whole
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import FrontError, MalformedPacketError, PacketError
 
@@ -68,6 +68,15 @@ def test_feeding_only_the_lacking_bytes_yields_one_packet_at_a_time(sent: list[t
         got += found
     assert at == len(data)
     assert got == sent
+
+
+@given(st.lists(packets, max_size=4), st.integers(0, 40_000))
+def test_bytes_end_whole_exactly_where_a_reader_holds_nothing(sent: list[tuple[int, bytes]], size: int) -> None:
+    stream = b"".join([written(*packet) for packet in sent])[:size]
+    reader = PacketReader()
+    for _ in reader.feed(stream):
+        pass
+    assert ends_whole(stream) is not bool(reader.buffered_bytes)
 
 
 def test_a_body_in_one_chunk_is_not_copied() -> None:

@@ -23,11 +23,18 @@ from ringmq.mqtt_front.codec.packets import (
     Properties,
     Puback,
     Publish,
+    Suback,
+    Subscribe,
+    Subscription,
     Version,
     Will,
 )
 from ringmq.mqtt_front.codec.reasons import Reason
+from ringmq.mqtt_front.connection import admission
+from ringmq.mqtt_front.connection.admission import MOST_UNANSWERED
+from ringmq.mqtt_front.connection.budget import ALL_BYTES
 from ringmq.mqtt_front.connection.phase import Phase
+from ringmq.mqtt_front.connection.reader import WAITING_BYTES
 from ringmq.mqtt_front.errors import FrontError
 from ringmq.mqtt_front.server.listeners import Listen
 from tests.mqtt_front.access.accesses import access_from
@@ -235,6 +242,40 @@ async def test_long_queue_is_delivered_to_a_client_that_reads(bench: Bench) -> N
 
 
 # Publishers that are too fast
+
+
+async def test_a_crowd_subscribes_in_turn_and_holds_up_nobody(bench: Bench, slow_ports: SlowPorts) -> None:
+    front = await bench.start(cluster=slow_ports)
+    first, second, other = [await bench.connect(name, V311, keep_alive_s=10) for name in ("first", "second", "other")]
+    filters = [f"{'f' * 9}/{number}" for number in range(MOST_UNANSWERED)]
+    first.send(Subscribe(1, tuple(Subscription(f"1/{name}", 1) for name in filters)))
+    await until(lambda: len(slow_ports.added) == MOST_UNANSWERED)
+    second.send(Subscribe(1, tuple(Subscription(f"2/{name}", 1) for name in filters)))
+    await until(lambda: front.broker.admission.waiting == 1)
+    other.send(Publish("t", b"x", 1, packet_id=1))
+    await until(lambda: slow_ports.messages)
+    second.send(Pingreq())
+    await second.next(Pingresp)
+    assert len(slow_ports.added) == MOST_UNANSWERED
+    # It goes on to send, so it is not read.
+    second.send(Publish("t", bytes(WAITING_BYTES), 0))
+    transport = bench.transport("second")
+    await until(lambda: not transport.is_reading())
+    for _, done in slow_ports.added[:]:
+        done(Reason.SUCCESS)
+    front.send_soon()
+    await until(lambda: len(slow_ports.added) == 2 * MOST_UNANSWERED)
+    await until(transport.is_reading)
+    await first.next(Suback)
+
+
+async def test_connects_beyond_the_work_of_an_iteration_come_in_the_next(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "CONNECT_BYTES", ALL_BYTES)
+    await bench.start()
+    clients = [await bench.connect(f"c{number}") for number in range(5)]
+    assert len({id(client) for client in clients}) == 5
 
 
 async def test_a_publisher_without_acknowledgements_is_not_read(bench: Bench, slow_ports: SlowPorts) -> None:
