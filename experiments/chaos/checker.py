@@ -22,7 +22,7 @@ from ringmq.experiments.chaos.history import (
     SentMessage,
 )
 from ringmq.experiments.chaos.promises import Promise
-from ringmq.mqtt_front.matching.topics import matches, parse_shared
+from ringmq.mqtt_front.matching.topics import has_wildcard, matches, parse_shared
 
 TAKEN_S: Final = 10.0
 """A subscription that ended must have been in force for so long after an acknowledgement to count for its message."""
@@ -56,13 +56,16 @@ class Checker:
         for got in history.deliveries:
             if got.number and not got.retain:
                 self._live[got.client, got.number].append(got)
-        self._plain: list[Entry] = []
+        self._exact: defaultdict[str, list[Entry]] = defaultdict(list)
+        self._wild: list[Entry] = []
         self._shared: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in history.entries:
             if parse_shared(entry.filter):
                 self._shared[entry.filter].append(entry)
+            elif has_wildcard(entry.filter):
+                self._wild.append(entry)
             else:
-                self._plain.append(entry)
+                self._exact[entry.filter].append(entry)
         self._matching: dict[str, list[Entry]] = {}
         self._peers = {entry.client: entry.peer for entry in history.entries}
 
@@ -101,7 +104,8 @@ class Checker:
     def _entries_for(self, topic: str) -> list[Entry]:
         found = self._matching.get(topic)
         if found is None:
-            found = self._matching[topic] = [entry for entry in self._plain if matches(entry.filter, topic)]
+            wild = (entry for entry in self._wild if matches(entry.filter, topic))
+            found = self._matching[topic] = [*self._exact.get(topic, ()), *wild]
         return found
 
     def _counts(self, entry: Entry, message: SentMessage) -> bool:

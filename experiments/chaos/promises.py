@@ -74,6 +74,7 @@ PUBACK: Final = Promise("puback", "docs/deploy.md", "It ends when that peer's en
 SUBACK: Final = Promise("suback", "docs/ring.md", "A silent publisher delays a SUBACK by at most")
 WHOLE: Final = Promise("whole", "docs/deploy.md", "the parts become one ring again seconds after they reach each other")
 ALIVE: Final = Promise("alive", "docs/limits.md", "a faulty peer does not end anything for good")
+ACTIVE: Final = Promise("active", "docs/limits.md", "messages and acknowledgements go on, and no peer leaves the ring")
 DISK: Final = Promise("disk", "docs/durability.md", "The peer ends with exit status 1 and one line")
 DAMAGE: Final = Promise("damage", "docs/durability.md", "ends the start with one line, and stays as it is")
 

@@ -38,6 +38,9 @@ LOOK_S: Final = 0.25
 QUIET_S: Final = 1.5
 """Without any delivery for so long, nothing is on its way."""
 RETAINED_WITHIN_S: Final = 15.0
+SHOWN_CLIENTS: Final = 5
+INACTIVE: Final = "] inactive"
+"""Mark of the line that a peer logs when it serves nothing any more."""
 ERRORS: Final = ("Traceback", "[error", "[critical")
 """Marks of lines that no log may have."""
 
@@ -62,6 +65,8 @@ class ChaosRun:
         self.chance = chance
         self.seconds = seconds
         self.recorder = Recorder()
+        self.figures: dict[str, float] = {}
+        """Figures of the scenario's own, for the line that sums up the run."""
         self.traffic = ChaosTraffic(self.recorder, site.dial, len(site.peers), plan, Random(chance.random()))
         self._terms = terms
         self._end = 0.0
@@ -223,7 +228,9 @@ class ChaosRun:
         deadline = self.recorder.now + DRAIN_S
         if not await self._until(self._all_ready, READY_S):
             names = [client.name for client in self.traffic.clients if not client.is_ready]
-            self.recorder.incident(promises.SUBACK, f"clients not subscribed {READY_S:g} s after the faults: {names}")
+            named = ", ".join(names[:SHOWN_CLIENTS])
+            text = f"{len(names)} clients not subscribed {READY_S:g} s after the faults: {named} …"
+            self.recorder.incident(promises.SUBACK, text)
         while self.recorder.now < deadline:
             await asyncio.sleep(QUIET_S)
             if not self.traffic.pending and self._is_quiet() and not self._missing():
@@ -271,6 +278,9 @@ class ChaosRun:
             bad = [line for line in peer.logged().splitlines() if any(mark in line for mark in ERRORS)]
             if bad:
                 self.recorder.incident(promises.ALIVE, f"{peer} logged {len(bad)} errors, the first: {bad[0]}")
+            left = peer.logged().count(INACTIVE)
+            if left and not self.recorder.history.faults:
+                self.recorder.incident(promises.ACTIVE, f"{peer} left the ring {left} times without any fault")
         for client in self.traffic.clients:
             for breach in client.breaches:
                 self.recorder.incident(promises.MATCH, breach)
@@ -292,7 +302,8 @@ class ChaosRun:
             "faults": len(history.faults),
             "worst puback s": round(max(waits, default=0.0), 2),
             "worst suback s": round(max(grants, default=0.0), 2),
-        }
+            "inactive": sum(peer.logged().count(INACTIVE) for peer in self.site.peers),
+        } | self.figures
         return RunOutcome(Checker(history, self._terms).violations(), history, figures)
 
     async def _until(self, condition: Callable[[], Awaitable[bool]], within_s: float) -> bool:

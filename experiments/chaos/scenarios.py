@@ -22,6 +22,8 @@ Play = Callable[[ChaosRun], Awaitable[None]]
 
 SHADOWS: Final = 2
 """Of the peers: so many may crash at once."""
+CROWD_S: Final = "crowd ready s"
+"""Name of the figure: after how long all clients of a flood had all their filters."""
 LONGEST_PAUSE_S: Final = 10.0
 """Below the lease of entries (`lan`: 15 s), and below the time that a restart may take."""
 
@@ -40,6 +42,8 @@ class Scenario:
     suback_s: float = 20.0
     needs_hosts: bool = False
     """Whether each peer needs a host of its own, in a network namespace."""
+    shares_core: bool = False
+    """Whether all peers share one core, while the others have work already."""
     needs_disk: bool = False
     """Whether a peer needs a small disk, in a mount namespace."""
     needs_clock: bool = False
@@ -138,10 +142,13 @@ async def flood(run: ChaosRun) -> None:
     """Many kept clients come at once, each with many filters; then one of them after the other gets messages."""
     crowd = run.traffic.crowd
     run.traffic.others += crowd
+    begun = run.recorder.now
     for client in crowd:
         client.come()
     while not run.is_over:
         await run.wait(0.05)
+        if CROWD_S not in run.figures and all(client.is_ready for client in crowd):
+            run.figures[CROWD_S] = round(run.recorder.now - begun, 1)
         client = run.chance.choice(crowd)
         if client.is_ready:
             run.chance.choice(run.traffic.publishers).publish(run.chance.choice(client.wanted)[0], 1)
@@ -173,7 +180,17 @@ ON_LOOPBACK: Final = (
         text="300 kept clients with 100 filters each come at once",
         play=flood,
         traffic=TrafficPlan(flood=300, flood_filters=100),
+        puback_s=5.0,
         suback_s=120.0,
+    ),
+    Scenario(
+        name="overload",
+        text="2,000 kept clients with 200 filters each come at once, all peers share a core",
+        play=flood,
+        traffic=TrafficPlan(flood=2000, flood_filters=200),
+        puback_s=5.0,
+        suback_s=120.0,
+        shares_core=True,
     ),
     Scenario(
         name="many_retained",

@@ -40,6 +40,8 @@ class SitePlan:
     peers: int
     timing: str = "lan"
     dispatch: str = "direct"
+    core: int | None = None
+    """The core that all peers share. None: all cores."""
 
     def options(self) -> tuple[str, ...]:
         fanout = ("--fanout", "2") if self.dispatch == "guided" else ()
@@ -147,6 +149,8 @@ class Site:
             options = (*self.plan.options(), *config, *joins, "--data", str(peer.data), *peer.extra)
             peer.place.inside(lambda peer=peer, options=options: peer.ring_peer.start(None, self._pipe, options))  # type: ignore[misc]
             peer.is_meant_to_run = True
+            if self.plan.core is not None:
+                os.sched_setaffinity(peer.ring_peer.pid, {self.plan.core})
         for number in numbers:
             if ready:
                 self.peers[number].place.inside(self.peers[number].ring_peer.await_ready)

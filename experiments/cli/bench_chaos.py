@@ -5,8 +5,10 @@ The exit status is 1 if a promise was broken or a run could not be carried out.
 
 from __future__ import annotations
 
+import os
 import shutil
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
 from tempfile import mkdtemp
@@ -24,6 +26,7 @@ from ringmq.experiments.hosts.disk import SmallDisk
 from ringmq.experiments.hosts.host import Host
 from ringmq.experiments.hosts.network import HostNetwork
 from ringmq.experiments.load.raw_clients import BenchError
+from ringmq.experiments.processes.cores import confined, loaded
 from ringmq.experiments.processes.peers import HOST
 from ringmq.peer.resources.limits import allow_files
 
@@ -127,8 +130,9 @@ def _carry_out(scenario: Scenario, key: RunKey, keep: bool) -> RunResult:
 
 
 def _run(scenario: Scenario, key: RunKey, folder: Path, keep: bool) -> RunResult:
-    plan = SitePlan(key.peers, key.timing, key.dispatch)
     with ExitStack() as stack:
+        core = stack.enter_context(_one_core()) if scenario.shares_core else None
+        plan = SitePlan(key.peers, key.timing, key.dispatch, core)
         loop = stack.enter_context(closing(new_event_loop()))
         network = stack.enter_context(HostNetwork(key.peers, Host, seed=key.seed)) if scenario.needs_hosts else None
         places: dict[int, tuple[Place, str]] = {}
@@ -149,6 +153,14 @@ def _run(scenario: Scenario, key: RunKey, folder: Path, keep: bool) -> RunResult
         (folder / "violations").write_text("\n".join([key.command(), *lines, ""]), encoding="utf-8")
         _show(outcome.violations, key, folder)
     return RunResult(key, counts, _first(lines), outcome.figures, str(folder) if counts or keep else "")
+
+
+@contextmanager
+def _one_core() -> Iterator[int]:
+    """A core for the peers alone. The clients share the others with processes that never rest."""
+    core, *others = sorted(os.sched_getaffinity(0))
+    with confined(others or [core]), loaded(others):
+        yield core
 
 
 def _first(lines: tuple[str, ...]) -> tuple[str, ...]:
