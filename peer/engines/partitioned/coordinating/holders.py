@@ -31,6 +31,10 @@ ROWS_AT_ONCE: Final = 512
 """Routes in one item, some 9 kB: a holder takes them without a pause."""
 
 
+ROWS_IN_A_TURN: Final = 4096
+"""Records in partitions that a holder is sent at a time, some 40 ms of work."""
+LOOK_S: Final = 0.02
+"""The wait between two looks whether a holder has applied them."""
 MOST_LATE: Final = 4
 """Leases for which a holder may send other messages and no renewal."""
 
@@ -237,7 +241,31 @@ class HolderTable:
             if holder.ready:
                 self._copying.begun_again(holder, lost_at)
         else:
-            self._give_when_noted(holder, wanted)
+            self._give_in_turns(holder, holder.term, wanted)
+
+    def _give_in_turns(self, holder: Holder, term: int, wanted: set[int]) -> None:
+        """Begin these partitions, some now, and the others when the holder has applied these: the answers to its
+        renewals come behind them in the stream, and everybody else waits meanwhile."""
+        rows, first = 0, set[int]()
+        for partition in sorted(wanted):
+            if rows > ROWS_IN_A_TURN:
+                break
+            rows += len(self._store.records(partition))
+            first.add(partition)
+        self._give_when_noted(holder, first)
+        if len(first) < len(wanted):
+            self._state.after(LOOK_S, partial(self._give_rest, holder, term, wanted - first))
+
+    def _give_rest(self, holder: Holder, term: int, rest: set[int]) -> None:
+        if self._holders.get(holder.peer.id) is not holder or holder.term != term or holder.lost_at:
+            return  # it begins again, with all that it asks for then
+        if holder.behind:
+            self._state.after(LOOK_S, partial(self._give_rest, holder, term, rest))
+            return
+        acting = self._store.acting
+        rest = {partition for partition in rest - holder.partitions if acting[partition]}
+        if rest:
+            self._give_in_turns(holder, term, rest)
 
     def _add(self, peer: Peer) -> Holder:
         former = self._holders.get(peer.id)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ringmq.peer.engines.partitioned.coordinating.holders import MOST_LATE, RouteWriter
+from ringmq.peer.engines.partitioned.coordinating import holders
+from ringmq.peer.engines.partitioned.coordinating.holders import LOOK_S, MOST_LATE, RouteWriter
 from ringmq.peer.engines.partitioned.messages import (
     Append,
     Begun,
@@ -108,6 +109,33 @@ def test_a_holder_that_is_only_late_need_not_be_sent_everything_again(heard: boo
         world.streams.heard[PUBLISHER] = world.clock.now
         world.coordinator.holders.tick()
     assert not world.coordinator.holders.knows(PUBLISHER), "it does not renew at all"
+
+
+def test_a_holder_of_much_gets_it_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to its renewal comes behind all that was sent before. Behind 40,000 routes it would come too late."""
+    monkeypatch.setattr(holders, "ROWS_IN_A_TURN", 0)
+    world = coordinating()
+    world.register(HOME, 1)
+    world.confirm(Append, *world.others)
+    acting = world.coordinator.store.acting
+    acting[PARTITION + 1] = acting[PARTITION + 2] = 1
+    own = {partition for partition in range(len(acting)) if acting[partition]}
+
+    def begun() -> set[int]:
+        items = [item for to, item, _ in world.streams.sent if to == PUBLISHER and isinstance(item, Routes)]
+        return {partition for item in items for run in item.begun for partition in range(run.first, run.last + 1)}
+
+    world.coordinator.hold(PUBLISHER, Hold((), True))
+    world.coordinator.flush()
+    world.confirm(Holders, *world.others)
+    first = begun()
+    assert PARTITION in first
+    assert first < own
+    world.later(1.0)
+    assert begun() == first, "it has not applied these yet"
+    world.confirm(Routes, PUBLISHER)
+    world.later(2 * LOOK_S)
+    assert begun() | first == own
 
 
 def test_beginnings_are_written_once_for_all_holders_until_something_changes(monkeypatch: pytest.MonkeyPatch) -> None:
