@@ -12,7 +12,7 @@ from ringmq.overlay.core.forwarding import Forwarding
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.liveness.detours import PING
 from ringmq.overlay.core.liveness.failure_detector import DeathSource, FailureDetector
-from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Message, Peer, Receipt, Route, RouteAck, Seek
+from ringmq.overlay.core.messages import MAX_HOPS, MAX_ROWS, Join, Late, Message, Peer, Receipt, Route, RouteAck, Seek
 from ringmq.overlay.core.timing import LAN
 
 ME = Peer(Id(1000), "me", 1, 3)
@@ -157,6 +157,29 @@ def test_a_suspected_owner_found_dead_leaves_it_to_the_next() -> None:
     assert [route.key for route in post.arrivals] == [key]
     post.at(60.0)
     assert len(post.arrivals) == 1
+
+
+def test_a_hop_that_is_late_is_waited_for_longer() -> None:
+    """To route around all peers of a busy machine would make each message many."""
+    post = Post()
+    post.failure_detector.patience.on_late(NEXT, Late(1000))
+    post.forwarding.on_route(LEFT, message(THEIRS))
+    post.at(LAN.hop_s + 0.99)
+    assert not post.failure_detector.suspects
+    post.at(LAN.hop_s + 1.01)
+    assert set(post.failure_detector.suspects) == {NEXT.id}
+
+
+def test_a_late_peer_waits_longer_for_a_receipt() -> None:
+    post = Post()
+    post.failure_detector.patience.ran(0.3)
+    more_s = post.failure_detector.patience.own_s
+    assert post.forwarding.route(THEIRS, b"x")
+    post.forwarding.on_route_ack(NEXT, RouteAck(ME.id, ME.boot, post.state.seq))
+    post.at(LAN.receipt_s + more_s - 0.01)
+    assert not post.state.counters.resent
+    post.at(LAN.receipt_s + more_s + 0.01)
+    assert post.state.counters.resent == 1
 
 
 def test_a_lost_link_is_routed_around_at_once() -> None:

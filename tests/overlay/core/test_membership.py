@@ -17,6 +17,7 @@ from ringmq.overlay.core.messages import (
     Here,
     Join,
     Joined,
+    Late,
     Leaving,
     Message,
     Peer,
@@ -352,6 +353,19 @@ def test_a_pause_while_a_candidate_is_silent_does_not_last_for_ever() -> None:
         stage.hear(peer, ProbeAck((), False))
     stage.wait(stage.now + 60.0, living=(A, B, C))
     assert stage.ring.active
+
+
+def test_a_late_peer_waits_longer_for_the_answers_to_its_probes() -> None:
+    stage = Stage((A, B, C))
+    stage.hear(C, Late(1000))
+    patience = stage.ring.failure_detector.patience
+    patience.ran(0.3)
+    sent = stage.hear(C, Probe((D,)))
+    assert kinds(sent[D]) == [Probe]
+    stage.wait(LAN.probe_tries * LAN.probe_s + 0.1, living=(A, B, C))
+    assert stage.ring.statistics().suspects == 0
+    stage.wait(LAN.probe_tries * (LAN.probe_s + patience.own_s) + 0.1, living=(A, B, C))
+    assert stage.ring.statistics().suspects == 1
 
 
 def test_a_verifying_peer_asks_for_no_place() -> None:

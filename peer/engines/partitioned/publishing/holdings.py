@@ -29,7 +29,7 @@ RENEWALS: Final = 3
 YOUNG: Final = 0.6
 """A renewal that is younger than this part of a period is not repeated. More than a half: otherwise two peers whose
 periods lie half a period apart would each be the first to ask the other, and renew twice as often."""
-FEW_COORDINATORS: Final = 8
+FEW_COORDINATORS: Final = 16
 """With no more of them, a publisher holds all partitions from its first message on: no later topic waits."""
 ALL_FROM: Final = 8
 """Partitions of one coordinator in use from which on all of its partitions are held: after the first 200 topics in a

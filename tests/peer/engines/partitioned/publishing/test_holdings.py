@@ -106,7 +106,7 @@ def test_nothing_is_released_while_a_message_is_unacknowledged() -> None:
 
 def test_few_partitions_of_a_coordinator_in_use_end_the_whole() -> None:
     world = Publishing(MANY)
-    names = [f"t/{number}" for number in range(300)]
+    names = [f"t/{number}" for number in range(600)]
     for name in names:
         world.receivers(name)
     assert all(coordinator.knows_all for coordinator in world.coordinators.values())

@@ -34,7 +34,7 @@ def test_the_window_grows_again_up_to_its_bound() -> None:
     window = Window()
     window.answered(0.0, SLOW)
     before = window.size
-    window.answered(SLOW, SLOW + SLOW_S)
+    window.answered(SLOW, SLOW + SLOW_S / 2)
     assert window.size == before + LARGER
     for number in range(1, 100):
         window.answered(SLOW + number, SLOW + number)
