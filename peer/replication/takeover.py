@@ -411,8 +411,7 @@ class Takeover:
         """No owner has had all records of these partitions, and nobody has coordinated those in `unused`."""
         now, departures, silent = self._state.clock.now, self._departures, len(self._neighbourhood.silent)
         lacking, until = departures.took_copies(silent), departures.trusted_until(silent)
-        doubtful = lacking or now < until
-        died = [partition for partition in partitions if doubtful and partition in unused]
+        died = [partition for partition in partitions if now < until and partition in unused]
         # The last coordinator of the others may live.
         others = [partition for partition in partitions if partition not in unused]
         for doubted, void_at, lacks in ((died, until, lacking), (others, now + self._state.config.void_s, True)):

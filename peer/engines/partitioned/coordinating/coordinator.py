@@ -254,10 +254,10 @@ class Coordinator:
 
     def hold(self, sender: Peer, message: Hold) -> None:
         self.takeover.wake()
+        self.recalls.met(sender)
         if not message.all:
             for partition in partitions_in(message.runs):
-                again = partial(self.holders.hold, sender, (partition,), False)
-                self._serving(partition, sender, again)
+                self._serving(partition, sender, partial(self.holders.hold, sender, (partition,), False))
         self.holders.hold(sender, partitions_in(message.runs), message.all)
 
     def release(self, sender: Peer, message: Release) -> None:
@@ -462,13 +462,11 @@ class Coordinator:
                     self._entry_came(partition, record)
         until = self._state.clock.now + self._state.config.entry_s
         for home in self._leases:
-            # Records carry no remaining time: the leases start again with each coordinator. So lasting entries of the
-            # disk count until their homes have had the time to register.
+            # Records carry no remaining time: leases begin anew. So lasting entries of the disk count until their homes
+            # have had the time to register.
             home.until, home.away = max(home.until, until), False
-        lacking = list(filter(self.holders.is_incomplete, partitions))
-        self.recalls.begin_after_return(set(partitions).difference(lacking))
+        self.recalls.took_over(partitions)
         self.holders.took_over(list(partitions))
-        self.recalls.begin(lacking)
         self._announce(partitions)
         for partition in partitions:
             for _, again in self._stash.pop(partition, ()):

@@ -32,6 +32,9 @@ MOST_ABSENT: Final = 1024
 class Completion(Protocol):
     """The part of the holders that a recall uses."""
 
+    def is_incomplete(self, partition: int) -> bool:
+        """Whether entries may be missing in a partition."""
+
     def lack(self, partitions: Collection[int]) -> None:
         """Entries may be missing in these partitions."""
 
@@ -44,7 +47,7 @@ class OpenRecall:
 
     __slots__ = ("asked", "awaited", "began_at", "for_return", "partitions")
 
-    def __init__(self, partitions: Iterable[int], began_at: float, for_return: bool = False) -> None:
+    def __init__(self, partitions: Iterable[int], began_at: float, for_return: bool) -> None:
         self.partitions = set(partitions)
         self.began_at = began_at
         self.for_return = for_return
@@ -85,22 +88,23 @@ class Recalls:
         """The number of partitions that are recalled."""
         return sum(len(recall.partitions) for recall in self._open.values())
 
-    def begin(self, partitions: Collection[int]) -> None:
-        """This peer coordinates these partitions now, and may lack entries."""
-        if partitions and self._state.overlay.sees_all:
-            self._idents += 1
-            recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now)
-            self._ask(self._idents, recall)
+    def took_over(self, partitions: Collection[int]) -> None:
+        """This peer coordinates these partitions now. Call it before any holder is given them."""
+        lacking = [partition for partition in partitions if self._holders.is_incomplete(partition)]
+        self._begin(lacking, for_return=False)
+        if self._state.clock.now < self._returned_at + 2 * self._state.config.slow_retry_s:
+            # Their copies are whole, but perhaps of the other part.
+            self._begin(set(partitions).difference(lacking), for_return=True)
 
-    def begin_after_return(self, partitions: Collection[int]) -> None:
-        """The same, with whole copies, which are of the other part perhaps, if a peer has just come back. Call it
-        before any holder is given these partitions."""
-        config, now = self._state.config, self._state.clock.now
-        if partitions and self._state.overlay.sees_all and now < self._returned_at + 2 * config.slow_retry_s:
+    def _begin(self, partitions: Collection[int], for_return: bool) -> None:
+        """Ask all peers, unless there are some that this one does not know."""
+        if not partitions or not self._state.overlay.sees_all:
+            return
+        if for_return:
             self._holders.lack(partitions)
-            self._idents += 1
-            recall = self._open[self._idents] = OpenRecall(partitions, now, for_return=True)
-            self._ask(self._idents, recall)
+        self._idents += 1
+        recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now, for_return)
+        self._ask(self._idents, recall)
 
     def _ask(self, ident: int, recall: OpenRecall) -> None:
         """Ask the peers that were not asked yet: also those that have just come, which may bring sessions with them."""
@@ -173,15 +177,18 @@ class Recalls:
             del absent[peer.id]
         if len(absent) > MOST_ABSENT:
             del absent[next(iter(absent))]
-        if not any(known[peer.id] == peer for peer in back):
-            return
+        if any(known[peer.id] == peer for peer in back):
+            self._see_return()
+
+    def met(self, peer: Peer) -> None:
+        """A peer wants routes. It may be back, and not in the leaf set yet."""
+        is_seen = self._state.clock.now < self._returned_at + self._state.config.slow_retry_s
+        if self._absent.get(peer.id) == peer and not is_seen:
+            self._see_return()
+
+    def _see_return(self) -> None:
         self._returned_at = self._state.clock.now
-        partitions = self._acting()
-        if partitions and self._state.overlay.sees_all:
-            self._idents += 1
-            recall = self._open[self._idents] = OpenRecall(partitions, self._state.clock.now, for_return=True)
-            recall.asked.update(peer for peer in known.values() if peer not in back)
-            self._holders.lack(partitions)
+        self._begin(self._acting(), for_return=True)
 
     def stopped(self, partitions: Collection[int]) -> None:
         """Other peers coordinate these partitions now."""

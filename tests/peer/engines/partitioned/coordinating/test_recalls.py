@@ -205,7 +205,7 @@ def test_nothing_stays_behind(net: Net) -> None:
 
 
 def test_without_a_recall_the_message_would_wait_for_the_lease(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recalls, "begin", lambda self, partitions: None)
+    monkeypatch.setattr(Recalls, "took_over", lambda self, partitions: None)
     _, publisher = doomed(net, "a/b")
     publisher.publish("a/b", b"m")
     net.run(SOON_S)
