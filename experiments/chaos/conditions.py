@@ -64,7 +64,7 @@ class Conditions:
         return any(
             separates(fault, message.peer, peer)
             and length(fault) > self.terms.short_cut_s
-            and touches(fault, message)
+            and message.at <= self._met_at(fault)
             and answered_at(message) >= fault.start + self.terms.waited_s
             for fault in self._cuts
         )
@@ -75,9 +75,13 @@ class Conditions:
         return any(
             separates(fault, message.peer, peer)
             and fault.start <= granted_at
-            and answered_at(message) <= (inf if fault.end is None else fault.end) + self.terms.met_s
+            and answered_at(message) <= self._met_at(fault)
             for fault in self._cuts
         )
+
+    def _met_at(self, cut: Injected) -> float:
+        """When its parts are one ring again."""
+        return (inf if cut.end is None else cut.end) + self.terms.met_s
 
     def was_attacked(self, message: SentMessage) -> bool:
         """Whether a hostile member did harm while the message was on its way, or shortly before it was sent."""

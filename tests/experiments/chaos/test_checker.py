@@ -125,6 +125,8 @@ def test_a_subscription_that_ended_well_after_the_acknowledgement_counts() -> No
         (cut(0, 40, (1, 0)), False),
         (cut(-4, 40, (1, 0)), True),
         (cut(-4, 40, (2, 1)), False),
+        (cut(-12, 5.1, (0, 1)), True),
+        (cut(-12, 4.9, (0, 1)), False),
         (cut(9, 15, (0, 1)), False),
     ],
 )

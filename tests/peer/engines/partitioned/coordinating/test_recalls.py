@@ -13,8 +13,6 @@ from ringmq.peer.engines.partitioned.messages import Presented, Recall, Recalled
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.messages import Control
 from ringmq.peer.messaging.publication import Publication
-from ringmq.peer.replication.record import Epoch
-from ringmq.peer.replication.space import ones_of
 from tests.peer.conftest import Member, Net, parts_of
 
 Lost = Callable[[Peer, Peer, Publication | Control], bool]
@@ -74,31 +72,6 @@ def test_a_home_behind_a_cut_misses_nothing(net: Net) -> None:
     net.run(5.0)
     assert home.got == [("a/b", b"m")]
     assert publisher.reasons == [Reason.SUCCESS]
-
-
-def test_after_a_long_cut_coordinators_of_the_other_part_do_not_bring_messages_past_homes(net: Net) -> None:
-    """They have let the entry of the home lapse, which has registered again in its own part."""
-    home, publisher, owners = parted(net, "a/b", "a/#")
-    here = [member for member in net.members.values() if member not in owners]
-    publisher.publish("a/b", b"before")
-    net.run(SOON_S)
-    net.split(here, owners)
-    net.run(LAN.entry_s + LAN.lease_s)
-    assert not any(owner.core.subscriber.wants("a/b") for owner in owners)
-    # Their part has seen more takeovers than the other.
-    for owner in owners:
-        replicas = owner.core.replicas
-        for partition in ones_of(replicas.acting):
-            replicas.epochs[partition] = Epoch(replicas.epoch(partition).number + 9, owner.me.id)
-    home.got.clear()
-    net.split()
-    for number in range(100):
-        publisher.publish("a/b", b"%d" % number)
-        net.run(0.002)
-    net.run(LAN.entry_s)
-    assert {body for _, body in home.got} == {b"%d" % number for number in range(100)}
-    assert publisher.reasons == [Reason.SUCCESS] * 101
-    assert not any(len(member.core.coordinator.recalls) for member in net.members.values())
 
 
 def test_in_a_ring_beyond_a_leaf_set_it_waits_for_the_lease_of_entries(net: Net) -> None:
