@@ -21,7 +21,7 @@ def test_broken_pairs_stop_no_topic_and_lose_nothing(seed: int, nodes: int) -> N
     assert figures.checked["owed deliveries"] > 1000
 
 
-@pytest.mark.parametrize("seed", [28, 31])
+@pytest.mark.parametrize("seed", [12, 31])
 def test_without_detours_acknowledged_messages_are_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(self: Detours, target: Peer, via: Peer) -> None: ...
 
