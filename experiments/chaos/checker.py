@@ -210,6 +210,15 @@ class Checker:
             or crashed(message, self._peers.get(client, message.peer), until)
         )
 
+    def _was_passed_on(self, message: SentMessage, got: GotMessage) -> bool:
+        """Whether a member of a shared group may have got a message in the place of another, which was given up."""
+        return any(
+            self._conditions.excuses(message, entry.peer) or self._conditions.crashed(message, entry.peer, got.at)
+            for members in self._shared.values()
+            if any(entry.client == got.client for entry in members)
+            for entry in members
+        )
+
     def _disorder(self) -> Iterator[Violation]:
         last: dict[tuple[str, str, str, int], GotMessage] = {}
         seen: set[tuple[str, int]] = set()
@@ -218,7 +227,7 @@ class Checker:
             if message is None or got.retain or (got.client, got.number) in seen:
                 continue
             seen.add((got.client, got.number))
-            if message.source is MessageKind.WILL or message.resent:
+            if message.source is MessageKind.WILL or message.resent or self._was_passed_on(message, got):
                 continue
             key = (got.client, message.client, message.topic, message.qos)
             before = last.get(key)

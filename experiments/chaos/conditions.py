@@ -11,7 +11,7 @@ from itertools import pairwise
 from math import inf
 from typing import Final
 
-from ringmq.experiments.chaos.history import FaultKind, Injected, SentMessage
+from ringmq.experiments.chaos.history import FaultKind, Injected, MessageKind, SentMessage
 
 AWAY: Final = (FaultKind.DOWN, FaultKind.PAUSED, FaultKind.POWER)
 SHORT_CUT_S: Final = 6.0
@@ -65,7 +65,7 @@ class Conditions:
             separates(fault, message.peer, peer)
             and length(fault) > self.terms.short_cut_s
             and message.at <= self._met_at(fault)
-            and answered_at(message) >= fault.start + self.terms.waited_s
+            and self._may_be_given_up(message, fault)
             for fault in self._cuts
         )
 
@@ -78,6 +78,12 @@ class Conditions:
             and answered_at(message) <= self._met_at(fault)
             for fault in self._cuts
         )
+
+    def _may_be_given_up(self, message: SentMessage, cut: Injected) -> bool:
+        """Whether a message across a cut may count as done without its receivers. A will has no acknowledgement."""
+        if message.source is MessageKind.WILL:
+            return message.at >= cut.start - self.terms.settled_s
+        return answered_at(message) >= cut.start + self.terms.waited_s
 
     def _met_at(self, cut: Injected) -> float:
         """When its parts are one ring again."""

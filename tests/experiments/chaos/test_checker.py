@@ -172,6 +172,8 @@ def test_a_lost_will_is_found_and_a_discarded_one_must_not_come() -> None:
     for start, heard in ((10.9, []), (11.1, ["good-bye"])):
         faults = (fault(FaultKind.POWER, start, 13, 0, 1),)
         assert names(history(discarded, got=(GOT,), faults=faults)) == heard
+    for long, lost in ((cut(9, 40, (0, 1)), []), (cut(9, 14, (0, 1)), ["will"]), (cut(16, 40, (0, 1)), ["will"])):
+        assert names(history(will, faults=(long,))) == lost
 
 
 # Repetitions and order
@@ -249,6 +251,17 @@ def test_one_member_of_a_group_gets_a_message() -> None:
     assert found(history(MESSAGE, got=(GOT,), entries=GROUP)) == []
     assert names(history(MESSAGE, entries=GROUP)) == ["shared"]
     assert names(history(MESSAGE, got=(GOT, replace(GOT, client="t")), entries=GROUP)) == ["shared"]
+
+
+@pytest.mark.parametrize(("pair", "expected"), [((0, 2), []), ((0, 3), ["order"])])
+def test_a_message_that_another_member_of_a_group_was_to_get_may_come_late(
+    pair: tuple[int, int], expected: list[str]
+) -> None:
+    waited = replace(MESSAGE, acknowledged_at=25.0)
+    second = replace(MESSAGE, number=2, at=11.0, acknowledged_at=11.5)
+    got = (replace(GOT, number=2), replace(GOT, at=24.9))
+    past = history(waited, second, got=got, entries=GROUP, faults=(cut(9, 40, pair),))
+    assert [violation.promise.name for violation in found(past) if violation.promise.name == "order"] == expected
 
 
 @pytest.mark.parametrize(
