@@ -60,7 +60,7 @@ class Recalls:
     """One per coordinator."""
 
     __slots__ = (
-        "_absent", "_acting", "_holders", "_idents", "_known", "_looking", "_missing", "_open", "_returned_at",
+        "_absent", "_acting", "_holders", "_idents", "_known", "_look_at", "_missing", "_open", "_returned_at",
         "_state", "_streams",
     )  # fmt: skip
 
@@ -74,8 +74,8 @@ class Recalls:
         self._acting = acting
         self._idents = 0
         self._open: dict[int, OpenRecall] = {}
-        self._looking = False
-        """Whether a look at all of them is due when the entries of missing peers have ended."""
+        self._look_at = inf
+        """When the next look at all of them is due, as the first has waited long enough for missing peers."""
         self._known: dict[Id, Peer] = {}
         self._absent: dict[Id, Peer] = {}
         """Peers that have left the ring, whenever, and are not back."""
@@ -128,12 +128,12 @@ class Recalls:
             if missing_s <= 0:
                 del self._open[ident]
                 self._finish(recall)
-            elif not self._looking:
-                self._looking = True
+            elif self._state.clock.now + missing_s < self._look_at:
+                self._look_at = self._state.clock.now + missing_s
                 self._state.after(missing_s, self._look)
 
     def _look(self) -> None:
-        self._looking = False
+        self._look_at = inf
         for ident, recall in list(self._open.items()):
             self._see(ident, recall)
 

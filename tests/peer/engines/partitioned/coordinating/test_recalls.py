@@ -8,7 +8,7 @@ import pytest
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.overlay.core.messages import Peer
-from ringmq.peer.engines.partitioned.coordinating.recalls import Recalls
+from ringmq.peer.engines.partitioned.coordinating.recalls import OpenRecall, Recalls
 from ringmq.peer.engines.partitioned.messages import Presented, Recall, Recalled, Registry
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.messages import Control
@@ -72,6 +72,20 @@ def test_a_home_behind_a_cut_misses_nothing(net: Net) -> None:
     net.run(5.0)
     assert home.got == [("a/b", b"m")]
     assert publisher.reasons == [Reason.SUCCESS]
+
+
+def test_a_peer_that_is_back_is_not_waited_for_as_long_as_one_that_has_just_left(net: Net) -> None:
+    member, other, away = list(net.members.values())[:3]
+    recalls = member.core.coordinator.recalls
+    recalls._missing[away.me.id], recalls._absent[away.me.id] = net.now, away.me
+    for ident, for_return in ((1, False), (2, True)):
+        recalls._open[ident] = OpenRecall({ident}, net.now, for_return)
+        recalls._open[ident].awaited[other.me.id] = other.me
+        recalls.recalled(other.me, Recalled(ident))
+    net.run(LAN.slow_retry_s + SOON_S)
+    assert list(recalls._open) == [1]
+    net.run(LAN.entry_s)
+    assert not recalls._open
 
 
 def test_in_a_ring_beyond_a_leaf_set_it_waits_for_the_lease_of_entries(net: Net) -> None:
