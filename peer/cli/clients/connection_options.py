@@ -250,11 +250,16 @@ def _context(line: Line, wanted: bool) -> ssl.SSLContext | None:
 
 def checked_topic(topic: str, option: str) -> str:
     """The topic. Raises ConfigError unless messages may be published to it."""
+    check_name(topic, option, "topic name", check_topic_name)
+    return topic
+
+
+def check_name(name: str, option: str, kind: str, check: Callable[[str], object]) -> None:
+    """Raises ConfigError unless a topic or filter passes this check, and can be sent."""
     try:
-        check_topic_name(topic)
-        topic.encode()
+        check(name)
+        name.encode()
     except PacketError as error:
         raise ConfigError(f"{option}: {error}") from None
     except UnicodeEncodeError:
-        raise ConfigError(f"{option}: topic name {topic!r} is not UTF-8") from None
-    return topic
+        raise ConfigError(f"{option}: {kind} {name!r} is not UTF-8") from None

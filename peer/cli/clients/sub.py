@@ -17,10 +17,17 @@ from ringmq.mqtt_front.client.events import Arrived, ClientEvent, Opened, Subscr
 from ringmq.mqtt_front.client.shell.client import Client
 from ringmq.mqtt_front.codec.packets import RetainHandling, Subscription, Version
 from ringmq.mqtt_front.codec.reasons import words_of
-from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_filter, matches
 from ringmq.peer.cli.clients.attending import OK, TIMED_OUT, Interrupted, Teller, attend, run_to_end
-from ringmq.peer.cli.clients.connection_options import QOS, SOME_SECONDS, VERSIONS, Line, connecting, connection_options
+from ringmq.peer.cli.clients.connection_options import (
+    QOS,
+    SOME_SECONDS,
+    VERSIONS,
+    Line,
+    check_name,
+    connecting,
+    connection_options,
+)
 from ringmq.peer.cli.clients.message_format import (
     Form,
     FormatError,
@@ -130,7 +137,7 @@ def _wish(line: Line, topics: tuple[str, ...]) -> Wish:
     filters = tuple(dict.fromkeys((*line["filters"], *topics)))
     for option, names in (("-t", filters), ("-U", line["unsubscribed"]), ("-T", line["left_out"])):
         for name in names:
-            _check(name, option)
+            check_name(name, option, "topic filter", check_filter)
     if not filters and not line["unsubscribed"]:
         raise ConfigError("sub needs a topic filter: -t FILTER, such as -t '#' for all topics")
     of_v5 = {"no_local": "--no-local", "retain_as_published": "--retain-as-published"}
@@ -152,16 +159,6 @@ def _wish(line: Line, topics: tuple[str, ...]) -> Wish:
         line["retained_only"],
         line["ends_subscribed"],
     )
-
-
-def _check(topic_filter: str, option: str) -> None:
-    try:
-        check_filter(topic_filter)
-        topic_filter.encode()
-    except PacketError as error:
-        raise ConfigError(f"{option}: {error}") from None
-    except UnicodeEncodeError:
-        raise ConfigError(f"{option}: topic filter {topic_filter!r} is not UTF-8") from None
 
 
 def _form(line: Line) -> Form:
