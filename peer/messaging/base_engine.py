@@ -37,8 +37,8 @@ MOST_AT_ONCE: Final = 1000
 """Actions in one turn, some 30 us each. A peer with 100,000 of them due would be taken for dead if nobody heard of it
 meanwhile."""
 MOST_ROUNDS: Final = 256
-"""Answers of the roles of this peer to each other, each to the one before, in one call. The longest that are needed are
-some twenty. If two roles ask each other without end, all others are still served."""
+"""Answers of the roles of this peer to each other, each to the one before, in one call. The rest waits for a later
+call: if two roles ask each other without end, all others are still served."""
 
 
 class Subscribing(Protocol):
