@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from ringmq.mqtt_front.message import Message
+from ringmq.overlay.timer import Timer
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.partitioned.publishing.assembly import Address
 from ringmq.peer.engines.partitioned.shell.record_store import RecordStore
@@ -17,6 +18,8 @@ from ringmq.peer.messaging.engine import NO_DISK, LocalClients
 from ringmq.peer.messaging.shell.adapter import EngineAdapter, clock_us
 from ringmq.peer.resources.processor import waited_s
 
+CHECKPOINT_S: Final = 1.0
+"""Between two checkpoints of the store, while it has changes to move."""
 CHANCE_BITS: Final = 63
 """Random bits in the number of a retained message from before this peer had a ring: they distinguish publishers."""
 
@@ -40,6 +43,7 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         self._store = store
         self._has_disk = store is not None
         self._on_fault = on_fault
+        self._checkpoint_timer = Timer(self._checkpoint)
         super().__init__(iteration, on_activity)
         self.core.measure_waits(waited_s)
         if store is not None:
@@ -57,6 +61,7 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         self.core.join()
         self._commit()
         super().stop()
+        self._checkpoint_timer.stop()
         if self._store is not None:
             self._store.close()
 
@@ -72,9 +77,19 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         return self.fault is None
 
     def _commit(self) -> None:
-        if self._store is not None and self.fault is None and not self._stopped:
+        if self._store is not None:
+            self._write(self._store, self._store.commit)
+
+    def _checkpoint(self) -> None:
+        if self._store is not None:
+            self._write(self._store, self._store.checkpoint)
+
+    def _write(self, store: RecordStore, write: Callable[[], None]) -> None:
+        if self.fault is None and not self._stopped:
             try:
-                self._store.commit()
+                write()
+                if store.logged:
+                    self._checkpoint_timer.set(self._iteration.now + CHECKPOINT_S)
             except Exception as error:  # noqa: BLE001 - whatever failed, the changes are not on the disk
                 self.fault = str(error)
                 if self._on_fault is not None:

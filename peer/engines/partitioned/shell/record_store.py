@@ -2,6 +2,9 @@
 
 One SQLite file. The changes of one iteration of the event loop are committed together, before any peer is notified that
 they are safe here. Times in the file are wall-clock times, as the clock of a process starts again at zero.
+
+Entries come by the thousand when many clients subscribe, and their keys are spread over the whole table: each would
+change a page of its own. So their changes are first appended to a log, and moved to the table later, a few at a time.
 """
 
 from __future__ import annotations
@@ -9,9 +12,9 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -23,35 +26,52 @@ from ringmq.peer.errors import PeerError
 from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 
-VERSION: Final = 3
+VERSION: Final = 4
 """The version of the tables; a file of a later version is refused."""
 
 ENTRIES: Final = """
 CREATE TABLE entries (filter TEXT, home TEXT, host TEXT, port INTEGER, home_boot INTEGER, boot INTEGER, count INTEGER,
     away_at INTEGER, PRIMARY KEY (filter, home)) WITHOUT ROWID;
 """
-_STEPS: Final = {1: "DROP TABLE notes;", 2: ENTRIES}
+ENTRY_LOG: Final = """
+CREATE TABLE entry_log (number INTEGER PRIMARY KEY, filter TEXT, home TEXT, host TEXT, port INTEGER, home_boot INTEGER,
+    boot INTEGER, count INTEGER, away_at INTEGER, removed INTEGER);
+"""
+_STEPS: Final = {1: "DROP TABLE notes;", 2: ENTRIES, 3: ENTRY_LOG}
 """How to come from a version to the next. Version 1 had notes: which topics below a prefix have retained messages.
-Version 2 had no entries."""
+Version 2 had no entries, version 3 no log of their changes."""
 
 TABLES: Final = f"""
 CREATE TABLE retained (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, expires_at REAL, body BLOB)
     WITHOUT ROWID;
 CREATE TABLE cleared (topic TEXT PRIMARY KEY, stamp INTEGER, publisher INTEGER, at REAL) WITHOUT ROWID;
-{ENTRIES}"""
+{ENTRIES}{ENTRY_LOG}"""
 
 LOG_BYTES: Final = 16 << 20
 """The size that the write-ahead log is cut to after a burst."""
+MOVED_AT_ONCE: Final = 200
+MOVED_PART: Final = 600
+"""A checkpoint moves this number of changes from the log of the entries to their table, or this part of a longer log.
+With one each second, moving takes a few milliseconds of it, and a change stays in the log for ten minutes or so."""
+_COLUMNS: Final = "filter, home, host, port, home_boot, boot, count, away_at"
+_LAST: Final = f"SELECT {_COLUMNS}, removed, max(number) FROM entry_log WHERE number < ? GROUP BY filter, home"  # noqa: S608
+"""The last change of each entry: beside `max`, SQLite takes the other columns from the row that has the maximum."""
+_MOVE: Final = (
+    f"INSERT OR REPLACE INTO entries SELECT {_COLUMNS} FROM ({_LAST}) WHERE NOT removed",  # noqa: S608
+    f"DELETE FROM entries WHERE (filter, home) IN (SELECT filter, home FROM ({_LAST}) WHERE removed)",  # noqa: S608
+    "DELETE FROM entry_log WHERE number < ?",
+)
 
 _RETAINED: Final = tuple[str, Count, Count, float | None, bytes]
 _CLEARED: Final = tuple[str, Count, Count, float]
 _ENTRY: Final = tuple[str, str, str, int, Count, Count, Count, Count | None]
+_LOGGED: Final = tuple[int, str, str, str, int, Count, Count, Count, Count | None, Count]
 """The rows of the tables."""
 
 T = TypeVar("T")
 Change = tuple[str, tuple[object, ...]]
 Subject = tuple[str, str]
-"""A topic with KEPT or LEFT, or a filter with its home."""
+"""A topic with KEPT or LEFT."""
 KEPT: Final = "kept"
 LEFT: Final = "left"
 
@@ -76,14 +96,19 @@ class RecordStore:
         self._path = path
         self._wall_s = wall_s
         self._changes: dict[Subject, tuple[Change, ...]] = {}
-        """The last record of each topic, the last `leave` of each, which keeps tombstones, and the last change of each
-        entry; in the order of arrival."""
+        """The last record of each topic, and the last `leave` of each, which keeps tombstones; in the order of
+        arrival."""
+        self._entries: dict[tuple[str, Id], tuple[object, ...]] = {}
+        """The last change of each entry, as a row of the log without its number."""
         try:
             make_database(path, f"{TABLES} PRAGMA user_version = {VERSION};")
             self._database = sqlite3.connect(path, isolation_level=None)
             self._open()
+            first, last = self._database.execute("SELECT min(number), max(number) FROM entry_log").fetchone()
         except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
             raise StoreError(f"cannot use {path}: {getattr(error, 'strerror', None) or error}") from None
+        self._first_logged = 0 if first is None else int(first)
+        self._next_logged = 0 if last is None else int(last) + 1
 
     def _open(self) -> None:
         run = self._database.execute
@@ -121,17 +146,17 @@ class RecordStore:
         self._do((topic, LEFT), ("DELETE FROM retained WHERE topic = ?", (topic,)))
 
     def keep_entry(self, record: SharedRecord) -> None:
+        self._log_entry(record, removed=0)
+
+    def leave_entry(self, record: SharedRecord) -> None:
+        self._log_entry(record, removed=1)
+
+    def _log_entry(self, record: SharedRecord, removed: int) -> None:
         home = record.home
         assert home is not None, "entries have homes"
         away_at = away_since(record) if record.gone else None
-        row = (record.name, home.id.hex(), home.host, home.port, home.boot, *record.number, away_at)
-        self._do((record.name, home.id.hex()), ("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row))
-
-    def leave_entry(self, record: SharedRecord) -> None:
-        home = record.home
-        assert home is not None, "entries have homes"
-        row = (record.name, home.id.hex())
-        self._do((record.name, home.id.hex()), ("DELETE FROM entries WHERE filter = ? AND home = ?", row))
+        place = home.id.hex(), home.host, home.port, home.boot
+        self._entries[record.name, home.id] = (record.name, *place, *record.number, away_at, removed)
 
     def forget(self, age_s: float) -> None:
         # No topic has this name.
@@ -145,18 +170,45 @@ class RecordStore:
 
     @property
     def pending(self) -> bool:
-        return bool(self._changes)
+        return bool(self._changes or self._entries)
+
+    @property
+    def logged(self) -> int:
+        """The changes of entries that wait for a checkpoint."""
+        return self._next_logged - self._first_logged
 
     def commit(self) -> None:
         """Raises StoreError when the disk fails: the changes stay pending, and must not be acknowledged."""
-        if not self._changes:
+        if not self.pending:
             return
         run = self._database.execute
-        try:
-            run("BEGIN IMMEDIATE")
+        with self._transaction():
             for changes in self._changes.values():
                 for change, values in changes:
                     run(change, values)
+            rows = ((number, *row) for number, row in enumerate(self._entries.values(), self._next_logged))
+            self._database.executemany("INSERT INTO entry_log VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        self._changes.clear()
+        self._next_logged += len(self._entries)
+        self._entries.clear()
+
+    def checkpoint(self) -> None:
+        """Move the oldest changes of entries from their log to their table: those that were committed. Raises
+        StoreError when the disk fails."""
+        if not self.logged:
+            return
+        end = self._first_logged + min(self.logged, max(MOVED_AT_ONCE, self.logged // MOVED_PART))
+        with self._transaction():
+            for change in _MOVE:
+                self._database.execute(change, (end,))
+        self._first_logged = end
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        run = self._database.execute
+        try:
+            run("BEGIN IMMEDIATE")
+            yield
             run("COMMIT")
         except Exception as error:
             # Whatever it was: within an open transaction, no later commit could begin.
@@ -164,7 +216,6 @@ class RecordStore:
                 with suppress(sqlite3.Error):
                     run("ROLLBACK")
             raise StoreError(f"cannot write to {self._path}: {error}") from error
-        self._changes.clear()
 
     def close(self) -> None:
         """Uncommitted changes are lost."""
@@ -194,10 +245,18 @@ class RecordStore:
         for topic, stamp, publisher, at in self._rows(_CLEARED, "cleared"):
             # The wall clock may have been set back since the clearing.
             cleared.append((topic, (stamp, publisher), max(0.0, now - at)))
-        return Kept([*records, *self._entries()], cleared)
+        return Kept([*records, *self._load_entries()], cleared)
 
-    def _entries(self) -> Iterator[SharedRecord]:
-        for topic_filter, home_id, host, port, home_boot, boot, count, away_at in self._rows(_ENTRY, "entries"):
+    def _load_entries(self) -> Iterator[SharedRecord]:
+        entries = {row[:2]: row for row in self._rows(_ENTRY, "entries")}
+        # They come in the order of their numbers, which are the table's key.
+        for _, *columns, removed in self._rows(_LOGGED, "entry_log"):
+            row = cast("tuple[str, str, str, int, int, int, int, int | None]", tuple(columns))
+            if removed:
+                entries.pop(row[:2], None)
+            else:
+                entries[row[:2]] = row
+        for topic_filter, home_id, host, port, home_boot, boot, count, away_at in entries.values():
             try:
                 home = Peer(Id.parse(home_id), host, port, home_boot)
             except ValueError as error:

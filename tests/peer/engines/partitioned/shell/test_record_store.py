@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -12,7 +13,14 @@ from ringmq.mqtt_front.message import Message
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.lasting import LASTING, away_since, lapsed
-from ringmq.peer.engines.partitioned.shell.record_store import VERSION, RecordStore, StoreError
+from ringmq.peer.engines.partitioned.shell import record_store
+from ringmq.peer.engines.partitioned.shell.record_store import (
+    MOVED_AT_ONCE,
+    MOVED_PART,
+    VERSION,
+    RecordStore,
+    StoreError,
+)
 from ringmq.peer.messaging.body import encode_body, remaining_of
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
 
@@ -104,6 +112,63 @@ def test_lasting_entries_are_there_again_with_their_homes(store: RecordStore, pa
     assert len(found) == len(entries) + 1, "a topic is no filter"
 
 
+def changed_entries(store: RecordStore) -> None:
+    """The third entry is removed, the second is removed and comes back, the first changes its number."""
+    for count, name in enumerate(("first", "second", "third", "fourth")):
+        store.keep_entry(entry(name, count))
+        store.commit()
+    for name in ("third", "second"):
+        store.leave_entry(entry(name, 5))
+        store.commit()
+    for count, name in enumerate(("second", "first"), 6):
+        store.keep_entry(entry(name, count))
+        store.commit()
+
+
+CHANGED: Final = [("first", (HOME.boot, 7)), ("fourth", (HOME.boot, 3)), ("second", (HOME.boot, 6))]
+
+
+@pytest.mark.parametrize("moved_at_once", range(1, 10))
+def test_checkpoints_change_nothing_of_the_entries(
+    store: RecordStore, path: Path, wall: Wall, monkeypatch: pytest.MonkeyPatch, moved_at_once: int
+) -> None:
+    """However many changes each moves, before and after a restart."""
+    monkeypatch.setattr(record_store, "MOVED_AT_ONCE", moved_at_once)
+    changed_entries(store)
+    assert store.logged == 8
+    while store.logged:
+        before = store.logged
+        store.checkpoint()
+        assert before - store.logged == min(before, moved_at_once)
+        store = again(store, path, wall)
+        assert store.logged == max(0, before - moved_at_once), "a restart goes on where it was"
+        found = sorted((record.name, record.number) for record in store.load().records)
+        assert found == CHANGED
+    store.checkpoint()
+    rows = store._database.execute("SELECT filter, boot, count FROM entries ORDER BY filter").fetchall()
+    assert [(name, (boot, count)) for name, boot, count in rows] == CHANGED
+
+
+def test_a_long_log_is_moved_in_a_bounded_number_of_checkpoints(store: RecordStore) -> None:
+    """A peer that gets more changes a second than one checkpoint moves must not keep all of them for ever."""
+    most = MOVED_AT_ONCE * MOVED_PART
+    for count in range(2 * most):
+        store.keep_entry(entry(f"{count}", count))
+    store.commit()
+    store.checkpoint()
+    assert store.logged == 2 * most - 2 * MOVED_AT_ONCE
+
+
+def test_a_checkpoint_that_fails_moves_nothing(store: RecordStore, path: Path, wall: Wall) -> None:
+    changed_entries(store)
+    store._database.execute("DROP TABLE entries")
+    store._database.execute("CREATE VIEW entries AS SELECT filter, home FROM entry_log")
+    with pytest.raises(StoreError, match=r"cannot write to .*retained\.sqlite"):
+        store.checkpoint()
+    assert store.logged == 8
+    assert store._database.execute("SELECT count(*) FROM entry_log").fetchone() == (8,)
+
+
 def test_the_last_word_counts(store: RecordStore, path: Path, wall: Wall) -> None:
     """Whether it is committed together with what was before or not."""
     for commit in (lambda: None, store.commit):
@@ -192,11 +257,19 @@ INSERT INTO retained VALUES ('a/b', 5, 6, NULL, x'0078');
 INSERT INTO cleared VALUES ('c', 7, 8, 999900.0);
 PRAGMA user_version = 2;
 """
+VERSION_3 = VERSION_2.replace(
+    "PRAGMA user_version = 2;",
+    """
+CREATE TABLE entries (filter TEXT, home TEXT, host TEXT, port INTEGER, home_boot INTEGER, boot INTEGER, count INTEGER,
+    away_at INTEGER, PRIMARY KEY (filter, home)) WITHOUT ROWID;
+PRAGMA user_version = 3;
+""",
+)
 
 
-@pytest.mark.parametrize("before", [VERSION_1, VERSION_2])
+@pytest.mark.parametrize("before", [VERSION_1, VERSION_2, VERSION_3])
 def test_a_file_of_an_earlier_version_is_taken_over(path: Path, wall: Wall, before: str) -> None:
-    """Version 1 had notes, version 2 had no entries."""
+    """Version 1 had notes, version 2 had no entries, and version 3 no log of them."""
     with sqlite3.connect(path) as database:
         database.executescript(before)
     database.close()
@@ -210,7 +283,7 @@ def test_a_file_of_an_earlier_version_is_taken_over(path: Path, wall: Wall, befo
         assert database.execute("PRAGMA user_version").fetchone() == (VERSION,)
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     database.close()
-    assert tables == {"retained", "cleared", "entries"}
+    assert tables == {"retained", "cleared", "entries", "entry_log"}
 
 
 @pytest.mark.parametrize(
@@ -222,6 +295,8 @@ def test_a_file_of_an_earlier_version_is_taken_over(path: Path, wall: Wall, befo
         "cleared VALUES (x'ff', 1, 1, 0.0)",
         "entries VALUES ('f', 'no id', 'host', 1, 1, 1, 1, NULL)",
         "entries VALUES ('f', '00000000000000000000000000000001', 'host', 'x', 1, 1, 1, NULL)",
+        "entry_log VALUES (1, 'f', 'no id', 'host', 1, 1, 1, 1, NULL, 0)",
+        "entry_log VALUES (1, 'f', '00000000000000000000000000000001', 'host', 1, 1, 1, 1, NULL, 'x')",
     ],
 )
 def test_a_damaged_row_is_one_clear_line(store: RecordStore, path: Path, row: str) -> None:
