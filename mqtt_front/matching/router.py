@@ -215,7 +215,9 @@ class Router(Generic[S]):
         """Count a new subscription, unless a limit refuses it."""
         limits = self._limits
         placement = placement_of(_inner(topic_filter))
-        own = self._sessions.get(session) or _SessionFilters[S](limits)
+        own = self._sessions.get(session)
+        if own is None:
+            own = _SessionFilters(limits)
         fault = None
         # All checks come before any change, or a refused subscription would leave half of itself behind.
         if self._subscriptions >= limits.subscriptions:

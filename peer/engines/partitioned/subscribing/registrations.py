@@ -5,6 +5,7 @@ Owns the queue, and the count of the filters that coordinators owe answers for. 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -85,9 +86,9 @@ class Registrations:
         self._armed = False
         self._soon = False
         """Whether a registration must not wait."""
-        self._queued: dict[int, HomePartition] = {}
+        self._queued: OrderedDict[int, HomePartition] = OrderedDict()
         """Partitions with filters that are registered at the end of this iteration, or of later ones if they are
-        many."""
+        many. A plain dictionary would look at all places of those that it has lost before it finds its first."""
         self._unanswered = 0
         self._window = Window()
 
@@ -128,10 +129,8 @@ class Registrations:
         by_peer: dict[Peer, list[LocalFilter]] = {}
         taken, most = 0, min(MOST_AT_ONCE, self._window.size - self._unanswered)
         # The oldest first: the SUBACK of a client waits for the last of its filters.
-        for index, partition in list(self._queued.items()) if most > 0 else ():
-            if taken >= most:
-                break
-            del self._queued[index]
+        while self._queued and taken < most:
+            _, partition = self._queued.popitem(last=False)
             peer = self._directory.coordinator(partition.index)
             if peer is not None and peer != partition.coordinator:
                 if partition.refuses(peer, now):
