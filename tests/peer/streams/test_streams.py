@@ -247,6 +247,30 @@ def test_a_silent_peer_gets_the_window_once_and_then_its_oldest_batch_alone() ->
     assert line.a.streams.idle(B)
 
 
+def test_after_slow_answers_a_broken_link_is_not_waited_for() -> None:
+    """What was on its way is gone, and its answer does not come however long it is waited for."""
+    line = Line()
+    for _ in range(20):
+        line.a.streams.send(B, "x", lambda: None)
+        batches = line.a.end()
+        line.clock.now += 2.0
+        line.b.take(A, batches)
+        line.a.take(B, line.b.end())
+    assert line.a.streams.answer_s(B) > 2.0
+    line.a.streams.send(B, "y", lambda: None)
+    lost = line.a.end()
+    assert len(_batches(lost)) == 1
+    line.a.streams.link_lost(B)
+    line.pass_time(LAN.retry_s)
+    assert line.b.handled[-1] == "y"
+    line.pass_time(10.0)
+    assert line.a.streams.idle(B)
+    line.a.streams.link_lost(B)
+    line.a.streams.link_lost(Peer(B.id, B.host, B.port, B.boot + 1))
+    line.a.streams.link_lost(Peer(Id(3), "c", 1, 5))
+    assert not line.a.context.timers, "a pair at rest has no timer"
+
+
 def test_a_peer_that_stays_silent_is_lost_after_the_time_to_give_up() -> None:
     line = Line()
     line.a.streams.send(B, "x", lambda: None)
