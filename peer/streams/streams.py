@@ -23,6 +23,7 @@ from ringmq.peer.streams.incoming_stream import IncomingLane, IncomingStream
 from ringmq.peer.streams.outgoing_stream import (
     BATCH_BYTES,
     BATCH_ITEMS,
+    LATE_S,
     MAX_OWED,
     NOTHING,
     Done,
@@ -39,6 +40,9 @@ MAX_QUEUED_BYTES: Final = 64 << 20
 more, and it is newer."""
 ITEM_BYTES: Final = 64
 """Memory of an item beside its bytes: the head of the object, its place in a list, and a callback."""
+FEW_BYTES: Final = 4096
+"""A stream with no more bytes is repeated after LATE_S at the latest, however slow the answers were before: that costs
+a busy receiver next to nothing, and after a lossy network, each takeover would wait for what was lost last."""
 
 
 class OwnItem:
@@ -218,7 +222,8 @@ class Streams:
         return max(self._wait_s(stream), stream.late_s)
 
     def _wait_s(self, stream: OutgoingStream) -> float:
-        return max(self._state.config.retry_s, self._state.ask_s, stream.answer_s)
+        answer_s = stream.answer_s if stream.held_bytes > FEW_BYTES else min(stream.answer_s, LATE_S)
+        return max(self._state.config.retry_s, self._state.ask_s, answer_s)
 
     def heard_at(self, peer: Peer) -> float:
         """When a peer has sent something for the last time, an answer or anything else."""

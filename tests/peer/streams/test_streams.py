@@ -16,8 +16,9 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.streams import outgoing_stream, stream_pairs, streams
+from ringmq.peer.streams.outgoing_stream import LATE_S
 from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
-from ringmq.peer.streams.streams import Streams
+from ringmq.peer.streams.streams import FEW_BYTES, Streams
 from tests.peer.streams.stream_line import LineContext, StreamWorld
 from tests.peer.streams.stream_mutations import FAULTS, faulty
 
@@ -247,8 +248,8 @@ def test_a_silent_peer_gets_the_window_once_and_then_its_oldest_batch_alone() ->
     assert line.a.streams.idle(B)
 
 
-def test_after_slow_answers_a_broken_link_is_not_waited_for() -> None:
-    """What was on its way is gone, and its answer does not come however long it is waited for."""
+def _slow_line() -> Line:
+    """Each answer has taken 2 s."""
     line = Line()
     for _ in range(20):
         line.a.streams.send(B, "x", lambda: None)
@@ -257,12 +258,31 @@ def test_after_slow_answers_a_broken_link_is_not_waited_for() -> None:
         line.b.take(A, batches)
         line.a.take(B, line.b.end())
     assert line.a.streams.answer_s(B) > 2.0
-    line.a.streams.send(B, "y", lambda: None)
+    return line
+
+
+@pytest.mark.parametrize(("size_bytes", "most_s"), [(1, LATE_S), (FEW_BYTES, 5.0)])
+def test_after_slow_answers_few_bytes_are_repeated_soon(size_bytes: int, most_s: float) -> None:
+    """If they were lost, nobody waits for long. To repeat many would make a busy receiver slower."""
+    line = _slow_line()
+    line.a.streams.send(B, "y" * size_bytes, lambda: None)
+    line.a.end()
+    sent_at = line.clock.now
+    while not line.a.streams.counters.resent:
+        line.clock.now = line.a.context.timers.next_at
+        line.a.context.timers.run(line.clock.now)
+    assert most_s / 2 < line.clock.now - sent_at <= most_s
+
+
+def test_after_slow_answers_a_broken_link_is_not_waited_for() -> None:
+    """What was on its way is gone, and its answer does not come however long it is waited for."""
+    line = _slow_line()
+    line.a.streams.send(B, "y" * FEW_BYTES, lambda: None)
     lost = line.a.end()
     assert len(_batches(lost)) == 1
     line.a.streams.link_lost(B)
     line.pass_time(LAN.retry_s)
-    assert line.b.handled[-1] == "y"
+    assert line.b.handled[-1] == "y" * FEW_BYTES
     line.pass_time(10.0)
     assert line.a.streams.idle(B)
     line.a.streams.link_lost(B)

@@ -7,6 +7,7 @@ records.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -25,6 +26,11 @@ the other may wait for the same processor."""
 MOST_BUSY: Final = 8
 """Checks in a row for which a peer may send other messages and no answer."""
 MOST_DOUBLINGS: Final = 4
+SLOWER: Final = 1.5
+"""A check waits for this factor of the time that an answer of the peer took lately, up to a lease: on a slow line, or a
+busy machine, nobody answers within `silent_s`, and to go on without those who live stops everybody."""
+MOST_EARLIER: Final = 16
+"""Earlier checks of which a late answer still tells how long it took."""
 SOON: Final = 10
 """A peer that falls silent again within this many times `steady_s` must answer for twice as long the next time, and is
 waited for twice as long before it counts as silent: it may only be too busy."""
@@ -33,12 +39,16 @@ waited for twice as long before it counts as silent: it may only be too busy."""
 class Watch:
     """A peer that is being checked, or is silent."""
 
-    __slots__ = ("answered", "asked_at", "busy", "number", "peer", "silent", "steady_since", "wait_s", "waited_s")
+    __slots__ = (
+        "answered", "asked_at", "busy", "earlier", "number", "peer", "silent", "steady_since", "wait_s", "waited_s",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.number = 0
         self.asked_at = 0.0
+        self.earlier: deque[tuple[int, float]] = deque(maxlen=MOST_EARLIER)
+        """The numbers of the last checks, also of the present one, and when each began."""
         self.wait_s = 0.0
         """How long the present check waits for an answer."""
         self.waited_s = 0.0
@@ -55,7 +65,7 @@ class Watch:
 class Silence:
     """One per engine."""
 
-    __slots__ = ("_changed", "_checks", "_returned", "_state", "_streams", "_watched", "waited_s")
+    __slots__ = ("_changed", "_checks", "_returned", "_slow", "_state", "_streams", "_watched", "waited_s")
 
     def __init__(self, state: MessagingContext, streams: ItemStreams, changed: Callable[[], None]) -> None:
         """`changed` is called when a peer has become silent, or is relied upon again."""
@@ -68,6 +78,8 @@ class Silence:
         self._checks = 0
         self._returned: dict[Id, tuple[float, int]] = {}
         """Peers that were silent lately: until when that counts, and how often in a row."""
+        self._slow: dict[Id, tuple[float, float]] = {}
+        """Peers that answered a check late: until when that counts, and how long the answer took."""
 
     @property
     def silent(self) -> frozenset[Id]:
@@ -101,7 +113,12 @@ class Silence:
 
     def alive(self, sender: Peer, message: Alive) -> None:
         watch = self._watched.get(sender)
-        if watch is None or watch.number != message.number:
+        if watch is None:
+            return
+        for number, asked_at in watch.earlier:
+            if number == message.number:
+                self._learn(sender.id, self._state.clock.now - asked_at)
+        if watch.number != message.number:
             return
         watch.answered = True
         if not watch.silent:
@@ -109,16 +126,31 @@ class Silence:
         elif watch.steady_since is None:
             watch.steady_since = self._state.clock.now
 
+    def _learn(self, peer_id: Id, took_s: float) -> None:
+        """An answer to a check, or to a repeated question of it, has come so long after the first question."""
+        now, config = self._state.clock.now, self._state.config
+        if took_s > config.silent_s:
+            self._slow = {known: slow for known, slow in self._slow.items() if slow[0] > now}
+            self._slow[peer_id] = now + SOON * config.steady_s, max(took_s, self._slow_s(peer_id) / 2)
+
+    def _slow_s(self, peer_id: Id) -> float:
+        """How long the answers of a peer took lately, if they were late."""
+        until, took_s = self._slow.get(peer_id, (0.0, 0.0))
+        return took_s if self._state.clock.now < until else 0.0
+
     def _begin(self, watch: Watch) -> None:
         self._checks += 1
         watch.number = self._checks
         watch.asked_at = self._state.clock.now
+        watch.earlier.append((watch.number, watch.asked_at))
         watch.waited_s = self.waited_s()
         watch.answered = False
         # Peers on a machine that is too busy answer late, all of them. To take over from them would make it busier.
         watch.wait_s = self._state.config.silent_s
         if not watch.silent:
             watch.wait_s = max(watch.wait_s * (1 << self._times_of(watch.peer)), self._streams.answer_s(watch.peer))
+        slow_s = min(SLOWER * self._slow_s(watch.peer.id), self._state.config.lease_s)
+        watch.wait_s = max(watch.wait_s, slow_s)
         self._ask(watch, watch.number, TRIES)
 
     def _ask(self, watch: Watch, number: int, tries: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import inf
 
 import pytest
@@ -32,6 +33,8 @@ class State:
         self.timers = TimerQueue()
         self.me = peer(1)
         self.answers = True
+        self.takes_s = 0.0
+        """How long each answer is under way."""
         self.lost = 0
         """Questions that get lost on their way."""
         self.sent: list[object] = []
@@ -54,7 +57,7 @@ class State:
         if self.lost:
             self.lost -= 1
         elif self.answers and isinstance(message, Check):
-            self.silence.alive(to, Alive(message.number))
+            self.after(self.takes_s, partial(self.silence.alive, to, Alive(message.number)))
 
     def find_way(self, to: Peer) -> None:
         self.sought.append(to)
@@ -128,6 +131,42 @@ def test_a_peer_that_waits_for_its_processor_calls_nobody_silent(share: float, s
     state.silence.waited_s = lambda: 0.0
     state.run(3 * LAN.silent_s)
     assert state.silences == [{OTHER.id}]
+
+
+def test_on_a_slow_line_nobody_stays_silent_and_checks_wait_for_answers() -> None:
+    """No answer of this peer comes within `silent_s`: it was silent for ever, and others took its partitions."""
+    state = State()
+    state.takes_s = 3 * LAN.silent_s
+    state.silence.suspect(OTHER)
+    state.run(3 * LAN.silent_s + LAN.steady_s + 4 * state.takes_s)
+    assert state.silences == [{OTHER.id}, set()]
+    for _ in range(10):
+        state.silence.suspect(OTHER)
+        state.run(2 * state.takes_s)
+    assert state.counters.silent_peers == 1
+    # The line is as before: a peer that dies is found as soon again.
+    state.takes_s = 0.0
+    state.run(30 * LAN.steady_s)
+    state.silence.suspect(OTHER)
+    state.run(1.0)
+    state.answers = False
+    state.silence.suspect(OTHER)
+    state.run(LAN.silent_s + 2 * STEP_S)
+    assert state.silence.silent == {OTHER.id}
+
+
+def test_a_peer_that_falls_silent_on_a_slow_line_is_found_within_a_lease() -> None:
+    state = State()
+    state.takes_s = 0.9 * LAN.lease_s
+    state.silence.suspect(OTHER)
+    state.run(2 * LAN.lease_s)
+    state.answers = False
+    state.silence.follow(lambda known: False)
+    state.silence.suspect(OTHER)
+    state.run(0.8 * LAN.lease_s)
+    assert not state.silence.silent
+    state.run(0.3 * LAN.lease_s)
+    assert state.silence.silent == {OTHER.id}
 
 
 def test_who_is_back_must_answer_for_a_while_and_longer_each_time() -> None:
