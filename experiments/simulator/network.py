@@ -40,6 +40,9 @@ class Weather:
     resets: bool = False
     """Whether the machine of a crashed peer resets its connections, like TCP: linked peers are notified at once, and
     later senders by the answer. Otherwise a crash is silent, like a power failure."""
+    connections: bool = False
+    """Whether messages travel over connections, which are in order, and hold in a cut what was sent into it. Otherwise
+    each message is a datagram, and lost in a cut."""
 
     @property
     def lossless(self) -> bool:
@@ -82,13 +85,26 @@ class Network:
         share = ((mixed >> 64) ^ mixed & 0xFFFFFFFFFFFFFFFF) / 0x10000000000000000
         return min(self._high, self._low + (self._high - self._low) * share)  # rounding may exceed the range
 
-    def fates(self, sender: Id, receiver: Id, now: float) -> tuple[float, ...]:
-        weather = self.weather
+    def is_cut(self, sender: Id, receiver: Id, now: float) -> bool:
+        """Whether everything in this direction is lost now."""
         sides = self._sides
         if sides is not None and sides.get(sender, 0) != sides.get(receiver, 0):
-            self.lost += 1
-            return ()
-        if self._cuts and self._cuts.get((sender, receiver), 0.0) > now:
+            return True
+        return bool(self._cuts) and self._cuts.get((sender, receiver), 0.0) > now
+
+    def segment_delay(self, sender: Id, receiver: Id, again_s: float) -> float:
+        """The delay of a segment of a connection, which is sent again after `again_s` if it is lost."""
+        weather, delay = self.weather, self.delay(sender, receiver)
+        if weather.jitter:
+            delay *= 1.0 + weather.jitter * self._random.random()
+        while weather.loss and self._random.random() < weather.loss:
+            delay += again_s
+            again_s *= 2
+        return delay
+
+    def fates(self, sender: Id, receiver: Id, now: float) -> tuple[float, ...]:
+        weather = self.weather
+        if (self._sides is not None or self._cuts) and self.is_cut(sender, receiver, now):
             self.lost += 1
             return ()
         if weather.loss and self._random.random() < weather.loss:

@@ -120,6 +120,9 @@ class PubSubNode(Node):
     def receive(self, sender: Peer, payload: bytes) -> None:
         self.core.receive(sender, payload)
 
+    def unsent(self, payload: bytes) -> None:
+        self.core.unsent(payload)
+
     def link_lost(self, peer: Peer) -> None:
         self.core.link_lost(peer)
 

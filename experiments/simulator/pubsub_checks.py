@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 STEADY_TIMES: Final = 20
 """A peer that was paused may not be relied upon for this many times `steady_s`, if it was so several times."""
+MET_S: Final = 5.0
+"""For so long at most the parts of a cut do not know of each other after it has healed (docs/deploy.md)."""
 SHOWN: Final = 5
 """Subscriptions that are named in an error."""
 
@@ -78,6 +80,7 @@ class PubSubChecks:
         self.losses: Counter[str] = Counter()
         """Losses by kind. A loss is a pair of a message and a subscription."""
         self._exempt_times: list[tuple[float, float]] = []
+        self._cuts: list[tuple[frozenset[Id], float, float]] = []
         self._exempt_peers: defaultdict[Peer, list[tuple[float, float]]] = defaultdict(list)
         self._last: dict[tuple[int, int, str, str, bool], int] = {}
         self._group_got: defaultdict[tuple[str, int], list[Peer]] = defaultdict(list)
@@ -91,6 +94,25 @@ class PubSubChecks:
     def exempt_peer(self, peer: Peer, start: float, end: float) -> None:
         """Do not require that messages in flight between these times reach the subscribers of this peer."""
         self._exempt_peers[peer].append((start, end))
+
+    def cut_off(self, inside: frozenset[Id], start: float, end: float) -> None:
+        """Some peers are cut off from all others between these times. Each part works alone: it does not know the
+        subscriptions that the other has granted meanwhile."""
+        self._cuts.append((inside, start, end))
+
+    def _in_a_cut(self, at: float) -> bool:
+        return any(start <= at <= end + MET_S for _, start, end in self._cuts)
+
+    def _was_unknown(self, sent: PublishedMessage, subscription: Subscription) -> bool:
+        """Whether the subscription was granted in another part, and the message sent before the parts had met."""
+        acked_at = subscription.acked_at
+        assert acked_at is not None, "only acknowledged subscriptions are owed anything"
+        apart = (
+            (start, end)
+            for inside, start, end in self._cuts
+            if (sent.publisher.id in inside) != (subscription.peer.id in inside)
+        )
+        return any(start <= acked_at and sent.at <= end + MET_S for start, end in apart)
 
     def _is_exempt(self, at: float) -> bool:
         return any(start <= at <= end for start, end in self._exempt_times)
@@ -133,7 +155,7 @@ class PubSubChecks:
 
     def acknowledged(self, subscription: Subscription) -> None:
         assert subscription.acked_at is not None
-        if not self._is_exempt(subscription.acked_at):
+        if not self._is_exempt(subscription.acked_at) and not self._in_a_cut(subscription.acked_at):
             self.latest_ack_s = max(self.latest_ack_s, subscription.acked_at - subscription.since)
             self._held_by_all(subscription)
 
@@ -219,6 +241,8 @@ class PubSubChecks:
                 continue
             if self._is_exempt(acked_at) or self._in_flight(sent, self._exempt_peers.get(peer, [])):
                 continue
+            if self._cuts and self._was_unknown(sent, subscription):
+                continue
             node = nodes.get(peer.id)
             if node is not None and node.alive and node.peer is peer:
                 yield subscription
@@ -256,7 +280,8 @@ class PubSubChecks:
         if any(sent.at - self._world.config.lease_s <= at <= sent.done_at for at in left):
             return False
         live = {node.peer for node in self._world.peers()}
-        stayed = [member for member in members if member.removed_at is None and member.peer in live]
+        granted = [member for member in members if member.removed_at is None and member.acked_at is not None]
+        stayed = [member for member in granted if member.peer in live and not self._was_unknown(sent, member)]
         acked_at = [member.acked_at for member in stayed if member.acked_at]
         return any(at < sent.at and not self._is_exempt(at) for at in acked_at)
 
@@ -265,6 +290,9 @@ class PubSubChecks:
         by_topic: dict[str, list[PublishedMessage]] = defaultdict(list)
         for sent in self.sent:
             if sent.retain and sent.publisher not in self._crashed and not self._is_exempt(sent.at):
+                if self._in_flight(sent, [(start, end) for _, start, end in self._cuts]):
+                    # It may reach its coordinator after a subscription was granted that its publisher did not know.
+                    continue
                 by_topic[sent.topic].append(sent)
         for topic, messages in by_topic.items():
             for subscription in self._unshared.matching(topic):

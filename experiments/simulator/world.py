@@ -19,6 +19,7 @@ from random import Random
 from typing import Final
 
 from ringmq.experiments.simulator.checks import Checks, InvariantBrokenError
+from ringmq.experiments.simulator.connections import Connections, DialFailed, Hello, LinkBroke, Segment
 from ringmq.experiments.simulator.network import Network, Weather
 from ringmq.overlay.core.ids import ID_BITS, Id
 from ringmq.overlay.core.leaf_set import HALF
@@ -26,6 +27,7 @@ from ringmq.overlay.core.messages import Message, Parcel, Peer, Route
 from ringmq.overlay.core.ring import Ring
 from ringmq.overlay.core.timing import Timing
 
+CONNECTING: Final = frozenset({Hello, DialFailed})
 LAST_EVENTS: Final = 60
 """Events in the trace of a failure."""
 
@@ -38,6 +40,15 @@ class Tick:
 
 class LinkLost:
     """Event of a link that broke or could not be opened."""
+
+
+class MachineCall:
+    """Event of the world itself, which no peer gets."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], None]) -> None:
+        self.make = make
 
 
 class SimulatedRing(Ring):
@@ -113,6 +124,7 @@ class World:
         self.timing = timing
         self.random = Random(seed)
         self.network = Network(weather or Weather(), Random(self.random.getrandbits(64)))
+        self.connections = Connections(self) if self.network.weather.connections else None
         self.checks = Checks(strict, 2 * timing.stabilise_s)
         self.half = half
         self.now = 0.0
@@ -178,11 +190,13 @@ class World:
         """Stop a peer for ever, silently unless the weather has resets."""
         node.alive = False
         self.checks.stopped(node.peer.id)
-        if self.network.weather.resets:
+        if self.connections is not None:
+            self.connections.crashed(node)
+        elif self.network.weather.resets:
             for peer in node.ring.leaves:
                 other = self.nodes.get(peer.id)
                 if other is not None and other.alive:
-                    self._push(self.network.delay(node.peer.id, peer.id), other, node.peer, LinkLost)
+                    self.push(self.network.delay(node.peer.id, peer.id), other, node.peer, LinkLost)
 
     def restart(self, node: Node, contact: Node) -> Node:
         """Start a peer with the same id again, without its earlier state."""
@@ -212,7 +226,7 @@ class World:
         node.ring.tick(self.now)
         self._after(node, force=True)
         for sender, event in backlog:
-            self._push(0.0, node, sender, event)
+            self.push(0.0, node, sender, event)
 
     # Time
 
@@ -236,7 +250,10 @@ class World:
                 while events and events[0][0] <= until:
                     moment, _, node, sender, event = heappop(events)
                     self.now = moment
-                    self._step(node, sender, event)
+                    if event.__class__ is MachineCall:
+                        event.make()
+                    else:
+                        self._step(node, sender, event)
             except Exception as broken:
                 broken.add_note(self.trace())
                 raise
@@ -248,11 +265,14 @@ class World:
     def _step(self, node: Node, sender: Peer | None, event: object) -> None:
         now = self.now
         if not node.alive:
+            if self.connections is not None:
+                self.connections.unheard(node, event)
+                return
             # As in TCP, a reset is not answered by a reset.
             if sender is not None and event is not LinkLost and self.network.weather.resets:
                 asker = self.nodes.get(sender.id)
                 if asker is not None and asker.alive:
-                    self._push(self.network.delay(node.peer.id, sender.id), asker, node.peer, LinkLost)
+                    self.push(self.network.delay(node.peer.id, sender.id), asker, node.peer, LinkLost)
             return
         if node.paused:
             if sender is not None:
@@ -261,11 +281,17 @@ class World:
         # A tick that an earlier deadline has replaced: events stay in the heap.
         if sender is None and node.wake != now:
             return
+        if event.__class__ is Segment and self.connections is not None:
+            event = self.connections.received(node, event)
+            if event is None:
+                return
         self._last.append((now, node.number, sender, event))
         if sender is None:
             node.ring.tick(now)
-        elif event is LinkLost:
-            node.ring.link_lost(sender, now, refused=True)
+        elif event is LinkLost or event is LinkBroke:
+            node.ring.link_lost(sender, now, refused=event is LinkLost)
+        elif event.__class__ in CONNECTING:
+            self._connection_event(node, sender, event)
         else:
             node.ring.receive(sender, event, now)  # type: ignore[arg-type]
         self.steps += 1
@@ -273,6 +299,16 @@ class World:
         kind = kinds.setdefault(event if isinstance(event, type) else event.__class__, len(kinds))
         self.digest = hash((self.digest, now, node.number, kind))
         self._after(node)
+
+    def _connection_event(self, node: Node, sender: Peer, event: object) -> None:
+        assert self.connections is not None, "only connections cause it"
+        if isinstance(event, Hello):
+            self.connections.greeted(node, sender, event.dial)
+        elif isinstance(event, DialFailed):
+            if not self.connections.is_open(node, sender):
+                node.ring.link_lost(sender, self.now, refused=True)
+            for payload in event.parcels:
+                node.unsent(payload)
 
     def _after(self, node: Node, force: bool = False) -> None:
         ring = node.ring
@@ -292,6 +328,12 @@ class World:
         outbox = node.ring.take_outbox()
         if not outbox:
             return
+        if self.connections is not None:
+            node.sent += len(outbox)
+            for peer, message in outbox:
+                self.sent[_kind(message)] += 1
+                self.connections.send(node, peer, message)
+            return
         now, nodes, me = self.now, self.nodes, node.peer
         fates, events, entries, sent = self.network.fates, self._events, self._entries, self.sent
         node.sent += len(outbox)
@@ -309,8 +351,13 @@ class World:
         node.free_at = max(self.now, node.free_at) + self.network.weather.takes_s(len(parcel.payload))
         return node.free_at
 
-    def _push(self, delay: float, node: Node, sender: Peer, event: object) -> None:
+    def push(self, delay: float, node: Node, sender: Peer, event: object) -> None:
+        """Let something come to a peer from another after a delay."""
         heappush(self._events, (self.now + delay, next(self._entries), node, sender, event))
+
+    def call_later(self, node: Node, delay: float, make: Callable[[], None]) -> None:
+        """Do something later that concerns the machine of a peer, whatever its process does by then."""
+        heappush(self._events, (self.now + delay, next(self._entries), node, None, MachineCall(make)))
 
     # Figures and the trace
 
@@ -342,7 +389,7 @@ def _shortened(event: object) -> str:
     if isinstance(event, type):
         return event.__name__
     parts = []
-    for field in event.__struct_fields__:  # type: ignore[attr-defined]
+    for field in getattr(event, "__struct_fields__", ()):
         value = getattr(event, field)
         text = value.short() if isinstance(value, Id) else f"{len(value)}" if isinstance(value, tuple) else str(value)
         parts.append(f"{field}={text[:40]}")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from heapq import heappop, heappush
+from itertools import permutations
 from time import process_time
 from typing import Final
 
@@ -42,6 +43,14 @@ SUCCESSION_S: Final = 1.0
 """The longest time between the crash of a coordinator and that of its successor."""
 CUT_S: Final = 8.0
 """The longest cut: shorter than the lease of entries, so nothing may be lost."""
+SHORT_CUT_S: Final = 6.0
+"""The longest time for which a part of the ring may be cut off without a loss."""
+LEAST_CUT_S: Final = 1.0
+MOST_CUT_OFF: Final = 3
+ONE_WAY: Final = 0.25
+"""Share of such cuts in one direction only."""
+WHOLE_S: Final = 2.0
+"""Time between the healing of a part and the next cut, once the ring is whole."""
 LONGEST_PAUSE_S: Final = 8.0
 CALM_S: Final = 6.0
 """Time between two failures that could hit the same place: longer than a ring needs for its repair."""
@@ -91,6 +100,10 @@ class Trouble:
     cuts: float = 0.0
     """Pairs of peers that cannot reach each other for a while, half of them in one direction only."""
     longest_cut_s: float = CUT_S
+    parts: float = 0.0
+    """Parts of one to three peers that are cut off from all others for a while, some in one direction only."""
+    connections: bool = False
+    """Whether messages travel over connections, which delay in a cut what a network without them would lose."""
     longest_pause_s: float = LONGEST_PAUSE_S
 
 
@@ -109,10 +122,11 @@ OTHERS: Final = (
     Trouble(name="successions", joins=0.25, successions=0.12),
     Trouble(name="cuts", joins=0.1, cuts=0.5),
     Trouble(name="pairs", joins=0.05, cuts=0.04, longest_cut_s=60.0),
+    Trouble(name="parts", joins=0.05, parts=0.3, longest_cut_s=SHORT_CUT_S, connections=True),
     Trouble(name="lapses", joins=0.05, pauses=0.05, longest_pause_s=25.0),
 )
 """Failures for `--trouble` alone, so that each seed keeps its own. In `lapses`, entries of paused peers run out; in
-`pairs`, pairs are cut for longer than any lease."""
+`pairs`, pairs are cut for longer than any lease; in `parts`, cuts delay messages as TCP does."""
 ALL_TROUBLES: Final = (*TROUBLES, *OTHERS)
 
 
@@ -127,8 +141,10 @@ class PubSubScene:
             burst_loss=trouble.burst_loss,
             burst_s=0.5,
             duplication=trouble.duplication,
+            connections=trouble.connections,
         )
-        calm = weather.lossless and not (trouble.split or trouble.pauses or trouble.cuts or trouble.restarts)
+        cuts = trouble.split or trouble.cuts or trouble.parts
+        calm = weather.lossless and not (cuts or trouble.pauses or trouble.restarts)
         scribe = dispatch.name == SCRIBE
         self.world = PubSubWorld(
             seed,
@@ -142,7 +158,7 @@ class PubSubScene:
         serves = self.world.serves
         self._names = ManyNames(serves, topics, seed) if topics else Names(serves)
         self.trouble = trouble
-        self.joins = self.crashes = self.pauses = self.races = 0
+        self.joins = self.crashes = self.pauses = self.races = self.cuts = 0
         self._many = topics > 0
         self._unraced: set[tuple[Id, str]] = set()
         """Peers and filters without publications at the moment of the SUBACK."""
@@ -151,7 +167,7 @@ class PubSubScene:
         self._calm_s = max(CALM_S, 1.5 * detection_s)
         self.quiet_s = max(QUIET_S, 1.1 * (detection_s + config.entry_s + config.grace_s))
         """A death, the lease of the entries, and the patience with peers without routes can follow each other."""
-        self._calm_at = 0.0
+        self._calm_at = self._cut_until = 0.0
         self._paused: list[tuple[float, PubSubNode]] = []
         self._fresh_topics = 0
         self._actions = 0
@@ -177,6 +193,7 @@ class PubSubScene:
             self._restart: trouble.restarts,
             self._succession: trouble.successions,
             self._cut: trouble.cuts,
+            self._cut_off: trouble.parts,
         }
         actions, weights = list(rates), list(rates.values())
         split_at = world.now + span_s / 3 if trouble.split else end + 1
@@ -293,7 +310,10 @@ class PubSubScene:
         return [node for node in self.world.peers() if node.active]
 
     def _join(self) -> None:
-        """Let a peer join, in half of the cases next to a key in use, which it takes over."""
+        """Let a peer join, in half of the cases next to a key in use, which it takes over. While a part is cut off, a
+        newcomer would reach both sides."""
+        if self.world.now < self._cut_until:
+            return
         self.joins += 1
         random, peer_id = self.world.random, None
         if random.random() < 0.5:
@@ -364,6 +384,27 @@ class PubSubScene:
             if random.random() < 0.5:
                 self.world.network.cut(second.peer.id, first.peer.id, until)
 
+    def _cut_off(self) -> None:
+        """Cut some peers off from all others, if the ring is whole."""
+        world, random = self.world, self.world.random
+        nodes = [node for node in world.peers() if node.active]
+        if world.now < self._calm_at or not world.checks.whole() or len(nodes) < 2:
+            return
+        part = random.sample(nodes, random.randint(1, min(MOST_CUT_OFF, len(nodes) // 2)))
+        until = world.now + random.uniform(LEAST_CUT_S, self.trouble.longest_cut_s)
+        directions = random.choice(((True, False), (False, True))) if random.random() < ONE_WAY else (True, True)
+        inside = {node.peer.id for node in part}
+        for other in world.live():
+            if other.peer.id not in inside:
+                for node in part:
+                    for (sender, receiver), broken in zip(permutations((node, other)), directions, strict=True):
+                        if broken:
+                            world.network.cut(sender.peer.id, receiver.peer.id, until)
+        world.pubsub_checks.cut_off(frozenset(inside), world.now, until)
+        self.cuts += 1
+        self._calm_at = until + WHOLE_S
+        self._cut_until = until
+
     def _pause(self) -> None:
         if self._may_fail():
             for node in self._victims():
@@ -407,7 +448,7 @@ def pubsub(
         scene.run(span_s, progress)
         world.run(world.now + scene.quiet_s)
         # A message with QoS 0 is sent once. In a tree a later message may overtake it, and then it is dropped.
-        reliable = world.network.weather.lossless and not (chosen.jitter or chosen.cuts)
+        reliable = world.network.weather.lossless and not (chosen.jitter or chosen.cuts or chosen.parts)
         lossless = reliable and dispatch.name in ("direct", SCRIBE)
         world.pubsub_checks.quiet(lossless)
     except AssertionError as broken:
