@@ -27,6 +27,8 @@ from ringmq.mqtt_front.matching.topics import parse_shared
 from ringmq.mqtt_front.sessions.session import Session
 
 PACKET_ID_BYTES: Final = 2
+GRANTED: Final = (Reason.SUCCESS, Reason.GRANTED_QOS_1, Reason.GRANTED_QOS_2)
+"""By QoS."""
 SHORTEST_FILTER_BYTES: Final = 2
 """Its length alone; an empty one is refused when it is read."""
 
@@ -100,7 +102,7 @@ class Subscribing:
         except PacketError as error:
             return self._refused(error.reason)
         self._new.append(new)
-        return Reason(subscription.qos), first
+        return GRANTED[subscription.qos], first
 
     def _refused(self, reason: Reason) -> tuple[Reason, bool]:
         self._new.append(False)

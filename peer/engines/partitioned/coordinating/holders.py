@@ -38,6 +38,10 @@ LOOK_S: Final = 0.02
 MOST_LATE: Final = 4
 """Leases for which a holder may send other messages and no renewal."""
 
+# Operators and calls of an IntFlag take longer than the rest of a route.
+_GONE: Final = int(RouteChange.GONE)
+_EXPIRED: Final = int(RouteChange.GONE | RouteChange.EXPIRED)
+
 
 class RouteWriter:
     """Collects routes as the columns of a message."""
@@ -69,12 +73,10 @@ class RouteWriter:
         self._fingerprints.append(self._names.fingerprint_of(inner))
         self._shapes.append(self._patterns.setdefault(shape_of(inner), len(self._patterns)))
         self._homes.append(self._peers.setdefault(record.home, len(self._peers)))
-        change = RouteChange(0)
+        change = 0
         if record.gone:
-            change = RouteChange.GONE
-            if record.flags & EntryFlag.LAPSED:
-                change |= RouteChange.EXPIRED
-        self._changes.append(int(change))
+            change = _EXPIRED if record.flags & EntryFlag.LAPSED else _GONE
+        self._changes.append(change)
 
     def routes(self, begun: tuple[Begun, ...] = (), ended: Runs = (), term: int = 0) -> Routes:
         return Routes(

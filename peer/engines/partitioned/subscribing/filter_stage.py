@@ -7,18 +7,19 @@
     ASKING ── refused ──▶ REFUSED ── retried ──▶ ASKING, or removed ──▶ GONE
 
 The table is the protocol: an event that it does not have for a stage is a defect, and raises KeyError. Knows neither
-messages nor timers; `subscriber.py` turns them into events.
+messages nor timers; `subscriber.py` turns them into events. Stages and events are integers, since the hash of another
+Enum is computed by Python code, and each filter of a crowd looks several of them up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum, auto
+from enum import IntEnum, auto
 from types import MappingProxyType
 from typing import Final
 
 
-class FilterStage(Enum):
+class FilterStage(IntEnum):
     ASKING = auto()
     """The coordinator has not granted the subscription yet."""
     FETCHING = auto()
@@ -34,7 +35,7 @@ class FilterStage(Enum):
     GONE = auto()
 
 
-class FilterEvent(Enum):
+class FilterEvent(IntEnum):
     GRANTED = auto()
     """The coordinator has the subscription, and so have its shadows and all publishers."""
     FETCHED = auto()

@@ -20,6 +20,8 @@ IN_FORCE: Final = (FilterStage.IN_FORCE, FilterStage.CHANGING)
 """Stages in which the clients have their SUBACK, and the retained messages are here."""
 # Operators and calls of an IntFlag take longer than the rest of an entry.
 _LASTING: Final = int(EntryFlag.LASTING)
+UNANSWERED: Final = frozenset({FilterStage.ASKING, FilterStage.CHANGING, FilterStage.LEAVING})
+"""Stages in which the coordinator owes an answer."""
 _NOT_WANTED: Final = frozenset({FilterStage.LEAVING, FilterStage.REFUSED})
 
 
@@ -74,7 +76,7 @@ class LocalFilter:
     @property
     def unanswered(self) -> bool:
         """Whether its coordinator owes an answer, and a new coordinator must be asked too."""
-        return self.stage in (FilterStage.ASKING, FilterStage.CHANGING, FilterStage.LEAVING)
+        return self.stage in UNANSWERED
 
     @property
     def unsent(self) -> bool:
@@ -83,9 +85,9 @@ class LocalFilter:
 
     def on(self, event: FilterEvent) -> None:
         """Raises KeyError for an event that this stage does not have."""
-        was = self.unanswered
-        self.stage = TRANSITIONS[self.stage][event]
-        self.partition.unanswered += self.unanswered - was
+        before = self.stage
+        after = self.stage = TRANSITIONS[before][event]
+        self.partition.unanswered += (after in UNANSWERED) - (before in UNANSWERED)
 
     def lapse(self, number: Number) -> None:
         """The coordinator knows its end: it must be registered from the beginning, with a higher number."""
