@@ -6,7 +6,7 @@ sets the clock before each call. Writers put bytes into their outboxes and thems
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ringmq.logger.recorder import is_of_the_log
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
-from ringmq.mqtt_front.cluster import UNDELIVERED, Cluster, Done, Standalone
+from ringmq.mqtt_front.cluster import UNDELIVERED, Cluster, Done, Enrolment, Settled, Standalone, Standing
 from ringmq.mqtt_front.codec.packets import Subscription, Will
 from ringmq.mqtt_front.codec.properties import encode_properties
 from ringmq.mqtt_front.codec.reasons import Reason
@@ -35,6 +35,7 @@ from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.lasting_filters import LastingFilters
 from ringmq.mqtt_front.sessions.pending_wills import PendingWills
 from ringmq.mqtt_front.sessions.retained import Retained
+from ringmq.mqtt_front.sessions.rivals import Rivals
 from ringmq.mqtt_front.sessions.session import Session, SessionWriter
 
 if TYPE_CHECKING:
@@ -90,6 +91,15 @@ class Broker:
         self._lasting = LastingFilters()
         self.wills = PendingWills()
         """Wills on their way."""
+        self.rivals = Rivals()
+        self.enrolling: dict[str, SessionWriter] = {}
+        """Connections that wait until their client ids are this front's alone."""
+        self._answered: set[str] = set()
+        """Those of them that the cluster has answered for."""
+        self._slowed: list[tuple[float, int]] = []
+        """When the CONNECTs of clients that throw each other out may go on."""
+        self._asks: dict[int, Callable[[], None]] = {}
+        """How they go on."""
 
     def take_dirty(self) -> list[SessionWriter]:
         """The list `dirty`, which is empty from now on: the caller flushes these writers."""
@@ -126,13 +136,10 @@ class Broker:
         will: Will | None,
     ) -> tuple[Session, bool]:
         """The session of a client that connects, and whether it was there before. A session is one user's alone."""
+        # The earlier connection with a client id must be closed ([MQTT-3.1.4-3]; 3.1.1 [MQTT-3.1.4-2]).
+        self.close_earlier(client_id)
+        # The end of the old connection may have ended the session, too.
         session = self.sessions.get(client_id)
-        if session is not None and session.writer is not None:
-            # The earlier connection with a client id must be closed ([MQTT-3.1.4-3]; 3.1.1 [MQTT-3.1.4-2]).
-            self.counters.taken_over += 1
-            session.writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
-            # The end of the old connection may have ended the session, too.
-            session = self.sessions.get(client_id)
         if session is not None and (clean or session.user != user):
             # Messages queued for one user must not reach another who connects with the same client id.
             self.end(session)
@@ -151,6 +158,77 @@ class Broker:
                     self.announce(topic_filter, _nobody_waits)
         return session, present
 
+    def enrol(self, enrolment: Enrolment, writer: SessionWriter, settled: Settled) -> None:
+        """A client is admitted, with an id of its own: `settled` is called when nobody else has the id. Of several that
+        wait here, the last one gets it."""
+        client_id, now = enrolment.client_id, self.clock.now
+        earlier = self.enrolling.get(client_id)
+        self.enrolling[client_id] = writer
+        self._answered.discard(client_id)
+        if earlier is not None:
+            self._take_over(client_id, earlier)
+        ask = partial(self._ask, enrolment, writer, settled)
+        wait_s = self.rivals.wait_s(client_id, now)
+        if wait_s:
+            self.counters.slowed += 1
+            self._entries += 1
+            self._asks[self._entries] = ask
+            heappush(self._slowed, (now + wait_s, self._entries))
+        else:
+            ask()
+
+    def _ask(self, enrolment: Enrolment, writer: SessionWriter, settled: Settled) -> None:
+        # It may have gone, or been replaced, while it had to wait.
+        if self.enrolling.get(enrolment.client_id) is writer:
+            self.cluster.enrol(enrolment, partial(self._answer, enrolment.client_id, settled))
+
+    def _answer(self, client_id: str, settled: Settled, standing: Standing) -> None:
+        self._answered.add(client_id)
+        settled(standing)
+
+    def end_enrolling(self, client_id: str, writer: SessionWriter) -> None:
+        """A connection has a session now, or has ended."""
+        if self.enrolling.get(client_id) is writer:
+            del self.enrolling[client_id]
+            self._answered.discard(client_id)
+            self._discharge(client_id)
+
+    def _discharge(self, client_id: str) -> None:
+        """Give up a client id, unless a session here has it, or a connection waits for it."""
+        if client_id not in self.sessions and client_id not in self.enrolling:
+            self.cluster.discharge(client_id)
+
+    def close_earlier(self, client_id: str) -> None:
+        """Close the connection of a client id, if there is one, as another client has connected with it."""
+        session = self.sessions.get(client_id)
+        if session is not None and session.writer is not None:
+            self._take_over(client_id, session.writer)
+
+    def _take_over(self, client_id: str, writer: SessionWriter) -> None:
+        self.counters.taken_over += 1
+        self.rivals.taken_over(client_id, self.clock.now)
+        writer.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+
+    def oust(self, client_id: str, standing: Standing) -> None:
+        """The client id is another front's or another user's from now on, as the cluster says."""
+        session = self.sessions.get(client_id)
+        # A connection that waits for its turn has not been asked for, and is later than all of this.
+        waiting = self.enrolling.get(client_id) if client_id in self._answered else None
+        for writer in (waiting, None if session is None else session.writer):
+            if writer is None:
+                continue
+            if standing is Standing.FOREIGN:
+                writer.fail(Reason.NOT_AUTHORIZED, "the client id belongs to another user")
+            else:
+                self._take_over(client_id, writer)
+
+    def give_up(self, client_id: str, user: str | None, clean: bool) -> None:
+        """A client connects at another front, with this user name. `clean`: it wants no session from before."""
+        self.oust(client_id, Standing.SUPERSEDED)
+        session = self.sessions.get(client_id)
+        if session is not None and clean:
+            self.end(session)
+
     def adopt(self, session: Session) -> None:
         """Add a session of an earlier process, without its client. If the client was there then, call `gone` next."""
         self.sessions[session.client_id] = session
@@ -168,6 +246,7 @@ class Broker:
         """End a session; a will that is still delayed is published now (5.0 §3.1.3.2.2)."""
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
+            self._discharge(session.client_id)
         kept = self.router.filters(session).items() if session.lasts else ()
         changed = [name for name, receiver in kept if self._lasting.change(name, receiver.qos > 0, False)]
         removed = dict.fromkeys(self.router.forget(session))
@@ -210,7 +289,8 @@ class Broker:
         heapify(self._due)
 
     def deadline(self) -> float:
-        return min(self._due[0][0] if self._due else inf, self.retained.deadline(), self.wills.again_at)
+        slowed_until = self._slowed[0][0] if self._slowed else inf
+        return min(self._due[0][0] if self._due else inf, self.retained.deadline(), self.wills.again_at, slowed_until)
 
     def tick(self) -> None:
         """Publish wills whose delay has passed; drop sessions and retained messages that have expired."""
@@ -218,6 +298,8 @@ class Broker:
             self.journal.unretained(topic)
         for will in self.wills.failed(self.clock.now):
             self.publish_again(will)
+        while self._slowed and self._slowed[0][0] <= self.clock.now:
+            self._asks.pop(heappop(self._slowed)[1])()
         while self._due and self._due[0][0] <= self.clock.now:
             # Changed times have entries of their own. The session's present state shows whether an entry is stale.
             session = self.sessions.get(heappop(self._due)[2])

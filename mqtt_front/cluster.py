@@ -6,7 +6,8 @@ All calls are synchronous. A front without a ring uses `Standalone`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from enum import Enum, auto
+from typing import Final, NamedTuple, Protocol
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
@@ -14,6 +15,37 @@ from ringmq.mqtt_front.message import Message
 Done = Callable[[Reason], None]
 UNDELIVERED: Final = Reason.IMPLEMENTATION_SPECIFIC_ERROR
 """Some receivers of a message may not get it: its publisher must not take it for delivered, and may send it again."""
+
+
+class Standing(Enum):
+    """What the cluster knows of the client id of a client that connects."""
+
+    CURRENT = auto()
+    """No other front has the client id; a session of it here is the current one."""
+    STALE = auto()
+    """Another front had it, and was asked to give it up. A session here is from before, and must not be resumed."""
+    FOREIGN = auto()
+    """It belongs to another user."""
+    SUPERSEDED = auto()
+    """A later connection has it, at another front."""
+
+
+Settled = Callable[[Standing], None]
+
+
+class Enrolment(NamedTuple):
+    """A client id that is to be this front's alone."""
+
+    client_id: str
+    user: str | None
+    clean: bool
+    """The client wants no session from before."""
+    kept: bool
+    """Its session outlives the connection."""
+    within_s: float = 0.0
+    """How long the cluster may take to find out."""
+    restored: bool = False
+    """There is no connection: the session is from an earlier process."""
 
 
 class Cluster(Protocol):
@@ -59,6 +91,14 @@ class Cluster(Protocol):
     def filter_removed(self, topic_filter: str) -> None:
         """The last subscription here to this filter has gone."""
 
+    def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+        """A client connects with an id of its own: end other connections with this id elsewhere. `settled` is called
+        once, now or later; with CURRENT also if the cluster cannot find out in time. Not called again after a second
+        call with the same client id, nor after `discharge`."""
+
+    def discharge(self, client_id: str) -> None:
+        """There is neither a connection nor a session of this client here any more, if there was one."""
+
 
 class Standalone:
     """The cluster of a front without a ring."""
@@ -85,3 +125,8 @@ class Standalone:
         return False
 
     def filter_removed(self, topic_filter: str) -> None: ...
+
+    def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+        settled(Standing.CURRENT)
+
+    def discharge(self, client_id: str) -> None: ...

@@ -17,6 +17,8 @@ _LONG_S: Final = 1e9
 RANGES: Final[dict[str, tuple[float, float]]] = {
     "max_connections": (1, _MANY),
     "connect_timeout_s": (0.01, _LONG_S),
+    # A client waits for its CONNACK meanwhile; most give up after some ten seconds.
+    "enrol_timeout_s": (0, 10),
     # The largest remaining length, after the byte of the type and four bytes of length (5.0 §2.1.4).
     "max_packet_bytes": (100, MAX_VARINT + 5),
     "max_queued": (0, _MANY),
@@ -48,6 +50,10 @@ class FrontConfig:
     connect_timeout_s: float = 10.0
     """Seconds from the connection to its CONNECT; slower ones are closed, or half-open ones would gather. Longer is for
     clients on slow lines."""
+    enrol_timeout_s: float = 2.0
+    """Seconds that a CONNECT may wait until the ring knows of it. A client is served after that all the same, as when a
+    network is cut; of two clients with one id the ring then closes the earlier one later. Shorter serves clients sooner
+    when machines fail; longer leaves fewer moments in which two have one id."""
     max_packet_bytes: int = 1 << 20
     """Bytes of one packet; a larger one closes its client. The protocol allows 256 MB, which a peer at the edge cannot
     spare."""

@@ -33,6 +33,9 @@ class FrontCounters:
     protocol_errors: int = 0
     keep_alive_timeouts: int = 0
     taken_over: int = 0
+    """Connections closed because another client has connected with the same id, here or at another peer."""
+    slowed: int = 0
+    """CONNECTs that had to wait, as clients with the same id throw each other out."""
     unauthorized: int = 0
     """Publications and subscriptions that the client has no right to."""
     expired_sessions: int = 0

@@ -39,6 +39,7 @@ CORE_FOLDERS = {
     "peer.engines",
     "peer.engines.partitioned",
     "peer.engines.partitioned.coordinating",
+    "peer.engines.partitioned.enrolling",
     "peer.engines.partitioned.publishing",
     "peer.engines.partitioned.subscribing",
     "peer.engines.scribe",

@@ -22,6 +22,7 @@ from ringmq.overlay.links import handshake, phase
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason
 from ringmq.peer.engines.partitioned import messages as partitioned_messages
+from ringmq.peer.engines.partitioned.enrolling import member
 from ringmq.peer.engines.scribe import codec as scribe_codec
 from ringmq.peer.engines.scribe import messages as scribe_messages
 from ringmq.peer.messaging import config, messages, publication
@@ -41,7 +42,7 @@ MESSAGES: dict[str, tuple[ModuleType, ...]] = {
     "Payloads of publish and subscribe": (publication,),
     "Acknowledgement of publications": (messages,),
     "Streams between peers": (stream_messages,),
-    "Items of the partitioned engine": (partitioned_messages, record),
+    "Items of the partitioned engine": (partitioned_messages, record, member),
     "Messages of Scribe": (scribe_messages, scribe_codec),
 }
 """Sections of the document, and the modules whose structs they list."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ringmq.mqtt_front.access.access import Decision
 from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.cluster import Enrolment, Standing
 from ringmq.mqtt_front.codec.decode import decode
 from ringmq.mqtt_front.codec.encode import encode
 from ringmq.mqtt_front.codec.packets import Connect, Disconnect, Kind, Properties, Version
@@ -49,8 +50,10 @@ class Connection:
 
     __slots__ = (
         "__weakref__",
+        "_asking",
         "_connect",
         "_gate",
+        "_standing",
         "anonymous_allowed",
         "broker",
         "client_id",
@@ -83,6 +86,10 @@ class Connection:
         self.why = ""
         """Why the server closed it; empty if it did not."""
         self._connect: Connect | None = None
+        self._asking = False
+        """Whether the cluster is being asked for the client id."""
+        self._standing: Standing | None = None
+        """What the cluster has said of the client id, until the client has its session."""
 
     @property
     def session(self) -> Session | None:
@@ -92,7 +99,8 @@ class Connection:
     def pausing(self) -> bool:
         """Do not read from the client now: it has used up its budget, waits for its admission and goes on sending, or
         has too many publications unanswered."""
-        return self.reader.pauses or self.handlers.full
+        # What a client sends before its CONNACK is kept, and what it does not wait with stays in its socket.
+        return self.reader.pauses or self.handlers.full or (self.phase is Phase.ENROLLING and not self.reader.idle)
 
     def opened(self) -> None:
         """The socket is there: the time that the client has for its CONNECT begins now."""
@@ -118,7 +126,7 @@ class Connection:
         while at < len(data):
             if self.phase is Phase.NEW:
                 at = reader.packet(data, at, self._open)
-            elif self.phase is Phase.DECIDING:
+            elif self.phase is Phase.DECIDING or self.phase is Phase.ENROLLING:
                 reader.keep(data[at:])
                 return
             elif self.phase is Phase.OPEN:
@@ -177,27 +185,69 @@ class Connection:
             self.fail(Reason.SERVER_BUSY, "too many sessions")
             return
         self.decision = decision
-        self._begin(connect, decision)
-        self.feed(b"")  # Packets that came before the decision.
+        self.phase = after(self.phase, Event.ADMITTED)
+        self._enrol(connect, decision)
 
-    def _begin(self, connect: Connect, decision: Decision) -> None:
+    def _enrol(self, connect: Connect, decision: Decision) -> None:
+        """Have the cluster end other connections with this client id, before the client is served."""
         broker, config, properties, writer = self.broker, self.broker.config, connect.properties, self.writer
         writer.face(
             properties.receive_maximum or config.max_inflight,
             properties.maximum_packet_size,
             properties.topic_alias_maximum or 0,
         )
-        # This precedes `broker.begin`, which takes the session over from an earlier connection with this id.
+        # This precedes the enrolment, which takes the session over from an earlier connection with this id.
         # Whether a session is present is known only after `broker.begin`; the size is the same either way.
         if not writer.takes(encode(connect.version, connack(connect, config, True, self.client_id))):
             self.fail(Reason.PACKET_TOO_LARGE, "it takes no CONNACK")
             return
+        kept = session_expiry_s(connect, config) > 0
+        enrolment = Enrolment(self.client_id, decision.user_name, connect.clean_start, kept, config.enrol_timeout_s)
+        if connect.client_id:
+            self._asking = True
+            broker.enrol(enrolment, writer, self._settled)
+            self._asking = False
+            if self._standing is not None:
+                self._settle()
+            return
+        # Nobody else has an id that this front has made. Its client may use it elsewhere later, if the session lasts.
+        if kept:
+            broker.cluster.enrol(enrolment, _nobody_waits)
+        self._standing = Standing.CURRENT
+        self._settle()
+
+    def _settled(self, standing: Standing) -> None:
+        """The cluster has answered. Later than within its call, the client is served in the next iteration: the cluster
+        is in the middle of a call."""
+        self._standing = standing
+        if not self._asking:
+            self.writer.starve()
+
+    def _settle(self) -> None:
+        """Serve the client, unless it lost its client id meanwhile."""
+        connect, decision, standing = self._connect, self.decision, self._standing
+        self._standing = None
+        if self.phase is not Phase.ENROLLING:
+            return
+        assert connect is not None
+        assert decision is not None
+        if standing is Standing.FOREIGN:
+            self.fail(Reason.NOT_AUTHORIZED, "the client id belongs to another user")
+        elif standing is Standing.SUPERSEDED:
+            self.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
+        else:
+            self._begin(connect, decision)
+            self.feed(b"")  # Packets that came before the CONNACK.
+
+    def _begin(self, connect: Connect, decision: Decision) -> None:
+        broker, config, writer = self.broker, self.broker.config, self.writer
         expiry_s = session_expiry_s(connect, config)
         session, present = broker.begin(
             self.client_id, connect.clean_start, decision.rights, decision.user_name, expiry_s, will_of(connect)
         )
         self.handlers.begin(session)
-        self.phase = after(self.phase, Event.ADMITTED)
+        broker.end_enrolling(self.client_id, writer)
+        self.phase = after(self.phase, Event.SETTLED)
         self.keep_alive_s = keep_alive_s(connect, config)
         # The session gets its writer only after this: no message may overtake the CONNACK [MQTT-3.2.0-1].
         writer.send(encode(connect.version, connack(connect, config, present, self.client_id)))
@@ -216,6 +266,8 @@ class Connection:
     def go_on(self) -> None:
         """Send and process more. The shell calls this when the outbox has been emptied and the writer is `starved`."""
         reader = self.reader
+        if self._standing is not None:
+            self._settle()
         reader.begin_iteration()
         self.handlers.go_on()
         if reader.behind:
@@ -289,5 +341,11 @@ class Connection:
         self.reader.stop()
         self.writer.close()
         session = self.handlers.end()
-        if session is not None and session.writer is self.writer:
+        if session is None:
+            self.broker.end_enrolling(self.client_id, self.writer)
+        elif session.writer is self.writer:
             self.broker.gone(session, will)
+
+
+def _nobody_waits(standing: Standing) -> None:
+    """A client id that this front has made is nobody else's."""

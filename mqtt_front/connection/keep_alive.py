@@ -36,5 +36,5 @@ def check_silence(connection: Connection, now: float, config: FrontConfig, count
             counters.keep_alive_timeouts += 1
             connection.fail(Reason.KEEP_ALIVE_TIMEOUT, "nothing received for 1.5 times the keep-alive")
     # §3.1.4: the server should close a connection on which no CONNECT arrives within a reasonable time.
-    elif now - connection.opened_at > config.connect_timeout_s:
+    elif connection.phase is not Phase.ENROLLING and now - connection.opened_at > config.connect_timeout_s:
         connection.fail(Reason.MAXIMUM_CONNECT_TIME, "no CONNECT received in time")

@@ -19,6 +19,7 @@ LONGEST_V31_ID: Final = 23
 _NEAREST: Final = {
     Reason.SERVER_SHUTTING_DOWN: Reason.SERVER_UNAVAILABLE,
     Reason.MAXIMUM_CONNECT_TIME: Reason.SERVER_BUSY,
+    Reason.SESSION_TAKEN_OVER: Reason.SERVER_BUSY,
 }
 """Reasons that only a DISCONNECT may have, and the nearest reason of a CONNACK."""
 

@@ -287,6 +287,8 @@ class MqttServer:
             check_silence(client.connection, now, self.config, counters)
         if broker.deadline() <= now:
             broker.tick()
+        for client_id in broker.rivals.take_news():
+            log.warning("several clients have one id, and throw each other out: they wait longer", client=client_id)
         self._sys_topics.refresh(broker)
         if self._refresh_at <= now:
             self._refresh_at = now + REFRESH_S

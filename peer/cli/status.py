@@ -106,6 +106,8 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     lasting = f" ({partitions['lasting']:,} lasting)" if partitions["lasting"] else ""
     away = f", {partitions['away']:,} of peers that are away" if partitions["away"] else ""
     yield f"keeps       {partitions['entries']:,} entries{lasting}{away}, {partitions['retained']:,} retained messages"
+    if "client_ids" in roles:  # Scribe has no registry of them
+        yield from _client_ids(roles["client_ids"], partitions["client_ids"])
     out_of_step = f"{partitions['out_of_step']:,} of {partitions['shadows_total']:,} shadows out of step"
     yield f"followers   {out_of_step}, routes at {partitions['holders']:,} peers"
     if partitions["silent"]:
@@ -119,6 +121,12 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
     queues = roles["queues"]
     unacknowledged = f"{queues['unacknowledged']:,} messages unacknowledged"
     yield f"waiting     {size(queues['waiting_bytes'])} for peers, {unacknowledged}, {size(queued_bytes)} on links"
+
+
+def _client_ids(own: Mapping[str, int], kept: int) -> Iterator[str]:
+    if own["total"] or kept:
+        unanswered = f" ({own['unanswered']:,} without an answer)" if own["unanswered"] else ""
+        yield f"client ids  {own['total']:,} here{unanswered}, {kept:,} in the registry of these partitions"
 
 
 def _partitions(partitions: Mapping[str, Any]) -> Iterator[str]:

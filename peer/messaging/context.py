@@ -101,6 +101,8 @@ class Counters:
     """Wide filters that this peer registered in place of many filters below one parent."""
     narrowed: int = 0
     """Wide filters that were taken back, were refused, or were lost with their coordinator."""
+    late_enrolments: int = 0
+    """Clients that were served before the registry of client ids had answered."""
     postponed: int = 0
     """Times that the roles of this peer asked each other for so long that the others had to go first."""
 

@@ -30,13 +30,15 @@ class RecordKind(IntEnum):
     """A home wants a filter; numbered by the home: (its boot, count)."""
     RETAINED = 1
     """The retained message of a topic; numbered by (time, publisher)."""
+    CLIENT_ID = 2
+    """The home that has the client with this id; numbered by the coordinator: (time, home)."""
 
 
 Key = tuple[int, str, int]
 
 
 class SharedRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A record of one partition. `home` is set for entries alone."""
+    """A record of one partition. `home` is set for entries and client ids."""
 
     kind: RecordKind
     name: Name
@@ -44,14 +46,16 @@ class SharedRecord(msgspec.Struct, frozen=True, array_like=True, gc=False):
     number: Number
     gone: bool
     confirmed: bool = False
-    """A retained message is on its way to all subscribers with QoS 1 or 2, and none of them can miss it."""
+    """A retained message is on its way to all subscribers with QoS 1 or 2, and none of them can miss it. The homes
+    before the present one have given up a client id."""
     flags: Count = 0
     """Opaque here. Equal numbers have equal flags."""
     body: bytes = b""
 
     @property
     def key(self) -> Key:
-        return self.kind, self.name, 0 if self.home is None else self.home.id
+        # Entries of several homes stand side by side; a client id has one home.
+        return self.kind, self.name, 0 if self.home is None or self.kind is RecordKind.CLIENT_ID else self.home.id
 
     def rank(self) -> tuple[Number, bool, bool]:
         """The record with the higher rank wins. If numbers are equal, an entry that has lapsed wins over the live

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ringmq.mqtt_front.access.access import Decision
 from ringmq.mqtt_front.access.acl import ALL_RIGHTS, Rights
 from ringmq.mqtt_front.broker import Broker
-from ringmq.mqtt_front.cluster import Cluster, Done
+from ringmq.mqtt_front.cluster import Cluster, Done, Enrolment, Settled, Standing
 from ringmq.mqtt_front.codec.codec import decode, encode
 from ringmq.mqtt_front.codec.framing import PacketReader
 from ringmq.mqtt_front.codec.packets import (
@@ -79,6 +79,11 @@ class SlowPorts:
     def filter_removed(self, topic_filter: str) -> None:
         self.refused.discard(topic_filter)
         self.removed.append(topic_filter)
+
+    def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+        settled(Standing.CURRENT)
+
+    def discharge(self, client_id: str) -> None: ...
 
     @property
     def payloads(self) -> list[tuple[bytes, int]]:

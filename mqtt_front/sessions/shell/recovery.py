@@ -6,6 +6,7 @@ import structlog
 
 from ringmq.mqtt_front.access.access import Access
 from ringmq.mqtt_front.broker import Broker
+from ringmq.mqtt_front.cluster import Enrolment, Standing
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.sessions.journal import SavedSession
@@ -37,6 +38,9 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
         # never expires and has no will; `gone` is right for both.
         if session.will_at is None and session.expires_at is None:
             connected.append(session)
+        # Its client may have gone to another peer meanwhile.
+        enrolment = Enrolment(session.client_id, session.user, clean=False, kept=True, restored=True)
+        broker.cluster.enrol(enrolment, _is_settled)
     broker.wills.restore(store.delivered_wills())
     wills = store.wills()
     for will in wills:
@@ -90,3 +94,7 @@ def _subscribe(broker: Broker, session: Session, saved: SavedSession) -> int:
 
 def _nobody_waits(reason: Reason) -> None:
     """A filter that the cluster refuses stays in its session: the cluster tries again until it has room."""
+
+
+def _is_settled(standing: Standing) -> None:
+    """Nobody waits for it: when the client comes, the ring is asked again if another peer had it since."""

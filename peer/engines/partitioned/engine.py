@@ -12,12 +12,15 @@ from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 
+from ringmq.mqtt_front.cluster import Enrolment, Settled
 from ringmq.mqtt_front.iteration import Clock
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
 from ringmq.peer.engines.partitioned.directory import Directory
+from ringmq.peer.engines.partitioned.enrolling.client_registry import REPEAT_S
+from ringmq.peer.engines.partitioned.enrolling.enrolments import Enrolments
 from ringmq.peer.engines.partitioned.item_codec import decode_item, encode_item
 from ringmq.peer.engines.partitioned.messages import (
     Acting,
@@ -27,6 +30,8 @@ from ringmq.peer.engines.partitioned.messages import (
     Claim,
     Deposed,
     Elsewhere,
+    Enrol,
+    Enrolled,
     Extra,
     Find,
     Found,
@@ -51,8 +56,11 @@ from ringmq.peer.engines.partitioned.messages import (
     Silent,
     State,
     StateRequest,
+    Superseded,
     TakeOver,
     Where,
+    Yield,
+    Yielded,
 )
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.publishing.assembly import Address, Assembly
@@ -111,6 +119,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         self.coordinator = Coordinator(state, self.streams, neighbourhood, self.cleared)
         self.replicas = self.coordinator.store
         self.directory = Directory(state, self.coordinator, self._coordinators_changed)
+        self.enrolments = Enrolments(state, self.streams, self.directory)
         retained_cache = RetainedCache(state)
         tree_relay = TreeRelay(state)
         subscriber = Subscriber(state, self.streams, self.directory, retained_cache, self._keep_unsettled)
@@ -164,6 +173,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
     def _coordinators_changed(self) -> None:
         self.subscriber.coordinators_changed()
         self.publisher.coordinators_changed()
+        self.enrolments.coordinators_changed()
 
     def _start(self) -> None:
         config, every = self._state.config, self._state.every
@@ -172,6 +182,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         every(TICK_S, self.coordinator.tick)
         every(SWEEP_S, self.publisher.sweep)
         every(SWEEP_S, self.cleared.sweep)
+        every(SWEEP_S, self.enrolments.repeat_unanswered)
+        every(REPEAT_S, self.enrolments.repeat_all)
         if self.replicas.partitions():
             self.coordinator.takeover.wake()
         if self._assembly.begin():
@@ -242,7 +254,16 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             super()._handle_local()
             state.unjoined = False
             self.subscriber.flush()
+            self.enrolments.flush()
             self.coordinator.flush()
+
+    def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+        """A client connects with an id of its own. `settled` is called once, within a bounded time."""
+        self._do(lambda: self.enrolments.enrol(enrolment, settled))
+
+    def discharge(self, client_id: str) -> None:
+        """Neither a connection nor a session of this client is here any more."""
+        self._do(lambda: self.enrolments.discharge(client_id))
 
     def restore(self, kept: Iterable[SharedRecord], cleared: Iterable[tuple[str, Number, float]]) -> None:
         """Retained messages, lasting entries, and tombstones with their ages, from the disk. Call it before anything
@@ -306,6 +327,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         self.coordinator.stream_lost(peer)
         self.subscriber.stream_lost(peer)
         self.publisher.stream_lost(peer)
+        self.enrolments.stream_lost(peer)
 
     def _elsewhere(self, sender: Peer, message: Elsewhere) -> None:
         self.directory.wrong(sender, partitions_in(message.runs))
@@ -313,12 +335,14 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             self.directory.acting(message.actor, partitions_in(message.runs))
         self.subscriber.elsewhere(sender, message)
         self.publisher.elsewhere(sender, message)
+        self.enrolments.elsewhere(sender, message)
 
     def _acting(self, sender: Peer, message: Acting) -> None:
         self.directory.acting(sender, partitions_in(message.runs))
 
     def _handlers_of_roles(self) -> dict[type, Callable[..., None]]:
         coordinator, subscriber, publisher = self.coordinator, self.subscriber, self.publisher
+        enrolments = self.enrolments
         copying, takeover = coordinator.copying, coordinator.takeover
         return {
             Register: coordinator.register,
@@ -332,7 +356,7 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             Routes: publisher.routes,
             Renew: self._renew_for,
             Renewed: publisher.renewed,
-            Retain: coordinator.retain,
+            Retain: coordinator.retaining.retain,
             Retained: publisher.retained,
             Find: coordinator.find,
             Found: subscriber.found,
@@ -349,4 +373,9 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             Holders: coordinator.holders.holders,
             Recall: subscriber.recall,
             Recalled: coordinator.recalls.recalled,
+            Enrol: coordinator.client_ids.enrol,
+            Enrolled: enrolments.enrolled,
+            Superseded: enrolments.superseded,
+            Yield: enrolments.give_up,
+            Yielded: enrolments.yielded,
         }

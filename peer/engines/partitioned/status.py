@@ -45,6 +45,7 @@ def describe(engine: PartitionedEngine, now: float, counted: Mapping[str, int]) 
         "partitions": _partitions(engine),
         "publishing": _publishing(engine, now),
         "subscribing": _subscribing(engine),
+        "client_ids": {"total": len(engine.enrolments), "unanswered": engine.enrolments.unanswered},
         "queues": shown_queues(engine.waiting_bytes, engine.send_windows),
         "counters": {**engine.counters.as_dict(), **streams, **counted},
     }
@@ -140,6 +141,7 @@ def _partitions(engine: PartitionedEngine) -> dict[str, Any]:
         "lasting": lasting[False],
         "away": lasting[True],
         "retained": kinds[RecordKind.RETAINED],
+        "client_ids": kinds[RecordKind.CLIENT_ID],
         "holders": len(coordinator.holders),
         "shadows": [_shadow(shadow) for shadow in islice(shadows, MAX_SHOWN)],
         "shadows_total": len(shadows),

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_filter, check_topic_name
+from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.engines.partitioned.coordinating.lasting import away_since, is_away
+from ringmq.peer.engines.partitioned.enrolling.member import decode_member
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.replication.record import Number, RecordKind, SharedRecord
@@ -30,6 +32,8 @@ class Truth:
         home = record.home
         if home is None or self._state.is_far_boot(home.boot):
             return self._refused()
+        if record.kind is RecordKind.CLIENT_ID:
+            return self.accepts_client_id(partition, record.name, record.number) and self._has_member(record)
         # It would be kept for ever, and the disk has no room for a time of 64 bits.
         if is_away(record) and self._state.is_far(away_since(record) * 1_000_000):
             return self._refused()
@@ -56,6 +60,20 @@ class Truth:
         except PacketError:
             return self._refused()
         return (self._names.partition_of(topic) == partition and not self._state.is_far(number[0])) or self._refused()
+
+    def accepts_client_id(self, partition: int, client_id: str, number: Number) -> bool:
+        """Whether a client id can have an enrolment of this number there."""
+        known = bool(client_id) and self._names.partition_of(client_id) == partition
+        return (known and not self._state.is_far(number[0])) or self._refused()
+
+    def _has_member(self, record: SharedRecord) -> bool:
+        if record.gone:
+            return True
+        try:
+            decode_member(record.body)
+        except ProtocolError:
+            return self._refused()
+        return True
 
     def _refused(self) -> bool:
         self._state.counters.false_records += 1

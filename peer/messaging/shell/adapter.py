@@ -17,7 +17,7 @@ import structlog
 
 from ringmq.logger.recorder import is_of_the_log
 from ringmq.mqtt_front.amqtt.server import AmqttServer
-from ringmq.mqtt_front.cluster import Done
+from ringmq.mqtt_front.cluster import Done, Enrolment, Settled, Standing
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.topics import is_of_the_server
 from ringmq.mqtt_front.message import Message
@@ -160,6 +160,13 @@ class EngineAdapter(ABC, Generic[E]):
             return
         self._iteration.begin()
         self.core.unsubscribe(topic_filter)
+
+    def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+        """An engine without a registry of client ids leaves each peer its own."""
+        settled(Standing.CURRENT)
+
+    def discharge(self, client_id: str) -> None:
+        """See `enrol`."""
 
     def take_over(self, messages: list[Message]) -> bool:
         """Retained messages from before this peer had a ring: False leaves them with the front."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ringmq.mqtt_front.cluster import Enrolment, Settled, Standalone, Standing
 from ringmq.mqtt_front.codec.packets import Connect, Version
 from ringmq.mqtt_front.connection.phase import TRANSITIONS, Event, Phase, after
 
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
 NEXT = {
     (Phase.NEW, Event.CONNECT_RECEIVED): Phase.DECIDING,
     (Phase.NEW, Event.ENDED): Phase.CLOSED,
-    (Phase.DECIDING, Event.ADMITTED): Phase.OPEN,
+    (Phase.DECIDING, Event.ADMITTED): Phase.ENROLLING,
     (Phase.DECIDING, Event.ENDED): Phase.CLOSED,
+    (Phase.ENROLLING, Event.SETTLED): Phase.OPEN,
+    (Phase.ENROLLING, Event.ENDED): Phase.CLOSED,
     (Phase.OPEN, Event.ENDED): Phase.CLOSED,
 }
 
@@ -37,12 +40,21 @@ def test_every_phase_is_reached_and_has_its_row() -> None:
 
 
 def test_a_connection_goes_through_all_phases(make_world: type[World]) -> None:
-    world = make_world(defer=True)
+    answers: list[Settled] = []
+
+    class Asking(Standalone):
+        def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+            answers.append(settled)
+
+    world = make_world(defer=True, cluster=Asking())
     client = world.client()
     phases = [client.connection.phase]
     client.send(Connect(Version.V5, "c", True, 0))
     phases.append(client.connection.phase)
     world.decide_next()
+    phases.append(client.connection.phase)
+    answers[0](Standing.CURRENT)
+    world.turn()
     phases.append(client.connection.phase)
     client.drop()
     assert [*phases, client.connection.phase] == list(Phase)

@@ -22,8 +22,9 @@ from ringmq.peer.engines.partitioned.coordinating.home_leases import Home, HomeL
 from ringmq.peer.engines.partitioned.coordinating.lasting import OF_HOMES, is_away, is_lasting, is_over, lapsed
 from ringmq.peer.engines.partitioned.coordinating.quota import Quota
 from ringmq.peer.engines.partitioned.coordinating.recalls import Recalls
-from ringmq.peer.engines.partitioned.coordinating.retained_index import RetainedIndex
+from ringmq.peer.engines.partitioned.coordinating.retaining import Retaining
 from ringmq.peer.engines.partitioned.coordinating.silence import Silence
+from ringmq.peer.engines.partitioned.enrolling.client_registry import ClientRegistry
 from ringmq.peer.engines.partitioned.messages import (
     Acting,
     Begun,
@@ -39,15 +40,11 @@ from ringmq.peer.engines.partitioned.messages import (
     Registry,
     Release,
     Renew,
-    Retain,
-    Retained,
-    Row,
     Silent,
     Where,
 )
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.truth import Truth
-from ringmq.peer.messaging.body import aged, remaining_of
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.shared_filters import is_shared
 from ringmq.peer.replication.copying import PIECE_BYTES, Copying
@@ -55,7 +52,7 @@ from ringmq.peer.replication.followers import ItemStreams
 from ringmq.peer.replication.neighbourhood import Neighbourhood
 from ringmq.peer.replication.partition_store import PartitionStore
 from ringmq.peer.replication.record import Epoch, Number, RecordKind, SharedRecord
-from ringmq.peer.replication.rows import Expiries, RowWriter
+from ringmq.peer.replication.rows import RowWriter
 from ringmq.peer.replication.space import PARTITIONS, Runs, key_of_partition, ones_of, partitions_in, runs_of
 from ringmq.peer.replication.takeover import Takeover
 from ringmq.peer.replication.tombstones import Tombstones
@@ -81,9 +78,9 @@ class Coordinator:
     """One per engine."""
 
     __slots__ = (
-        "_answers", "_askers", "_cleared", "_elsewhere", "_expiries", "_finds", "_leases", "_looked_at", "_names",
-        "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "copying", "holders", "recalls",
-        "retained_index", "silence", "store", "takeover",
+        "_answers", "_askers", "_cleared", "_elsewhere", "_finds", "_leases", "_looked_at", "_names",
+        "_neighbourhood", "_quota", "_stash", "_state", "_streams", "_truth", "client_ids", "copying", "holders",
+        "recalls", "retaining", "silence", "store", "takeover",
     )  # fmt: skip
 
     def __init__(
@@ -97,7 +94,6 @@ class Coordinator:
         self._looked_at = 0
         """The partition that was looked at last for entries whose homes have been away for too long."""
         self._quota = Quota()
-        self._expiries = Expiries(remaining_of, aged)
         self._answers: dict[Peer, Answers] = {}
         self._elsewhere: dict[tuple[Peer, Peer | None], set[int]] = {}
         """Partitions that peers are referred elsewhere for, by the peer that acts in them."""
@@ -115,14 +111,15 @@ class Coordinator:
         self.holders.attach(self.copying)
         self.recalls = Recalls(state, streams, self.holders, lambda: ones_of(self.store.acting))
         self.takeover = Takeover(state, streams, neighbourhood, self.store, self.copying, self, self)
-        self.retained_index = RetainedIndex()
-        self._finds = Finds(state, streams, self.store, self, self.retained_index)
+        self.retaining = Retaining(state, streams, self, self._quota, cleared)
+        self.client_ids = ClientRegistry(state, streams, self)
+        self._finds = Finds(state, streams, self.store, self, self.retaining.index)
         self._truth = Truth(state)
         self._names = NameHash(state.config.hash_seed)
 
     # Requests
 
-    def _serving(self, partition: int, sender: Peer, again: Callable[[], None]) -> bool:
+    def serving(self, partition: int, sender: Peer, again: Callable[[], None]) -> bool:
         """Whether this peer coordinates a partition. Otherwise the request waits for that, or is refused."""
         if self.store.acting[partition]:
             return True
@@ -134,10 +131,14 @@ class Coordinator:
             if len(stash) < self._state.config.max_stashed:
                 stash.append((sender, again))
                 return False
-        self._refer(sender, (partition,))
+        self.refer(sender, (partition,))
         return False
 
-    def _refer(self, sender: Peer, partitions: Iterable[int]) -> None:
+    def decides(self, partition: int) -> bool:
+        """Whether this peer coordinates a partition, or is about to: then it acts on changes of records."""
+        return bool(self.store.acting[partition]) or self.takeover.gathers(partition)
+
+    def refer(self, sender: Peer, partitions: Iterable[int]) -> None:
         """Another peer coordinates these partitions."""
         by_actor: dict[Peer | None, list[int]] = {}
         for partition in partitions:
@@ -156,7 +157,7 @@ class Coordinator:
         partition = self._names.partition_of_filter(entry.filter)
         if self._state.is_far_boot(entry.number[0]):
             self._state.counters.false_records += 1
-        elif self._serving(partition, sender, partial(self._register, sender, entry)):
+        elif self.serving(partition, sender, partial(self._register, sender, entry)):
             self._admit(partition, sender, entry)
 
     def _heard(self, home: Peer) -> None:
@@ -190,7 +191,7 @@ class Coordinator:
         then = partial(self._grant, partition, record)
         # An end does not wait for the holders: the home drops or refuses messages sent by older routes.
         soon = not entry.gone
-        self.copying.wait(partition, then, partial(self._refer, home, (partition,)), listed=soon, soon=soon)
+        self.copying.wait(partition, then, partial(self.refer, home, (partition,)), listed=soon, soon=soon)
 
     def _grant(self, partition: int, record: SharedRecord) -> None:
         """Every shadow and holder has the entry: answer its home."""
@@ -233,12 +234,12 @@ class Coordinator:
         self._streams.send(sender, Presented(same, answered, details, runs_of(elsewhere), message.asked_at))
         if elsewhere:
             self.takeover.wake()
-            self._refer(sender, [p for p in elsewhere if self.takeover.actor(p) is not None])
+            self.refer(sender, [p for p in elsewhere if self.takeover.actor(p) is not None])
 
     def registry(self, sender: Peer, message: Registry) -> None:
         """Make true that a home has exactly these entries in one partition."""
         partition = message.partition
-        if not self._serving(partition, sender, partial(self.registry, sender, message)):
+        if not self.serving(partition, sender, partial(self.registry, sender, message)):
             return
         names = {entry.filter for entry in message.entries}
         for record in list(self.store.records(partition).values()):
@@ -257,7 +258,7 @@ class Coordinator:
         self.recalls.met(sender)
         if not message.all:
             for partition in partitions_in(message.runs):
-                self._serving(partition, sender, partial(self.holders.hold, sender, (partition,), False))
+                self.serving(partition, sender, partial(self.holders.hold, sender, (partition,), False))
         self.holders.hold(sender, partitions_in(message.runs), message.all)
 
     def release(self, sender: Peer, message: Release) -> None:
@@ -265,32 +266,6 @@ class Coordinator:
 
     def renew(self, sender: Peer, message: Renew) -> None:
         self.holders.renew(sender, message.asked_at)
-
-    def retain(self, sender: Peer, message: Retain) -> None:
-        """Store a message; answer when the shadows have it too."""
-        row = message.row
-        if row.kind is not RecordKind.RETAINED:
-            return
-        if not self._truth.accepts_retained(row.partition, row.name, row.number):
-            return
-        if not self._serving(row.partition, sender, partial(self.retain, sender, message)):
-            return
-        record = SharedRecord(row.kind, row.name, None, row.number, row.gone, row.confirmed, row.flags, row.body)
-        known = self.store.get(row.partition, record.key)
-        # Without a bound of ends, a client that clears ever new topics would fill the memory with tombstones.
-        further = known is None or (known.gone and not row.gone)
-        if further and self._quota.refuses_retained(row.partition, row.gone, len(self.store.records(row.partition))):
-            self._streams.send(sender, Retained(row.name, row.number, self._state.hybrid_clock, True))
-            return
-        self.copying.put(row.partition, record)
-        # A known message is answered too: its publisher repeats it until it has an answer.
-        then = partial(self._retained, sender, row)
-        self.copying.wait(row.partition, then, partial(self._refer, sender, (row.partition,)))
-
-    def _retained(self, publisher: Peer, row: Row) -> None:
-        answer = Retained(row.name, row.number, self._state.hybrid_clock)
-        # Items to other peers wait for the commit of this iteration in any case, but not items to this peer.
-        self._state.when_safe(partial(self._streams.send, publisher, answer))
 
     def find(self, sender: Peer, message: Find) -> None:
         self.takeover.wake()
@@ -305,16 +280,16 @@ class Coordinator:
         return self._truth.accepts(partition, record)
 
     def told(self, record: SharedRecord) -> SharedRecord:
-        if record.kind is not RecordKind.RETAINED:
-            return record
-        return self._expiries.told(record, self._state.clock.now)
+        return self.retaining.told(record) if record.kind is RecordKind.RETAINED else record
 
     def _changed(self, partition: int, before: SharedRecord | None, after: SharedRecord | None) -> None:
         record = after or before
         assert record is not None, "a change has a record before or after it"
         if record.kind is RecordKind.RETAINED:
-            self._quota.retained_changed(partition, before, after)
-            self._retained_changed(partition, record.name, after)
+            self.retaining.changed(partition, before, after)
+            return
+        if record.kind is RecordKind.CLIENT_ID:
+            self.client_ids.changed(partition, before, after)
             return
         if after is not None and is_lasting(after):
             self._state.keep_entry(after)
@@ -339,22 +314,6 @@ class Coordinator:
         self._leases.removed(partition, record)
         if not record.gone:
             self._quota.entry_left(partition, record)
-
-    def _retained_changed(self, partition: int, topic: str, after: SharedRecord | None) -> None:
-        if after is None:
-            self.retained_index.remove(topic)
-            self._expiries.forget(topic)
-            self._state.leave(topic)
-            return
-        # Publishers get this clock with their leases, so that their next message is later than this record.
-        self._state.observe(after.number[0])
-        self._cleared.heard(after)
-        self._expiries.changed(after, self._state.clock.now)
-        self._state.keep(topic, after)
-        if after.gone:
-            self.retained_index.remove(topic)
-        else:
-            self.retained_index.add(topic, partition)
 
     # Takeovers
 
@@ -441,7 +400,7 @@ class Coordinator:
         """Answers to a home or a publisher are lost, which it does not know: it must ask for them again."""
         home = self._leases.get(peer.id)
         if (home is not None and home.peer == peer) or self.holders.knows(peer):
-            self._refer(peer, ones_of(self.store.acting))
+            self.refer(peer, ones_of(self.store.acting))
 
     def _deposed(self, partitions: list[int]) -> None:
         self.takeover.deposed(partitions)
@@ -456,6 +415,7 @@ class Coordinator:
         self.holders.doubt(list(partitions), until, lacking)
 
     def took_over(self, partitions: Sequence[int]) -> None:
+        self.client_ids.took_over()
         for partition in partitions:
             for record in self.store.records(partition).values():
                 if record.kind is RecordKind.ENTRY:
@@ -541,8 +501,7 @@ class Coordinator:
             self._lapse(home)
         self._forget_away()
         self.holders.tick()
-        for topic in self._expiries.due(now):
-            self._expire(topic)
+        self.retaining.expire()
         self.store.forget_gone(now - config.tomb_s)
         self._drop_stale_stash()
         self.takeover.tick()
@@ -580,21 +539,14 @@ class Coordinator:
     def _forget_away(self) -> None:
         """Forget the entries of homes that never returned: each copy by itself, one partition in each call."""
         self._looked_at = (self._looked_at + 1) % PARTITIONS
+        self.client_ids.forget_silent(self._looked_at)
         now_s = self._wall_s()
         for key, record in list(self.store.records(self._looked_at).items()):
             if is_over(record, now_s):
                 self._state.counters.forgotten_away += 1
                 self.store.forget(self._looked_at, key)
 
-    def _expire(self, topic: str) -> None:
-        partition = self.retained_index.partition_of(topic)
-        if partition is None or not self.store.acting[partition]:
-            return
-        record = self.store.get(partition, (RecordKind.RETAINED, topic, 0))
-        if record is not None and not record.gone:
-            self.copying.put(partition, record.ended())
-
     def _drop_stale_stash(self) -> None:
         for partition in [p for p in self._stash if not self.takeover.gathers(p)]:
             for sender, _ in self._stash.pop(partition):
-                self._refer(sender, (partition,))
+                self.refer(sender, (partition,))

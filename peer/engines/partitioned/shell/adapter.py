@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
+from ringmq.mqtt_front.amqtt.server import AmqttServer
+from ringmq.mqtt_front.cluster import Enrolment, Settled
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.server.server import MqttServer
+from ringmq.overlay.node import Node
 from ringmq.overlay.timer import Timer
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from ringmq.peer.engines.partitioned.publishing.assembly import Address
@@ -53,6 +58,25 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
     def _new_engine(self, clients: LocalClients) -> PartitionedEngine:
         disk = NO_DISK if self._store is None else self._store
         return PartitionedEngine(self, clients, self._config, disk, self._iteration, self._owing, clock_us)
+
+    def attach(self, node: Node, front: MqttServer | AmqttServer | None = None) -> None:
+        super().attach(node, front)
+        if isinstance(front, MqttServer):
+            self.core.enrolments.clients = front.broker
+
+    def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
+        if self._early is not None:
+            self._early.append(partial(self.enrol, enrolment, settled))
+            return
+        self._iteration.begin()
+        self.core.enrol(enrolment, settled)
+
+    def discharge(self, client_id: str) -> None:
+        if self._early is not None:
+            self._early.append(partial(self.discharge, client_id))
+        elif client_id in self.core.enrolments:
+            self._iteration.begin()
+            self.core.discharge(client_id)
 
     def stop(self) -> None:
         if self._stopped:

@@ -70,7 +70,8 @@ class Liar:
             if base is float:
                 low = -float("inf") if meta.ge is None else meta.ge
                 return chance.choice([number for number in FLOATS if number >= low])
-            return self._value(base, field)
+            value = self._value(base, field)
+            return value[: meta.max_length] if isinstance(value, tuple) else value
         if origin is tuple:
             inner = get_args(hint)
             if len(inner) == 2 and inner[1] is Ellipsis:
