@@ -178,7 +178,8 @@ class Directory:
         overlay = self._state.overlay
         changed = False
         # Where the leaf set knows the nearest, it knows the next nearest too. A stranger would be asked for good.
-        is_known = peer in (overlay.me, *overlay.leaves)
+        # And a suspect would be forgotten at the next look: who asked itself, and named one, asked itself for ever.
+        is_known = peer in (overlay.me, *overlay.leaves) and not overlay.doubts(peer)
         for partition in partitions:
             owner = overlay.owner(key_of_partition(partition))
             if owner is None:

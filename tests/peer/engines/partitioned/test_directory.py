@@ -240,6 +240,21 @@ def test_a_doubted_peer_is_believed_no_more() -> None:
     assert home.directory.everyone() == ({}, [*ALL])
 
 
+def test_a_doubted_peer_that_is_said_to_act_changes_nothing() -> None:
+    """It would be forgotten at the next look. A peer that names one to itself would ask itself again, without an end."""
+    home = Home(2)
+    other = home.ring[1]
+    partition = next(each for each in range(PARTITIONS) if home.actor(each) == home.me)
+    told: list[Peer | None] = []
+    home.directory._known = lambda: told.append(home.directory.coordinator(partition))
+    home.view.suspects.add(other)
+    home.directory.acting(other, [partition])
+    assert told == []
+    home.view.suspects.clear()
+    home.directory.acting(other, [partition])
+    assert told == [other]
+
+
 def test_verify_asks_beyond_the_leaf_set_only() -> None:
     home = Home(2)
     home.directory.verify(5)
