@@ -18,7 +18,7 @@ from ringmq.overlay.bootstrap.seeds import Seeds
 from ringmq.overlay.config import Address, OverlayConfig, is_wildcard, show
 from ringmq.overlay.core.codec import wrap
 from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Message, Parcel, Peer
+from ringmq.overlay.core.messages import Answer, Message, Parcel, Peer, Question
 from ringmq.overlay.core.ring import Application, Ring
 from ringmq.overlay.core.timing import Timing
 from ringmq.overlay.errors import IdTakenError, OverlayError
@@ -92,6 +92,8 @@ class Node:
         self._activated = asyncio.Event()
         self.on_taken: Callable[[IdTakenError], None] = lambda error: None
         """Called when this peer, which has never been active, must end: another that runs has its id."""
+        self.on_request: Callable[[bytes, Callable[[bytes], None]], None] = _unanswered
+        """Called with a request of a connection that is no peer, and the call that takes the JSON of its answer."""
         self._was_active = False
         self._refusals = 0
         self._inquiries: set[asyncio.Task[None]] = set()
@@ -186,6 +188,14 @@ class Node:
         self.flush_outbox()
         return accepted
 
+    def post(self, peer: Peer, message: Question | Answer) -> None:
+        """Ask another peer something about itself, or answer it. If its link is full, that closes the link: see `room`.
+
+        Call it within an iteration.
+        """
+        self.ring.post(peer, message)
+        self.flush_outbox()
+
     def find_way(self, peer: Peer) -> None:
         """Nothing comes from a peer that should answer: if a third peer hears it, go through that one."""
         self._call_core(self.ring.find_way, peer, self._iteration.begin())
@@ -210,8 +220,17 @@ class Node:
         """The JSON-able snapshot that `ringmq status --json` prints."""
         uptime_s = self._loop.time() - self._began_at
         own = describe(self.ring, self._config, self._links.open_links(), self.counters, uptime_s)
-        own["search"] = None if self._seeds is None else self._seeds.outlook(alone=not self.ring.leaves)
+        own["search"] = self.search
         return own if self._more_status is None else own | self._more_status(about)
+
+    @property
+    def search(self) -> str | None:
+        """Why a joining peer waits, or why a ring is one peer. None when all is well."""
+        return None if self._seeds is None else self._seeds.outlook(alone=not self.ring.leaves)
+
+    @property
+    def links_total(self) -> int:
+        return self._links.count
 
     def traffic(self) -> tuple[int, int, list[dict[str, Any]]]:
         """Bytes in and out over all links since the start, and the present links as in `status`, which costs more."""
@@ -296,6 +315,9 @@ class Node:
         # The subject comes from a stranger: malformed UTF-8 must not raise.
         return msgspec.json.encode(self.status(about.decode("utf-8", "replace")))
 
+    def requested(self, request: bytes, reply: Callable[[bytes], None]) -> None:
+        self.on_request(request, reply)
+
     async def introduce(self, address: Address) -> Hello:
         return await introduce(self._config, self.ring.me, self.ring.active, address)
 
@@ -356,3 +378,8 @@ class Node:
         # The timer may fire early, as a later deadline does not set it back.
         if self.ring.timers.next_at <= now + SOONEST_S:
             self._call_core(self.ring.tick, now)
+
+
+def _unanswered(_: bytes, reply: Callable[[bytes], None]) -> None:
+    """A node without an application that answers requests."""
+    reply(b'{"error": "this peer answers no requests"}')

@@ -26,7 +26,10 @@ from ringmq.overlay.links.handshake import (
 MAX_STATUS_BYTES: Final = 1 << 20
 """Largest status of a peer: some 2,000 links, counters, and a leaf set."""
 MAX_ABOUT_BYTES: Final = MAX_HELLO_BYTES - 1
-"""Largest subject of a status request: beside the kind, in the largest frame that a stranger may send."""
+"""Largest subject of a status request, and largest request: beside the kind, in the largest frame that a stranger may
+send."""
+MAX_REPLY_BYTES: Final = 64 << 20
+"""Largest answer to a request: four times what a peer gathers of a ring."""
 
 
 def cause(error: BaseException) -> str:
@@ -133,3 +136,13 @@ async def ask_status(
     except (ValueError, RecursionError) as error:
         raise OverlayError(f"{show(address)} sent no readable status: {error}") from None
     raise OverlayError(f"{show(address)} is no peer of this version: it answered with frame kind {kind}")
+
+
+async def ask_ring(
+    address: Address, request: bytes, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None
+) -> bytes:
+    """The answer of a running peer to a request about its ring, as JSON. Raises OverlayError with one clear line."""
+    kind, body = await ask(address, frame(Kind.REQUEST, request), MAX_REPLY_BYTES, timeout_s, tls)
+    if kind != Kind.REPLY:
+        raise OverlayError(f"{show(address)} is no peer of this version: it answered with frame kind {kind}")
+    return body

@@ -5,7 +5,6 @@ Owns the front from its start to its end. Knows nothing of how the front serves 
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import time
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from ringmq.peer.certificates import Certificates
 from ringmq.peer.cli.passwd import read_rules
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
+from ringmq.peer.settings.addresses import is_loopback
 from ringmq.peer.settings.model import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 
 log = structlog.get_logger()
@@ -107,6 +107,22 @@ class MqttService:
         else:
             self._cluster.published(message, front.deliver(message), done)
 
+    @property
+    def front(self) -> MqttServer | AmqttServer:
+        assert self._front is not None, "`prepare` comes first"
+        return self._front
+
+    @property
+    def connected(self) -> int:
+        """Number of clients that are connected or connecting."""
+        front = self.front
+        return len(front.clients) if isinstance(front, MqttServer) else front.connected
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Addresses by listener name, once all of them serve."""
+        return {name: show(address) for name, address in self._addresses.items()}
+
     def status(self) -> dict[str, Any]:
         """JSON-able: addresses of the listeners once all of them serve, sizes of the front, and its counters."""
         front = self._front
@@ -115,12 +131,11 @@ class MqttService:
         if isinstance(front, MqttServer):
             broker = front.broker
             routes = broker.router.statistics()
-            sizes |= {"clients": len(front.clients), "sessions": len(broker.sessions), "retained": len(broker.retained)}
+            sizes |= {"clients": self.connected, "sessions": len(broker.sessions), "retained": len(broker.retained)}
             sizes |= {"subscriptions": routes.subscriptions, "filters": routes.filters}
         else:
-            sizes |= {"clients": front.connected, "subscriptions": front.broker.subscribed}
-        listeners = {name: show(address) for name, address in self._addresses.items()}
-        return {"listeners": listeners, "front": sizes | {"counters": front.broker.counters.as_dict()}}
+            sizes |= {"clients": self.connected, "subscriptions": front.broker.subscribed}
+        return {"listeners": self.addresses, "front": sizes | {"counters": front.broker.counters.as_dict()}}
 
     def _amqtt_front(self) -> AmqttServer:
         if self._config.data is not None:
@@ -184,16 +199,6 @@ class MqttService:
         """Stop the front. Idempotent."""
         if self._front is not None:
             await self._front.stop()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only clients of this machine can reach this host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _text(file: Path | None) -> str | None:

@@ -33,6 +33,7 @@ from ringmq.overlay.core.timing import PRESETS
 from ringmq.overlay.errors import IdTakenError
 from ringmq.overlay.node import Node
 from ringmq.overlay.queries import introduce
+from ringmq.peer.administration.shell.administration import Administration
 from ringmq.peer.engines.partitioned.shell.adapter import PartitionedAdapter
 from ringmq.peer.engines.partitioned.shell.record_store import RecordStore, StoreError
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
@@ -77,6 +78,7 @@ class PeerProcess:
         self._node: Node | None = None
         self._clients: MqttService | None = None
         self._recording: Recording | None = None
+        self._administration: Administration | None = None
         self._giving_back = GivingBack()
         self._stop = asyncio.Event()
         self._announced = False
@@ -100,6 +102,8 @@ class PeerProcess:
             self._giving_back.stop()
             if self._known_peers is not None:
                 self._known_peers.stop()
+            if self._administration is not None:
+                self._administration.close()
             # The last records are published to clients and to other peers, so recording stops before both.
             if self._recording is not None:
                 await self._recording.stop()
@@ -176,7 +180,9 @@ class PeerProcess:
         else:
             adapter.attach(node)
         sampling = Sampling(self.config, node, adapter, clients)
+        self._administration = administration = Administration(node, adapter, clients, iteration, self._publish)
         await node.start()
+        administration.open()
         await recording.listen(sampling.sample, sampling.counters)
         adapter.begin()
         recording.start(sampling.sample, self._publish)

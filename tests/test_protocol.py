@@ -21,6 +21,7 @@ from ringmq.overlay.core.liveness import suspicion
 from ringmq.overlay.links import handshake, phase
 from ringmq.overlay.links.frames import Kind
 from ringmq.overlay.links.handshake import HARMLESS, Reason
+from ringmq.peer.administration import requests
 from ringmq.peer.engines.partitioned import messages as partitioned_messages
 from ringmq.peer.engines.partitioned.enrolling import member
 from ringmq.peer.engines.scribe import codec as scribe_codec
@@ -43,6 +44,7 @@ MESSAGES: dict[str, tuple[ModuleType, ...]] = {
     "Acknowledgement of publications": (messages,),
     "Streams between peers": (stream_messages,),
     "Items of the partitioned engine": (partitioned_messages, record, member),
+    "Questions about the whole ring": (),
     "Messages of Scribe": (scribe_messages, scribe_codec),
 }
 """Sections of the document, and the modules whose structs they list."""
@@ -89,6 +91,10 @@ def test_each_message_stands_in_the_document_with_its_tag_and_fields() -> None:
         expected = {row for module in modules for row in structs_of(module)}
         if title == "Encoding of messages":
             expected = {row_of(ring_messages.Peer)}
+        elif title == "Questions about the whole ring":
+            # The rows are no messages: fields are added to them as needed.
+            asked = (requests.Request, requests.Page, requests.Reply, requests.NamedPeer, requests.Missing)
+            expected = {row_of(struct) for struct in asked}
         elif title == "Messages of the ring":
             expected -= {row_of(ring_messages.Peer)}
         assert listed == expected, title
@@ -164,7 +170,7 @@ def cells_of(document: str) -> str:
 
 
 def test_the_internals_list_every_message_of_the_ring() -> None:
-    tables = "\n".join(map(cells_of, ("joining.md", "death.md", "forwarding.md")))
+    tables = "\n".join(map(cells_of, ("joining.md", "death.md", "forwarding.md", "surveys.md")))
     messages = {row[1] for row in structs_of(ring_messages)} - {"Peer", "Parcel"}
     assert {name for name in names_in(tables) if name[0].isupper() and not name.isupper()} == messages
 

@@ -368,7 +368,7 @@ class Membership:
                 self._state.post(member, notice)
 
     def on_leaving(self, sender: Peer, notice: Leaving) -> None:
-        self.failure_detector.report_dead(sender)
+        self.failure_detector.report_left(sender)
         self.consider(notice.leaves)
 
     def on_death(self, peer: Peer, source: DeathSource) -> None:

@@ -21,6 +21,8 @@ MAX_HOST: Final = 255
 MAX_RELAYS: Final = 3
 """Peers that pass on a message for two others. More than one, as the way of a helper may be a detour itself."""
 MAX_LATE_MS: Final = 60_000
+MAX_QUESTION_BYTES: Final = 4096
+MAX_ANSWER_BYTES: Final = 1 << 18
 
 Host = Annotated[str, Meta(min_length=1, max_length=MAX_HOST, pattern=r"^[0-9A-Za-z:][0-9A-Za-z.:_%-]*$")]
 """A name or an address of either kind. Strangers choose it, and it is dialled, logged and shown."""
@@ -194,6 +196,25 @@ class Relay(msgspec.Struct, frozen=True, array_like=True, tag=21, gc=False):
     body: bytes
 
 
+class Question(msgspec.Struct, frozen=True, array_like=True, tag=40, gc=False):
+    """A question of the application about the receiver alone. Each `Answer` to it repeats its number."""
+
+    number: Count
+    body: Annotated[bytes, Meta(max_length=MAX_QUESTION_BYTES)]
+
+
+class Answer(msgspec.Struct, frozen=True, array_like=True, tag=41, gc=False):
+    """A page of the answer to a `Question`; `last` closes it.
+
+    `leaves` is the leaf set of the sender, in the first page: whoever asks the whole ring finds further peers by it.
+    """
+
+    number: Count
+    last: bool
+    leaves: Leaves
+    body: Annotated[bytes, Meta(max_length=MAX_ANSWER_BYTES)]
+
+
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """The body of a join request; each hop adds the rows of its table that fit the origin."""
 
@@ -237,4 +258,6 @@ Message = (
     | Parcel
     | Relay
     | Route
+    | Question
+    | Answer
 )

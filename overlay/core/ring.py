@@ -22,6 +22,7 @@ from ringmq.overlay.core.liveness.failure_detector import DeathSource, FailureDe
 from ringmq.overlay.core.membership import Membership, Upward
 from ringmq.overlay.core.messages import (
     Admit,
+    Answer,
     Dead,
     Doubt,
     Grant,
@@ -40,6 +41,7 @@ from ringmq.overlay.core.messages import (
     Pong,
     Probe,
     ProbeAck,
+    Question,
     Receipt,
     Relay,
     Route,
@@ -119,6 +121,8 @@ class Ring:
         "active",
         "failure_detector",
         "me",
+        "on_answer",
+        "on_question",
     )
 
     def __init__(self, me: Peer, timing: Timing, application: Application, half: int = HALF) -> None:
@@ -136,6 +140,9 @@ class Ring:
         self._last: float | None = None
         self._leaves_changed = False
         """Whether the application must still be notified of it."""
+        # Not part of `Application`: a simulated ring answers no questions.
+        self.on_question: Callable[[Peer, Question], None] = _ignore
+        self.on_answer: Callable[[Peer, Answer], None] = _ignore
 
     @property
     def leaves(self) -> LeafSet:
@@ -201,6 +208,10 @@ class Ring:
     def send(self, peer: Peer, payload: bytes) -> None:
         """Send to a peer whose address is known, once: no acknowledgement, no retry."""
         self._state.post(peer, Parcel(payload))
+
+    def post(self, peer: Peer, message: Question | Answer) -> None:
+        """Ask another peer of the ring something about itself, or answer it: once, without a retry."""
+        self._state.post(peer, message)
 
     def owner(self, key: Id) -> Peer | None:
         """The owner of a key, if it is certain here: the key is near enough, and its owner not under suspicion."""
@@ -398,6 +409,8 @@ class Ring:
             Parcel: self._on_parcel,
             Relay: self._on_relay,
             Route: forwarding.on_route,
+            Question: self._on_question,
+            Answer: self._on_answer,
         }
 
     def _on_ping(self, sender: Peer, _: Ping) -> None:
@@ -444,3 +457,13 @@ class Ring:
     def _on_parcel(self, sender: Peer, parcel: Parcel) -> None:
         self._report_leaves()
         self._application.receive(sender, parcel.payload)
+
+    def _on_question(self, sender: Peer, question: Question) -> None:
+        self.on_question(sender, question)
+
+    def _on_answer(self, sender: Peer, answer: Answer) -> None:
+        self.on_answer(sender, answer)
+
+
+def _ignore(_: Peer, message: Question | Answer) -> None:
+    """Nobody here asks or answers."""

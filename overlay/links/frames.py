@@ -38,6 +38,10 @@ class Kind(IntEnum):
     """The status, as JSON."""
     RELAY = 7
     """A message for another peer, or of another peer (`Relay`). It may be dropped, as a parcel may."""
+    REQUEST = 8
+    """A request to the application, instead of a HELLO: about the whole ring, or to change something in it."""
+    REPLY = 9
+    """The answer to a request, as JSON."""
 
 
 _KINDS: Final = frozenset(int(kind) for kind in Kind)

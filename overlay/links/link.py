@@ -60,6 +60,9 @@ class Switchboard(Protocol):
     def asked(self, link: Link, about: bytes) -> None:
         """A STATUS_REQUEST came in."""
 
+    def requested(self, link: Link, request: bytes) -> None:
+        """A REQUEST came in: `answer` it within `handshake_s`."""
+
     def received(self, sender: Peer, message: Message) -> None: ...
     def parcel(self, sender: Peer, payload: bytes) -> None: ...
     def read_done(self) -> None:
@@ -255,6 +258,8 @@ class Link(asyncio.Protocol):
             self._board.greeted(self, decode_hello(body))
         elif kind == Kind.STATUS_REQUEST and self.peer is None and self.dialled is None:
             self._board.asked(self, body)
+        elif kind == Kind.REQUEST and self.peer is None and self.dialled is None:
+            self._board.requested(self, body)
         else:
             raise ProtocolError(f"a {Kind(kind).name} frame where none belongs")
 
@@ -329,7 +334,9 @@ class Link(asyncio.Protocol):
         self._put(header(Kind.HELLO, len(body)), body)
 
     def answer(self, kind: Kind, body: bytes) -> None:
-        """Reply to a connection that only asks, and close it."""
+        """Reply to a connection that only asks, and close it. It may have ended already."""
+        if self.closed:
+            return
         self._put(header(kind, len(body)), body)
         self.close(Reason.INTRODUCED)
 

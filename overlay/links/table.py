@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, Protocol
 
 from ringmq.overlay.config import Address, OverlayConfig, show
@@ -61,6 +62,8 @@ class LinkOwner(Protocol):
         """Another peer says that the id of this peer is taken."""
 
     def status_body(self, about: bytes) -> bytes: ...
+    def requested(self, request: bytes, reply: Callable[[bytes], None]) -> None:
+        """Somebody asks the application something about the ring; call `reply` once, now or later."""
 
 
 class LinkTable:
@@ -219,6 +222,9 @@ class LinkTable:
 
     def asked(self, link: Link, about: bytes) -> None:
         link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
+
+    def requested(self, link: Link, request: bytes) -> None:
+        self._owner.requested(request, partial(link.answer, Kind.REPLY))
 
     def greeted(self, link: Link, hello: Hello | None) -> None:
         settings = self._config.ring_settings
@@ -398,6 +404,10 @@ class LinkTable:
 
     def open_links(self) -> Iterable[Link]:
         return self._links.values()
+
+    @property
+    def count(self) -> int:
+        return len(self._links)
 
     def crossed(self) -> tuple[int, int]:
         """Bytes in and out since the start, over all links."""

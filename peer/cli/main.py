@@ -19,12 +19,18 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 BUILT_IN: Final = {
+    "clients": "ringmq.peer.cli.ring.clients:clients",
     "config": "ringmq.peer.cli.config:config",
+    "kick": "ringmq.peer.cli.ring.clients:kick",
     "passwd": "ringmq.peer.cli.passwd:passwd",
     "peer": "ringmq.peer.process:peer",
+    "peers": "ringmq.peer.cli.ring.peers:peers",
     "pub": "ringmq.peer.cli.clients.pub:pub",
+    "retained": "ringmq.peer.cli.ring.topics:retained",
+    "sessions": "ringmq.peer.cli.ring.clients:sessions",
     "status": "ringmq.peer.cli.status:status",
     "sub": "ringmq.peer.cli.clients.sub:sub",
+    "topics": "ringmq.peer.cli.ring.topics:topics",
 }
 ENTRY_POINTS: Final = "ringmq.commands"
 
@@ -76,7 +82,8 @@ def ringmq() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
+    """Run the command line and exit: 0 done, 1 failed, 2 wrong usage or configuration, 3 not all is well,
+    130 interrupted."""
     sys.exit(_status(arguments))
 
 

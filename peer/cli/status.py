@@ -22,6 +22,9 @@ from ringmq.peer.settings.addresses import parse_address
 DEFAULT_PEER: Final = "127.0.0.1:4883"
 SHORT: Final = 8
 """Digits of an id that distinguish the peers of a ring."""
+WELL: Final = 0
+NOT_WELL: Final = 3
+"""Exit statuses: all is well, and there is an answer that says otherwise."""
 MAX_ROWS: Final = 10
 """Maximum rows of partitions and of topics. The JSON has more of them."""
 MAX_NAME_CHARS: Final = 40
@@ -36,8 +39,11 @@ UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 @click.option("--peer", default=DEFAULT_PEER, show_default=True, metavar="HOST:PORT", help="Its overlay address.")
 @click.option("--topic", help="Show the coordinators and subscribers of this topic in the ring of the peer.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def status(peer: str, topic: str | None, as_json: bool) -> None:
-    """Show the status of a running peer, or the coordinators and subscribers of a topic in its ring."""
+def status(peer: str, topic: str | None, as_json: bool) -> int:
+    """Show the status of a running peer, or the coordinators and subscribers of a topic in its ring.
+
+    The exit status is 0, 3 while the peer is joining, and 1 without an answer. `ringmq peers` shows the whole ring.
+    """
     try:
         address = parse_address(peer)
     except ValueError as error:
@@ -50,6 +56,7 @@ def status(peer: str, topic: str | None, as_json: bool) -> None:
         answer = asyncio.run(trace(address, topic))
         lines = lines_of_topic(answer)
     click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines))
+    return WELL if answer.get("active", True) else NOT_WELL
 
 
 def _check_topic(topic: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from ipaddress import AddressValueError, IPv6Address
+from ipaddress import AddressValueError, IPv6Address, ip_address
 from typing import Final
 
 from ringmq.overlay.config import Address
@@ -37,3 +37,13 @@ def parse_address(value: object, *, any_port: bool = False) -> Address:
     if not (0 if any_port else 1) <= int(port) <= 65535:
         raise ValueError(value)
     return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only clients of this machine can reach this host."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -176,6 +176,9 @@ class Board:
     def asked(self, link: Link, about: bytes) -> None:
         link.answer(Kind.STATUS_REPLY, b"{}")
 
+    def requested(self, link: Link, request: bytes) -> None:
+        link.answer(Kind.REPLY, b"{}")
+
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))
 
@@ -246,6 +249,9 @@ class Recorder:
 
     def status_body(self, about: bytes) -> bytes:
         return b'{"hello":"there"}'
+
+    def requested(self, request: bytes, reply: Callable[[bytes], None]) -> None:
+        reply(b'{"asked":"' + request + b'"}')
 
 
 class Side:

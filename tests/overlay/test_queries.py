@@ -14,7 +14,7 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.frames import Kind, frame
 from ringmq.overlay.links.handshake import MAX_HELLO_BYTES, Hello, Reason, encode_goodbye, encode_hello
-from ringmq.overlay.queries import MAX_STATUS_BYTES, MyselfError, ask_status, cause, introduce
+from ringmq.overlay.queries import MAX_STATUS_BYTES, MyselfError, ask_ring, ask_status, cause, introduce
 
 CONFIG = OverlayConfig(id=Id(1), boot=1, listen=("127.0.0.1", 0), handshake_s=10.0)
 ME = Peer(Id(1), "127.0.0.1", 1, 1)
@@ -185,6 +185,23 @@ async def test_an_introduction_takes_no_longer_than_handshake_s(answering) -> No
     address = await answering(stays=True)
     hurried = dataclasses.replace(CONFIG, handshake_s=0.05)
     assert await fails(introduce(hurried, ME, True, address), address) == ": no answer in time"
+
+
+async def test_the_answer_to_a_request_about_the_ring(answering) -> None:
+    address = await answering(frame(Kind.REPLY, b'{"rows":[]}'))
+    assert await ask_ring(address, b"{}") == b'{"rows":[]}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (frame(Kind.STATUS_REPLY, b"{}"), " is no peer of this version: it answered with frame kind 6"),
+        (frame(Kind.GOODBYE, encode_goodbye(Reason.PROTOCOL, "unknown frame kind 8")), " refuses: protocol error: "),
+    ],
+)
+async def test_no_answer_to_a_request_about_the_ring(answering, answer: bytes, fault: str) -> None:
+    address = await answering(answer)
+    assert (await fails(ask_ring(address, b"{}"), address)).startswith(fault)
 
 
 # -- why, in a few words

@@ -18,7 +18,8 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.overlay.config import Address
 from ringmq.peer.errors import PeerError
 from ringmq.peer.iteration import Iteration
-from ringmq.peer.mqtt_service import ClientsError, MqttService, is_loopback
+from ringmq.peer.mqtt_service import ClientsError, MqttService
+from ringmq.peer.settings.addresses import is_loopback
 from ringmq.peer.settings.model import TLS_LISTENERS, WEBSOCKET_LISTENERS, PeerConfig
 from tests.mqtt_front.server.test_tls import Files
 

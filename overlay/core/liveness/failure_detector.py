@@ -62,6 +62,7 @@ class FailureDetector:
         "_watched",
         "dead",
         "detours",
+        "left",
         "patience",
         "suspects",
     )
@@ -74,6 +75,8 @@ class FailureDetector:
         self._on_back = on_back
         self.suspects: dict[Id, Suspicion] = {}
         self.dead: dict[Id, tuple[Peer, float]] = {}
+        self.left: set[Id] = set()
+        """Those of `dead` that have said that they leave."""
         self._watched: Id | None = None
         self._heard_at = 0.0
         """Start of the watched peer's silence: its last message, or the time since which it is watched."""
@@ -285,12 +288,13 @@ class FailureDetector:
         self.detours.helper_lost(peer)
         # Removed first, as an assignment would leave the entry at its old position in the order of retries.
         self.dead.pop(peer.id, None)
+        self.left.discard(peer.id)
         self.dead[peer.id] = (peer, self._state.now)
         if len(self.dead) > MAX_DEAD:
             del self.dead[next(iter(self.dead))]
 
     def report_dead(self, peer: Peer) -> None:
-        """Another peer has declared it dead, or it said that it leaves."""
+        """Another peer has declared it dead."""
         if self.considers_dead(peer) or peer.id == self._state.me.id:
             return
         suspicion = self.suspects.pop(peer.id, None)
@@ -298,6 +302,12 @@ class FailureDetector:
             suspicion.to(Event.REPORTED)
         self._remember_dead(peer)
         self._on_dead(peer, DeathSource.REPORTED)
+
+    def report_left(self, peer: Peer) -> None:
+        """It said that it leaves."""
+        self.report_dead(peer)
+        self.left.add(peer.id)
+        self.left &= self.dead.keys()
 
     def on_ping_request(self, asker: Peer, request: PingRequest) -> None:
         """Ask a suspect for another peer, and report the result to it."""

@@ -11,6 +11,7 @@ import pytest
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import (
     Admit,
+    Answer,
     Dead,
     Grant,
     Here,
@@ -26,6 +27,7 @@ from ringmq.overlay.core.messages import (
     PingResult,
     Pong,
     Probe,
+    Question,
     Receipt,
     Relay,
     Route,
@@ -157,6 +159,8 @@ def test_every_kind_of_message_has_its_handler() -> None:
         Parcel: Parcel(b""),
         Relay: Relay(A, ME, 0, True, b""),
         Late: Late(5),
+        Question: Question(1, b""),
+        Answer: Answer(1, True, (), b""),
     }
     for kind in get_args(Message):
         ring, _ = ring_of(A, B, C, D)
@@ -325,3 +329,18 @@ def test_a_join_request_that_arrives_here_is_granted_and_ends() -> None:
     assert [(peer, type(message)) for peer, message in sent] == [(A, RouteAck), (joiner, Grant)]
     assert heard(ring, joiner, Joined()) == []
     assert [kind for _, kind in [(p, type(m)) for p, m in heard(ring, joiner, Probe(()))]][-1].__name__ == "ProbeAck"
+
+
+def test_questions_and_answers_go_to_whoever_asks_and_answers_and_on_detours() -> None:
+    ring, _ = ring_of(A, B, C, D)
+    heard: list[tuple[Peer, object]] = []
+    ring.receive(A, Question(1, b"nobody answers yet"), 0.0)
+    ring.on_question = lambda peer, question: heard.append((peer, question))
+    ring.on_answer = lambda peer, answer: heard.append((peer, answer))
+    question, answer = Question(7, b"?"), Answer(7, True, (B,), b"!")
+    ring.receive(A, question, 0.0)
+    ring.receive(B, answer, 0.0)
+    assert heard == [(A, question), (B, answer)]
+    ring.take_outbox()
+    ring.post(C, question)
+    assert ring.take_outbox() == [(C, question)]

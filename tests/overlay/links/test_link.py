@@ -338,24 +338,18 @@ def test_a_link_aborted_while_it_connects_is_never_reported(ends) -> None:
     ends(story)
 
 
-def test_a_status_request_is_for_strangers_only(ends) -> None:
+@pytest.mark.parametrize("dialled", [None, PEER])
+@pytest.mark.parametrize(("kind", "answer"), [(Kind.STATUS_REQUEST, Kind.STATUS_REPLY), (Kind.REQUEST, Kind.REPLY)])
+def test_only_strangers_may_ask_and_no_peer_that_we_dial(ends, dialled: Peer | None, kind: Kind, answer: Kind) -> None:
     async def story(ends: Ends) -> None:
         ends.connect()
-        ends.hear(frame(Kind.STATUS_REQUEST))
-        assert ends.wire.frames() == [(Kind.STATUS_REPLY, b"{}"), (Kind.GOODBYE, b"introduced")]
-        assert ends.board.faults == []
+        ends.hear(frame(kind))
+        answered = [(answer, b"{}"), (Kind.GOODBYE, b"introduced")]
+        assert (ends.wire.frames() == answered) is (dialled is None)
+        assert ends.goodbyes() == [Reason.INTRODUCED if dialled is None else Reason.PROTOCOL]
+        assert len(ends.board.faults) == int(dialled is not None)
 
-    ends(story)
-
-
-def test_a_dialled_peer_may_not_ask_for_our_status(ends) -> None:
-    async def story(ends: Ends) -> None:
-        ends.connect()
-        ends.hear(frame(Kind.STATUS_REQUEST))
-        assert len(ends.board.faults) == 1
-        assert ends.goodbyes() == [Reason.PROTOCOL]
-
-    ends(story, dialled=PEER)
+    ends(story, dialled=dialled)
 
 
 def test_after_a_long_read_the_others_come_first(ends, monkeypatch) -> None:

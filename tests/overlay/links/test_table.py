@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import random
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -77,8 +78,25 @@ async def test_introduction_and_status_leave_no_link(side, stranger_to) -> None:
     async with stranger_to(ours) as stranger:
         await stranger.say(frame(Kind.STATUS_REQUEST))
         assert (await stranger.hears())[0] == (Kind.STATUS_REPLY, b'{"hello":"there"}')
+    async with stranger_to(ours) as stranger:
+        await stranger.say(frame(Kind.REQUEST, b"peers"))
+        assert (await stranger.hears())[0] == (Kind.REPLY, b'{"asked":"peers"}')
     assert not list(ours.links.open_links())
     assert ours.owner.losses == []
+
+
+async def test_an_answer_to_somebody_who_has_gone_is_dropped(side, stranger_to, until, monkeypatch) -> None:
+    ours = await side(LOW)
+    replies: list[Callable[[bytes], None]] = []
+    monkeypatch.setattr(ours.owner, "requested", lambda request, reply: replies.append(reply))
+    async with stranger_to(ours) as stranger:
+        await stranger.say(frame(Kind.REQUEST, b"peers"))
+        await until(lambda: replies)
+    await until(lambda: not ours.links._sockets)
+    replies[0](b"{}")
+    async with stranger_to(ours) as stranger:
+        await stranger.greet(ours, target=None)
+        assert await stranger.hears_goodbye(2) is Reason.INTRODUCED
 
 
 # -- both at once

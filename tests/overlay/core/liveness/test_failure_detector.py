@@ -361,6 +361,20 @@ def test_the_list_of_the_dead_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(watcher.core.dead) == {2, 3, 4}
 
 
+def test_who_has_left_is_known_until_it_dies_another_way() -> None:
+    watcher = Watcher(leaves=())
+    gone, dead = Peer(Id(1), "gone", 1, 0), Peer(Id(2), "dead", 1, 0)
+    watcher.core.report_left(gone)
+    watcher.core.report_dead(dead)
+    assert watcher.core.left == {gone.id}
+    # It comes back, and dies.
+    watcher.heard(reborn(gone))
+    watcher.core.report_dead(reborn(gone))
+    assert watcher.core.left == set()
+    watcher.core.report_left(dead)
+    assert watcher.core.left == {dead.id}, "it said so later"
+
+
 def test_an_indirect_probe_asks_once_and_answers_all_askers() -> None:
     watcher = Watcher()
     watcher.core.on_ping_request(LEFT, PingRequest(FOURTH))

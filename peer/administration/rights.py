@@ -1,0 +1,31 @@
+"""Who may ask what: the one place where the rights of a request are checked, whatever way it came.
+
+A ring without identities believes whoever reaches its overlay port: such a host can join it as a peer, and publish and
+subscribe past all rules. So its requests need no rights either. Over HTTP, only a token that may write changes things.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from ringmq.peer.administration.requests import CHANGES, Subject
+
+
+class Asker(Enum):
+    """Where a request came from."""
+
+    PEER = auto()
+    """Over a link of the ring."""
+    OVERLAY_PORT = auto()
+    """The command line, over a connection to the overlay port that is no link."""
+    READER = auto()
+    """Over HTTP, by somebody who may only read."""
+    WRITER = auto()
+    """Over HTTP, by somebody who may write."""
+
+
+def refusal(asker: Asker, subject: Subject) -> str:
+    """Why somebody must not ask this, as one line; empty: it is allowed."""
+    if asker is Asker.READER and subject in CHANGES:
+        return f"{subject} needs a token that may write"
+    return ""
