@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import structlog
@@ -52,6 +52,10 @@ from ringmq.peer.settings.load import load
 from ringmq.peer.settings.model import DISPATCHES, FANOUT, FRONTS, PeerConfig
 from ringmq.peer.telemetry.recording import Recording
 from ringmq.peer.telemetry.sampling import Sampling
+from ringmq.peer.web.health import Health
+
+if TYPE_CHECKING:
+    from ringmq.peer.web.service import WebService
 
 try:
     from uvloop import new_event_loop
@@ -79,6 +83,9 @@ class PeerProcess:
         self._clients: MqttService | None = None
         self._recording: Recording | None = None
         self._administration: Administration | None = None
+        self._web: WebService | None = None
+        self._served = False
+        """Whether all listeners for clients serve."""
         self._giving_back = GivingBack()
         self._stop = asyncio.Event()
         self._announced = False
@@ -102,6 +109,8 @@ class PeerProcess:
             self._giving_back.stop()
             if self._known_peers is not None:
                 self._known_peers.stop()
+            if self._web is not None:
+                await self._web.stop()
             if self._administration is not None:
                 self._administration.close()
             # The last records are published to clients and to other peers, so recording stops before both.
@@ -181,6 +190,11 @@ class PeerProcess:
             adapter.attach(node)
         sampling = Sampling(self.config, node, adapter, clients)
         self._administration = administration = Administration(node, adapter, clients, iteration, self._publish)
+        if self.config.http is not None:
+            # Loaded only if it is used, as all other peers keep their memory.
+            from ringmq.peer.web.service import WebService  # noqa: PLC0415
+
+            self._web = WebService(self.config.http, self.config.http_tokens, administration.desk)
         await node.start()
         administration.open()
         await recording.listen(sampling.sample, sampling.counters)
@@ -190,6 +204,17 @@ class PeerProcess:
         if clients is not None:
             for name, address in (await clients.listen()).items():
                 log.info("serving MQTT", listener=name, address=show(address))
+            self._served = True
+        if self._web is not None:
+            metrics = partial(recording.metrics, sampling.sample, sampling.counters)
+            administration.telling.http = show(await self._web.start(self._health, metrics))
+            log.info("serving HTTP", address=administration.telling.http)
+
+    def _health(self) -> Health:
+        """What probes are told."""
+        fault = (self._adapter and self._adapter.fault) or (self._clients and self._clients.fault) or ""
+        serving = self._clients is None or self._served
+        return Health(fault, serving and self._node is not None and self._node.active)
 
     def _more_status(self, adapter: EngineAdapter[Any], about: str) -> dict[str, Any]:
         """The part of a status above the overlay; if `about` names a topic, the partitions of that topic."""
@@ -277,9 +302,11 @@ class PeerProcess:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
 
     def _reload(self) -> None:
-        """SIGHUP: read passwords, access rules and certificates again."""
+        """SIGHUP: read passwords, access rules, certificates and tokens again."""
         if self._clients is not None:
             self._clients.reload()
+        if self._web is not None:
+            self._web.reload()
 
     def _watch_parent(self, pipe: int) -> None:
         """Stop when the parent ends: the system then closes the other end of the pipe, even after `kill -9`."""
@@ -365,6 +392,8 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("mqtt-tls", "Address for MQTT clients over TLS.  [default: none]", metavar="HOST:PORT")
 @_setting("mqtt-ws", "Address for MQTT clients over WebSocket.  [default: none]", metavar="HOST:PORT")
 @_setting("mqtt-wss", "Address for MQTT clients over WebSocket in TLS.  [default: none]", metavar="HOST:PORT")
+@_setting("http", "Address for HTTP: probes, metrics, JSON.  [default: none]", metavar="HOST:PORT")
+@_setting("http-tokens", "File of tokens for HTTP; needed beyond loopback, read again on SIGHUP.", metavar="FILE")
 @_setting("tls-cert", "Certificate for TLS, in PEM; read again on SIGHUP.", metavar="FILE")
 @_setting("tls-key", "Private key of the certificate, in PEM, not encrypted; read again on SIGHUP.", metavar="FILE")
 @_setting("tls-ca", "CA whose certificate each client over TLS must present; read again on SIGHUP.", metavar="FILE")

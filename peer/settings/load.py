@@ -27,7 +27,7 @@ from ringmq.overlay.links.handshake import MAX_RING_CHARS
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.errors import ConfigError, Faults
 from ringmq.peer.messaging.config import DIRECT, MAX_SHADOWS
-from ringmq.peer.settings.addresses import is_host, parse_address
+from ringmq.peer.settings.addresses import is_host, is_loopback, parse_address
 from ringmq.peer.settings.model import DISPATCHES, FRONTS, LISTENERS, TLS_LISTENERS, PeerConfig, Rule
 from ringmq.peer.settings.toml_file import check_names, read_toml, shown
 
@@ -156,6 +156,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "mqtt_tls": Setting(_listen, "HOST:PORT, such as 0.0.0.0:8883"),
     "mqtt_ws": Setting(_listen, "HOST:PORT, such as 127.0.0.1:8083"),
     "mqtt_wss": Setting(_listen, "HOST:PORT, such as 0.0.0.0:8084"),
+    "http": Setting(_listen, "HOST:PORT, such as 127.0.0.1:8880"),
+    "http_tokens": Setting(_path, "the path of a file"),
     "tls_cert": Setting(_path, "the path of a file"),
     "tls_key": Setting(_path, "the path of a file"),
     "tls_ca": Setting(_path, "the path of a file"),
@@ -267,9 +269,18 @@ def _contradictions(config: PeerConfig, given: Collection[str]) -> Iterator[str]
     if not config.listeners:
         useless = [name for name in FOR_CLIENTS if name in given]
         yield from (f"{name}: no effect without a listener for clients: {' or '.join(LISTENERS)}" for name in useless)
+    yield from _wrong_http(config)
     yield from _wrong_certificates(config)
     yield from _wrong_addresses(config)
     yield from _wrong_fanout(config)
+
+
+def _wrong_http(config: PeerConfig) -> Iterator[str]:
+    """Errors of an HTTP server that anybody could use, and of tokens for none."""
+    if config.http is None and config.http_tokens is not None:
+        yield f"http_tokens: {config.http_tokens} has no effect without http"
+    if config.http is not None and config.http_tokens is None and not is_loopback(config.http[0]):
+        yield f"http_tokens: missing, but http {show(config.http)} is not on loopback: name the file of tokens"
 
 
 def _wrong_certificates(config: PeerConfig) -> Iterator[str]:
@@ -288,8 +299,9 @@ def _wrong_addresses(config: PeerConfig) -> Iterator[str]:
     """Errors of settings with equal addresses."""
     # Names and addresses of one host are not resolved here; the system refuses the second listener then.
     taken: dict[Address, str] = {}
-    metrics = {} if config.record.metrics is None else {"record: metrics": config.record.metrics}
-    for name, address in {"overlay": config.overlay, **config.listeners, **metrics}.items():
+    others = {"http": config.http, "record: metrics": config.record.metrics}
+    given = {name: address for name, address in others.items() if address is not None}
+    for name, address in {"overlay": config.overlay, **config.listeners, **given}.items():
         other = taken.setdefault(address, name)
         if other != name and address[1]:
             yield f"{name}: {show(address)} is the address of {other}: each needs its own"

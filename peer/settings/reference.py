@@ -43,6 +43,8 @@ EXAMPLES: Final[dict[str, object]] = {
     "mqtt_tls": "0.0.0.0:8883",
     "mqtt_ws": "127.0.0.1:8083",
     "mqtt_wss": "0.0.0.0:8084",
+    "http": "127.0.0.1:8880",
+    "http_tokens": "/etc/ringmq/http_tokens",
     "tls_cert": "/etc/ringmq/server.pem",
     "tls_key": "/etc/ringmq/server.key",
     "tls_ca": "/etc/ringmq/ca.pem",

@@ -29,7 +29,8 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
 from ringmq.overlay.config import show
 from ringmq.peer.errors import PeerError
-from ringmq.peer.web.http_server import MetricsServer
+from ringmq.peer.web.http_server import HttpServer
+from ringmq.peer.web.metrics_site import MetricsSite
 
 MAX_UNACKNOWLEDGED: Final = 64
 """Maximum published batches without acknowledgement: 4 MB. Others wait in the recorder, which has its own limit."""
@@ -66,7 +67,7 @@ class Recording:
         self._loop = asyncio.get_running_loop()
         self._sample: Callable[[str, float], Sample] | None = None
         self._publish: Callable[[Message, Done], None] | None = None
-        self._server: MetricsServer | None = None
+        self._server: HttpServer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._interval_s = config.interval_s or FLUSH_S
         self._interval_ends_at = 0.0
@@ -80,9 +81,9 @@ class Recording:
         """Serve Prometheus if configured. Raises PeerError with one line."""
         if self._config.metrics is None:
             return
-        self._server = MetricsServer(lambda: exposition(self._now(sample), counters()))
+        self._server = HttpServer(MetricsSite(lambda: self.metrics(sample, counters)))
         try:
-            address = await self._server.listen(*self._config.metrics)
+            address = await self._server.listen(*self._config.metrics, what="metrics")
         except LoggerError as error:
             raise RecordingError(str(error)) from error
         log.info("serving metrics", address=show(address))
@@ -118,6 +119,10 @@ class Recording:
             "unacknowledged": self._unacknowledged,
             "not_written": 0 if self._file is None else self._file.lost,
         }
+
+    def metrics(self, sample: Callable[[str, float], Sample], counters: Callable[[], dict[str, int]]) -> str:
+        """The page for Prometheus."""
+        return exposition(self._now(sample), counters())
 
     def _look(self) -> None:
         now = self._loop.time()

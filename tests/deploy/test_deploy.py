@@ -32,7 +32,7 @@ def said() -> list[str]:
 
 def test_commands_of_the_document_are_valid() -> None:
     lines = commands("ringmq")
-    assert {line[1] for line in lines} == {"peer", "status"}
+    assert {line[1] for line in lines} == {"peer", "peers", "status"}
     for line in lines:
         parameters(line)
 

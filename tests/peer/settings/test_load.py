@@ -32,6 +32,8 @@ mqtt = "127.0.0.1:1883"
 mqtt_tls = "0.0.0.0:8883"
 mqtt_ws = "[::1]:8083"
 mqtt_wss = "0.0.0.0:8084"
+http = "0.0.0.0:8880"
+http_tokens = "etc/http_tokens"
 tls_cert = "etc/server.pem"
 tls_key = "etc/server.key"
 tls_ca = "etc/ca.pem"
@@ -94,6 +96,8 @@ def test_every_setting_is_read_from_the_file(tmp_path: Path) -> None:
         mqtt_tls=("0.0.0.0", 8883),
         mqtt_ws=("::1", 8083),
         mqtt_wss=("0.0.0.0", 8084),
+        http=("0.0.0.0", 8880),
+        http_tokens=Path("etc/http_tokens"),
         tls_cert=Path("etc/server.pem"),
         tls_key=Path("etc/server.key"),
         tls_ca=Path("etc/ca.pem"),

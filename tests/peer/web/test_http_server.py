@@ -7,7 +7,7 @@ import contextlib
 import http.client
 import socket
 from collections.abc import AsyncIterator, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from ringmq.logger.errors import LoggerError
 from ringmq.logger.prometheus import CONTENT_TYPE
-from ringmq.peer.web.http_server import MAX_REQUEST_BYTES, MetricsServer, answer
+from ringmq.peer.web.exchanges import RefusedError, Response, read_call
+from ringmq.peer.web.http_server import MAX_REQUEST_BYTES, HttpServer
+from ringmq.peer.web.metrics_site import MetricsSite
 
 HOST = "127.0.0.1"
 PAGE = "# a page\nä 1\n"
@@ -27,6 +29,38 @@ class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+def metrics_server(page: Callable[[], str], **bounds: Any) -> HttpServer:
+    return HttpServer(MetricsSite(page), **bounds)
+
+
+class Given:
+    """An exchange that keeps the response."""
+
+    host = "here"
+
+    def __init__(self) -> None:
+        self.response: Response | None = None
+
+    def respond(self, response: Response) -> None:
+        self.response = response
+
+    def stream(self, headers: tuple[str, ...], ended: Callable[[], None]) -> Callable[[bytes], bool]:
+        raise AssertionError("metrics are no stream")
+
+
+def answer(head: str, page: Callable[[], str]) -> bytes:
+    """The answer to a head, without a socket."""
+    site, given = MetricsSite(page), Given()
+    try:
+        call = read_call(head)
+        assert site.body_bytes(call) == 0
+        site.answer(call, b"", given)
+    except RefusedError as error:
+        return error.response.encode()
+    assert given.response is not None
+    return given.response.encode(call.method != "HEAD")
 
 
 def parsed(response: bytes) -> Answer:
@@ -122,8 +156,8 @@ async def settled(condition: Callable[[], bool]) -> None:
 
 
 @pytest_asyncio.fixture
-async def server() -> AsyncIterator[MetricsServer]:
-    server = MetricsServer(lambda: PAGE, max_connections=3)
+async def server() -> AsyncIterator[HttpServer]:
+    server = metrics_server(lambda: PAGE, max_connections=3)
     yield server
     await server.close()
 
@@ -142,7 +176,7 @@ async def exchanged(address: tuple[str, int], *chunks: bytes) -> bytes:
         writer.close()
 
 
-async def test_connection_closes_after_one_answer(server: MetricsServer) -> None:
+async def test_connection_closes_after_one_answer(server: HttpServer) -> None:
     address = await server.listen(HOST, 0)
     assert address[1] > 0
     for chunks in ([GOOD], [GOOD[:5], GOOD[5:-3], GOOD[-3:]], [bytes([byte]) for byte in GOOD], [GOOD * 3]):
@@ -153,7 +187,7 @@ def test_server_runs_on_uvloop() -> None:
     uvloop = pytest.importorskip("uvloop")
 
     async def run() -> None:
-        server = MetricsServer(lambda: PAGE, max_connections=1)
+        server = metrics_server(lambda: PAGE, max_connections=1)
         address = await server.listen(HOST, 0)
         assert parsed(await exchanged(address, GOOD)).body == PAGE.encode()
         await settled(lambda: not server.connections)
@@ -172,7 +206,7 @@ def test_server_runs_on_uvloop() -> None:
         runner.run(run())
 
 
-async def test_bytes_after_the_request_are_ignored(server: MetricsServer) -> None:
+async def test_bytes_after_the_request_are_ignored(server: HttpServer) -> None:
     address = await server.listen(HOST, 0)
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
@@ -189,7 +223,7 @@ async def test_bytes_after_the_request_are_ignored(server: MetricsServer) -> Non
     writer.close()
 
 
-async def test_http_client_of_the_standard_library_gets_the_page(server: MetricsServer) -> None:
+async def test_http_client_of_the_standard_library_gets_the_page(server: HttpServer) -> None:
     host, port = await server.listen(HOST, 0)
 
     def get() -> tuple[int, bytes]:
@@ -201,7 +235,7 @@ async def test_http_client_of_the_standard_library_gets_the_page(server: Metrics
     assert await asyncio.to_thread(get) == (200, PAGE.encode())
 
 
-async def test_request_is_bounded(server: MetricsServer) -> None:
+async def test_request_is_bounded(server: HttpServer) -> None:
     address = await server.listen(HOST, 0)
     filling = b"GET /metrics HTTP/1.1\r\nHost: a\r\nX: "
     longest = filling + b"x" * (MAX_REQUEST_BYTES - len(filling)) + b"\r\n\r\n"
@@ -212,7 +246,7 @@ async def test_request_is_bounded(server: MetricsServer) -> None:
     assert parsed(await exchanged(address, b"x" * MAX_REQUEST_BYTES, b"x" * 300_000)).status == 400
 
 
-async def test_connections_are_bounded(server: MetricsServer) -> None:
+async def test_connections_are_bounded(server: HttpServer) -> None:
     address = await server.listen(HOST, 0)
     idle = [await asyncio.open_connection(*address) for _ in range(3)]
     await settled(lambda: len(server.connections) == 3)
@@ -231,7 +265,7 @@ async def test_connections_are_bounded(server: MetricsServer) -> None:
 @pytest.mark.parametrize("said", [b"", GOOD[:-2], GOOD])
 async def test_connection_ends_at_the_deadline(said: bytes) -> None:
     """Whether the client sends nothing, is slow, or has its answer and does not close."""
-    server = MetricsServer(lambda: PAGE, deadline_s=0.2)
+    server = metrics_server(lambda: PAGE, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -245,7 +279,7 @@ async def test_connection_ends_at_the_deadline(said: bytes) -> None:
 
 
 async def test_client_that_does_not_read_is_ended() -> None:
-    server = MetricsServer(lambda: "x" * 30_000_000, deadline_s=0.2)
+    server = metrics_server(lambda: "x" * 30_000_000, deadline_s=0.2)
     address = await server.listen(HOST, 0)
     loop = asyncio.get_running_loop()
     with socket.socket() as client:
@@ -257,18 +291,18 @@ async def test_client_that_does_not_read_is_ended() -> None:
     await server.close()
 
 
-async def test_failing_page_ends_one_connection(server: MetricsServer) -> None:
+async def test_failing_page_ends_one_connection(server: HttpServer) -> None:
     address = await server.listen(HOST, 0)
     told: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(str(context["exception"])))
-    server.page = _unasked
+    server.site = MetricsSite(_unasked)
     assert await exchanged(address, GOOD) == b""
     assert told == ["nobody asked for the page"]
-    server.page = lambda: "again\n"
+    server.site = MetricsSite(lambda: "again\n")
     assert parsed(await exchanged(address, GOOD)).body == b"again\n"
 
 
-async def test_close_ends_all_connections(server: MetricsServer) -> None:
+async def test_close_ends_all_connections(server: HttpServer) -> None:
     address = await server.listen(HOST, 0)
     reader, writer = await asyncio.open_connection(*address)
     assert parsed(await exchanged(address, GOOD)).status == 200
@@ -285,11 +319,11 @@ async def test_unusable_address_is_one_line() -> None:
         holder.bind((HOST, 0))
         holder.listen()
         port = holder.getsockname()[1]
-        server = MetricsServer(lambda: PAGE)
+        server = metrics_server(lambda: PAGE)
         for host, number, reason in (
-            (HOST, port, f"cannot serve metrics on {HOST}:{port}: Address already in use"),
-            ("192.0.2.1", 1, "cannot serve metrics on 192.0.2.1:1: Cannot assign requested address"),
-            ("a" * 300, 1, f"cannot serve metrics on {'a' * 300}:1: not a valid host name"),
+            (HOST, port, f"cannot serve HTTP on {HOST}:{port}: Address already in use"),
+            ("192.0.2.1", 1, "cannot serve HTTP on 192.0.2.1:1: Cannot assign requested address"),
+            ("a" * 300, 1, f"cannot serve HTTP on {'a' * 300}:1: not a valid host name"),
         ):
             with pytest.raises(LoggerError) as error:
                 await server.listen(host, number)

@@ -1,0 +1,99 @@
+"""The HTTP service of a peer: reads the tokens, and runs the server from its start to its end."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from ringmq.logger.errors import LoggerError
+from ringmq.overlay.config import Address
+from ringmq.peer.errors import PeerError
+from ringmq.peer.web.api import AdministrationSite, Asks, Parts
+from ringmq.peer.web.guard import Guard
+from ringmq.peer.web.health import Health
+from ringmq.peer.web.http_server import HttpServer
+from ringmq.peer.web.metrics_site import Page
+from ringmq.peer.web.tokens import Tokens
+
+MAX_CONNECTIONS: Final = 128
+"""Connections at the same time: some pages that are looked at, probes and scripts."""
+MAX_FILE_BYTES: Final = 64 << 10
+QUIET_S: Final = 60.0
+"""Between two lines of the log about refusals for the same reason."""
+MAX_REASONS: Final = 64
+"""Different reasons within QUIET_S. Strangers choose a part of them."""
+
+log = structlog.get_logger("http")
+
+
+class WebError(PeerError):
+    """HTTP cannot be served as configured."""
+
+
+class WebService:
+    """Create it inside a running event loop, `start` it when the node has started, and `stop` it at the end."""
+
+    def __init__(self, listen: Address, tokens: Path | None, desk: Asks) -> None:
+        """Reads the file of tokens. Raises PeerError with one line."""
+        self._listen = listen
+        self._file = tokens
+        self._desk = desk
+        self._guard = Guard(_read(tokens), frozenset({listen[0].lower(), socket.gethostname().lower()}))
+        self._server: HttpServer | None = None
+        self._quiet_until: dict[str, float] = {}
+
+    async def start(self, health: Callable[[], Health], metrics: Page) -> Address:
+        """Listen; returns the bound address. Raises PeerError with one line."""
+        parts = Parts(self._desk, self._guard, health, metrics, self._refused)
+        self._server = HttpServer(AdministrationSite(parts), MAX_CONNECTIONS)
+        try:
+            return await self._server.listen(*self._listen)
+        except LoggerError as error:
+            raise WebError(str(error)) from error
+
+    def reload(self) -> None:
+        """Read the tokens again. If the file is wrong, the old ones stay in force."""
+        try:
+            self._guard.tokens = _read(self._file)
+        except PeerError as error:
+            log.error("keeping the old tokens", why=str(error))
+            return
+        if self._file is not None:
+            log.info("tokens reloaded")
+
+    async def stop(self) -> None:
+        """Idempotent."""
+        if self._server is not None:
+            await self._server.close()
+
+    def _refused(self, host: str, why: str) -> None:
+        """Log a refusal, but the same reason only once in a while: whoever is refused may ask a thousand times."""
+        now = time.monotonic()
+        if self._quiet_until.get(why, 0.0) > now:
+            return
+        if len(self._quiet_until) >= MAX_REASONS:
+            self._quiet_until = {reason: until for reason, until in self._quiet_until.items() if until > now}
+            if len(self._quiet_until) >= MAX_REASONS:
+                return
+        self._quiet_until[why] = now + QUIET_S
+        log.warning("request refused", host=host, why=why)
+
+
+def _read(file: Path | None) -> Tokens | None:
+    if file is None:
+        return None
+    try:
+        with file.open("rb") as source:
+            raw = source.read(MAX_FILE_BYTES + 1)
+        if len(raw) > MAX_FILE_BYTES:
+            raise WebError(f"{file}: longer than {MAX_FILE_BYTES} bytes")
+        return Tokens(raw.decode(), str(file))
+    except OSError as error:
+        raise WebError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise WebError(f"{file} is not text in UTF-8") from error
