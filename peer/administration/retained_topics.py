@@ -18,7 +18,7 @@ def retained_here(engine: PartitionedEngine, topic_filter: str) -> Iterator[Shar
 
     Messages may come and go between two steps.
     """
-    index, store = engine.coordinator.retained_index, engine.replicas
+    index, store = engine.coordinator.retaining.index, engine.replicas
     wanted = inner_of(topic_filter)
     after: str | None = None
     while True:

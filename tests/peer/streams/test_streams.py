@@ -16,9 +16,8 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.streams import outgoing_stream, stream_pairs, streams
-from ringmq.peer.streams.outgoing_stream import LATE_S
 from ringmq.peer.streams.stream_messages import Batch, BatchAck, Lane
-from ringmq.peer.streams.streams import FEW_BYTES, Streams
+from ringmq.peer.streams.streams import Streams
 from tests.peer.streams.stream_line import LineContext, StreamWorld
 from tests.peer.streams.stream_mutations import FAULTS, faulty
 
@@ -246,49 +245,6 @@ def test_a_silent_peer_gets_the_window_once_and_then_its_oldest_batch_alone() ->
     assert line.b.handled == ["a", "b", "c"]
     line.pass_time(1.0)
     assert line.a.streams.idle(B)
-
-
-def _slow_line() -> Line:
-    """Each answer has taken 2 s."""
-    line = Line()
-    for _ in range(20):
-        line.a.streams.send(B, "x", lambda: None)
-        batches = line.a.end()
-        line.clock.now += 2.0
-        line.b.take(A, batches)
-        line.a.take(B, line.b.end())
-    assert line.a.streams.answer_s(B) > 2.0
-    return line
-
-
-@pytest.mark.parametrize(("size_bytes", "most_s"), [(1, LATE_S), (FEW_BYTES, 5.0)])
-def test_after_slow_answers_few_bytes_are_repeated_soon(size_bytes: int, most_s: float) -> None:
-    """If they were lost, nobody waits for long. To repeat many would make a busy receiver slower."""
-    line = _slow_line()
-    line.a.streams.send(B, "y" * size_bytes, lambda: None)
-    line.a.end()
-    sent_at = line.clock.now
-    while not line.a.streams.counters.resent:
-        line.clock.now = line.a.context.timers.next_at
-        line.a.context.timers.run(line.clock.now)
-    assert most_s / 2 < line.clock.now - sent_at <= most_s
-
-
-def test_after_slow_answers_a_broken_link_is_not_waited_for() -> None:
-    """What was on its way is gone, and its answer does not come however long it is waited for."""
-    line = _slow_line()
-    line.a.streams.send(B, "y" * FEW_BYTES, lambda: None)
-    lost = line.a.end()
-    assert len(_batches(lost)) == 1
-    line.a.streams.link_lost(B)
-    line.pass_time(LAN.retry_s)
-    assert line.b.handled[-1] == "y" * FEW_BYTES
-    line.pass_time(10.0)
-    assert line.a.streams.idle(B)
-    line.a.streams.link_lost(B)
-    line.a.streams.link_lost(Peer(B.id, B.host, B.port, B.boot + 1))
-    line.a.streams.link_lost(Peer(Id(3), "c", 1, 5))
-    assert not line.a.context.timers, "a pair at rest has no timer"
 
 
 def test_a_peer_that_stays_silent_is_lost_after_the_time_to_give_up() -> None:
