@@ -118,8 +118,7 @@ class MqttService:
         front = self.front
         return len(front.clients) if isinstance(front, MqttServer) else front.connected
 
-    @property
-    def addresses(self) -> dict[str, str]:
+    def listening(self) -> dict[str, str]:
         """Addresses by listener name, once all of them serve."""
         return {name: show(address) for name, address in self._addresses.items()}
 
@@ -135,7 +134,7 @@ class MqttService:
             sizes |= {"subscriptions": routes.subscriptions, "filters": routes.filters}
         else:
             sizes |= {"clients": self.connected, "subscriptions": front.broker.subscribed}
-        return {"listeners": self.addresses, "front": sizes | {"counters": front.broker.counters.as_dict()}}
+        return {"listeners": self.listening(), "front": sizes | {"counters": front.broker.counters.as_dict()}}
 
     def _amqtt_front(self) -> AmqttServer:
         if self._config.data is not None:

@@ -192,9 +192,11 @@ class PeerProcess:
         self._administration = administration = Administration(node, adapter, clients, iteration, self._publish)
         if self.config.http is not None:
             # Loaded only if it is used, as all other peers keep their memory.
-            from ringmq.peer.web.service import WebService  # noqa: PLC0415
+            from ringmq.peer.web.service import WebOwner, WebService  # noqa: PLC0415
 
-            self._web = WebService(self.config.http, self.config.http_tokens, administration.desk)
+            listeners = dict if clients is None else clients.listening
+            owner = WebOwner(overlay.id.hex, lambda: node.address, listeners, self._health)
+            self._web = WebService(self.config.http, self.config.http_tokens, administration.desk, owner)
         await node.start()
         administration.open()
         await recording.listen(sampling.sample, sampling.counters)
@@ -207,7 +209,7 @@ class PeerProcess:
             self._served = True
         if self._web is not None:
             metrics = partial(recording.metrics, sampling.sample, sampling.counters)
-            administration.telling.http = show(await self._web.start(self._health, metrics))
+            administration.telling.http = show(await self._web.start(metrics))
             log.info("serving HTTP", address=administration.telling.http)
 
     def _health(self) -> Health:
@@ -392,7 +394,7 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 @_setting("mqtt-tls", "Address for MQTT clients over TLS.  [default: none]", metavar="HOST:PORT")
 @_setting("mqtt-ws", "Address for MQTT clients over WebSocket.  [default: none]", metavar="HOST:PORT")
 @_setting("mqtt-wss", "Address for MQTT clients over WebSocket in TLS.  [default: none]", metavar="HOST:PORT")
-@_setting("http", "Address for HTTP: probes, metrics, JSON.  [default: none]", metavar="HOST:PORT")
+@_setting("http", "Address for HTTP: the live page, probes, metrics, JSON.  [default: none]", metavar="HOST:PORT")
 @_setting("http-tokens", "File of tokens for HTTP; needed beyond loopback, read again on SIGHUP.", metavar="FILE")
 @_setting("tls-cert", "Certificate for TLS, in PEM; read again on SIGHUP.", metavar="FILE")
 @_setting("tls-key", "Private key of the certificate, in PEM, not encrypted; read again on SIGHUP.", metavar="FILE")

@@ -15,7 +15,7 @@ import click
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_topic_name
 from ringmq.overlay.queries import MAX_ABOUT_BYTES, ask_status
-from ringmq.peer.cli.topic_status import trace
+from ringmq.peer.administration.shell.topic_trace import trace
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.addresses import parse_address
 

@@ -86,9 +86,9 @@ class PeerConfig:
     mqtt_wss: Address | None = None
     """Address for MQTT clients over WebSocket in TLS, for pages loaded over https. None: no such listener."""
     http: Address | None = None
-    """Address of the HTTP server: probes, metrics, and the commands about the whole ring as JSON. On an address that
-    other machines reach, it needs `http_tokens`; on loopback it needs none, and every user of this machine may read and
-    change things. None: no HTTP server."""
+    """Address of the HTTP server: the live page, probes, metrics, and the commands about the whole ring as JSON. On an
+    address that other machines reach, it needs `http_tokens`; on loopback it needs none, and every user of this machine
+    may read and change things. None: no HTTP server."""
     http_tokens: Path | None = None
     """File of tokens for the HTTP server, a line each: `read TOKEN` or `write TOKEN`. All calls but probes then need a
     token. Read again on SIGHUP. None: no tokens."""

@@ -1,4 +1,4 @@
-"""The site of a peer: probes, metrics, and the commands about the whole ring as JSON.
+"""The site of a peer: the live page, probes, metrics, and the commands about the whole ring as JSON.
 
 Owns the paths and what each takes. Knows neither sockets nor how a ring is asked: a desk does that.
 """
@@ -15,13 +15,19 @@ import msgspec
 from ringmq.peer.administration.requests import Request, RequestError, Subject, encode_request, fault_of
 from ringmq.peer.administration.rights import Asker, refusal
 from ringmq.peer.web.exchanges import READING, HttpCall, RefusedError, Response, check_method
+from ringmq.peer.web.feed import Feed
 from ringmq.peer.web.guard import Guard
 from ringmq.peer.web.health import Health
 from ringmq.peer.web.http_server import Exchange
 from ringmq.peer.web.metrics_site import Page, metrics_response
 from ringmq.peer.web.openapi import description
+from ringmq.peer.web.page_files import PageFiles
 
 ROOT: Final = "/api/v1/"
+EVENTS: Final = f"{ROOT}events"
+"""The stream of events that the page reads."""
+TOPIC: Final = f"{ROOT}topic"
+"""The coordinators and subscribers of one topic."""
 MAX_BODY_BYTES: Final = 8192
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
@@ -48,6 +54,10 @@ class Asks(Protocol):
     def ask(self, request: Request, asker: Asker, done: Callable[[bytes], None]) -> None: ...
 
 
+Traced = Callable[[Mapping[str, object] | None, str], None]
+"""Takes the coordinators of a topic, or None and the reason why there is no answer."""
+
+
 class Parts(NamedTuple):
     """What the site is made of."""
 
@@ -57,6 +67,11 @@ class Parts(NamedTuple):
     metrics: Page
     log: Callable[[str, str], None]
     """Takes the host and the reason of each refusal."""
+    trace: Callable[[str, Traced], None]
+    """Finds the coordinators and subscribers of a topic."""
+    feed: Feed
+    websocket_port: Callable[[], int | None]
+    """The port of the listener for MQTT over WebSocket, if there is one."""
 
 
 class AdministrationSite:
@@ -69,16 +84,22 @@ class AdministrationSite:
             "/readyz": self._readyz,
             "/metrics": self._metrics,
             f"{ROOT}openapi.json": self._openapi,
+            EVENTS: self._events,
+            TOPIC: self._topic,
             **{ROOT + subject: partial(self._list, subject) for subject in LISTS},
             **{ROOT + subject: partial(self._change, subject) for subject in CHANGING},
         }
+        self._files = PageFiles()
         self._posted = {ROOT + subject for subject in CHANGING}
 
     def body_bytes(self, call: HttpCall) -> int:
+        if call.path in self._files:
+            check_method(call, *READING)
+            return 0
         if call.path not in self._pages:
             raise RefusedError(HTTPStatus.NOT_FOUND, "not found")
         if call.path not in self._posted:
-            check_method(call, *READING)
+            check_method(call, *(READING if call.path != EVENTS else ("GET",)))
             return 0
         check_method(call, "POST")
         # A form of another site's page can post, but not this type.
@@ -89,6 +110,9 @@ class AdministrationSite:
         return call.body_bytes(MAX_BODY_BYTES)
 
     def answer(self, call: HttpCall, body: bytes, exchange: Exchange) -> None:
+        if call.path in self._files:
+            exchange.respond(self._files.response(call, self._parts.websocket_port()))
+            return
         self._pages[call.path](call, body, exchange)
 
     def refused(self, host: str, why: str) -> None:
@@ -115,6 +139,22 @@ class AdministrationSite:
         self._parts.guard.asker(call)
         exchange.respond(Response(HTTPStatus.OK, JSON, msgspec.json.encode(description()), SAFE))
 
+    def _events(self, call: HttpCall, _: bytes, exchange: Exchange) -> None:
+        self._parts.guard.asker(call)
+        self._parts.feed.join(exchange)
+
+    def _topic(self, call: HttpCall, _: bytes, exchange: Exchange) -> None:
+        asker = self._parts.guard.asker(call)
+        fields = call.fields()
+        if list(fields) != ["topic"] or not fields["topic"]:
+            raise RefusedError(HTTPStatus.BAD_REQUEST, "the one field is topic")
+        # Its rules are those of a list by topic.
+        topic = request_of(Subject.FILTERS, fields).topic
+        why = refusal(asker, Subject.FILTERS)
+        if why:
+            raise RefusedError(HTTPStatus.FORBIDDEN, why)
+        self._parts.trace(topic, partial(_respond_traced, exchange))
+
     def _list(self, subject: Subject, call: HttpCall, _: bytes, exchange: Exchange) -> None:
         asker = self._parts.guard.asker(call)
         self._ask(request_of(subject, call.fields()), asker, exchange)
@@ -139,6 +179,11 @@ def _respond(exchange: Exchange, reply: bytes) -> None:
     error = msgspec.json.decode(reply, type=_Error).error
     status = HTTPStatus.SERVICE_UNAVAILABLE if error else HTTPStatus.OK
     exchange.respond(Response(status, JSON, reply, SAFE))
+
+
+def _respond_traced(exchange: Exchange, found: Mapping[str, object] | None, fault: str) -> None:
+    status = HTTPStatus.SERVICE_UNAVAILABLE if found is None else HTTPStatus.OK
+    exchange.respond(Response(status, JSON, msgspec.json.encode({"error": fault} if found is None else found), SAFE))
 
 
 class _Error(msgspec.Struct):

@@ -82,6 +82,8 @@ def description() -> dict[str, Any]:
         "paths": {
             **{f"/api/v1/{subject}": {"get": _list(subject)} for subject in QUERY},
             **{f"/api/v1/{subject}": {"post": _change(subject)} for subject in BODIES},
+            "/api/v1/topic": {"get": _topic()},
+            "/api/v1/events": {"get": _events()},
             "/healthz": {"get": _probe("Whether the peer works.")},
             "/readyz": {"get": _probe("Whether the peer is in its ring and serves clients.")},
             "/metrics": {"get": _probe("Metrics for Prometheus.")},
@@ -121,6 +123,27 @@ def _responses(row: type[Row]) -> dict[str, Any]:
     answer = {"description": "The answer of the ring.", "content": {"application/json": {"schema": reply}}}
     refused = {status: {"description": text} for status, text in REFUSALS.items()}
     return {"200": answer, **refused}
+
+
+def _topic() -> dict[str, Any]:
+    topic = {"name": "topic", "in": "query", "required": True, "schema": {"type": "string"}}
+    answer = {"description": "Its partitions, each with its coordinator, the copies there and the subscribers."}
+    content = {"application/json": {"schema": {"type": "object"}}}
+    refused = {status: {"description": text} for status, text in REFUSALS.items()}
+    return {
+        "summary": "The coordinators and subscribers of a topic.",
+        "parameters": [topic],
+        "responses": {"200": answer | {"content": content}, **refused},
+    }
+
+
+def _events() -> dict[str, Any]:
+    answer = {
+        "description": "Server-sent events without end: first the id of this peer, then each second all peers.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+    refused = {status: {"description": text} for status, text in REFUSALS.items()}
+    return {"summary": "The state of the ring as it changes.", "responses": {"200": answer, **refused}}
 
 
 def _probe(summary: str) -> dict[str, Any]:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
 from ringmq.logger.errors import LoggerError
 from ringmq.overlay.config import Address
+from ringmq.overlay.errors import OverlayError
+from ringmq.peer.administration.shell.topic_trace import trace
 from ringmq.peer.errors import PeerError
-from ringmq.peer.web.api import AdministrationSite, Asks, Parts
+from ringmq.peer.settings.addresses import parse_address
+from ringmq.peer.web.api import AdministrationSite, Asks, Parts, Traced
+from ringmq.peer.web.feed import Feed
 from ringmq.peer.web.guard import Guard
 from ringmq.peer.web.health import Health
 from ringmq.peer.web.http_server import HttpServer
 from ringmq.peer.web.metrics_site import Page
 from ringmq.peer.web.tokens import Tokens
 
+WEBSOCKET: Final = "mqtt_ws"
+"""The listener that the page publishes and subscribes by."""
 MAX_CONNECTIONS: Final = 128
 """Connections at the same time: some pages that are looked at, probes and scripts."""
 MAX_FILE_BYTES: Final = 64 << 10
@@ -28,7 +35,24 @@ QUIET_S: Final = 60.0
 MAX_REASONS: Final = 64
 """Different reasons within QUIET_S. Strangers choose a part of them."""
 
+TRACE_S: Final = 3.0
+"""How long a search for the coordinators of a topic may take."""
+MAX_TRACES: Final = 16
+"""Such searches at the same time; each has one connection at a time to another peer."""
+
 log = structlog.get_logger("http")
+
+
+class WebOwner(NamedTuple):
+    """What the service asks its peer."""
+
+    me: Callable[[], str]
+    """Its id."""
+    address: Callable[[], Address]
+    """Its overlay address."""
+    listeners: Callable[[], Mapping[str, str]]
+    """The addresses of its listeners for clients, by their names."""
+    health: Callable[[], Health]
 
 
 class WebError(PeerError):
@@ -38,18 +62,30 @@ class WebError(PeerError):
 class WebService:
     """Create it inside a running event loop, `start` it when the node has started, and `stop` it at the end."""
 
-    def __init__(self, listen: Address, tokens: Path | None, desk: Asks) -> None:
+    def __init__(self, listen: Address, tokens: Path | None, desk: Asks, owner: WebOwner) -> None:
         """Reads the file of tokens. Raises PeerError with one line."""
         self._listen = listen
         self._file = tokens
+        self._owner = owner
         self._desk = desk
+        self._feed = Feed(desk.ask, owner.me)
+        self._traces: set[asyncio.Task[None]] = set()
         self._guard = Guard(_read(tokens), frozenset({listen[0].lower(), socket.gethostname().lower()}))
         self._server: HttpServer | None = None
         self._quiet_until: dict[str, float] = {}
 
-    async def start(self, health: Callable[[], Health], metrics: Page) -> Address:
+    async def start(self, metrics: Page) -> Address:
         """Listen; returns the bound address. Raises PeerError with one line."""
-        parts = Parts(self._desk, self._guard, health, metrics, self._refused)
+        parts = Parts(
+            desk=self._desk,
+            guard=self._guard,
+            health=self._owner.health,
+            metrics=metrics,
+            log=self._refused,
+            trace=self._trace,
+            feed=self._feed,
+            websocket_port=self._websocket_port,
+        )
         self._server = HttpServer(AdministrationSite(parts), MAX_CONNECTIONS)
         try:
             return await self._server.listen(*self._listen)
@@ -68,8 +104,38 @@ class WebService:
 
     async def stop(self) -> None:
         """Idempotent."""
+        self._feed.close()
+        for task in self._traces:
+            task.cancel()
+        await asyncio.gather(*self._traces, return_exceptions=True)
         if self._server is not None:
             await self._server.close()
+
+    def _trace(self, topic: str, done: Traced) -> None:
+        if len(self._traces) >= MAX_TRACES:
+            done(None, "this peer looks for too many topics already: try again")
+            return
+        task = asyncio.get_running_loop().create_task(self._find(topic, done), name="topic")
+        self._traces.add(task)
+        task.add_done_callback(self._traces.discard)
+
+    async def _find(self, topic: str, done: Traced) -> None:
+        try:
+            async with asyncio.timeout(TRACE_S):
+                found = await trace(self._owner.address(), topic)
+        except TimeoutError:
+            done(None, "the peers on the way to its coordinators do not answer")
+        except OverlayError as error:
+            done(None, str(error))
+        except Exception:
+            log.exception("unhandled error while looking for a topic")
+            done(None, "it failed to answer; its log has the reason")
+        else:
+            done(found, "")
+
+    def _websocket_port(self) -> int | None:
+        address = self._owner.listeners().get(WEBSOCKET)
+        return None if address is None else parse_address(address)[1]
 
     def _refused(self, host: str, why: str) -> None:
         """Log a refusal, but the same reason only once in a while: whoever is refused may ask a thousand times."""

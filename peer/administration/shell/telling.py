@@ -106,7 +106,7 @@ class Telling:
             coordinates=coordinates,
             shadows=shadows,
             links=node.links_total,
-            listeners={} if self._clients is None else self._clients.addresses,
+            listeners={} if self._clients is None else self._clients.listening(),
             http=self.http,
             before=_named(leaves.predecessor),
             after=_named(leaves.successor),

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from ringmq.peer.administration.requests import Reply, Request, Subject
 from ringmq.peer.administration.rights import Asker
-from ringmq.peer.web.api import MAX_BODY_BYTES, AdministrationSite, Parts
+from ringmq.peer.web.api import MAX_BODY_BYTES, AdministrationSite, Parts, Traced
 from ringmq.peer.web.exchanges import RefusedError, Response, read_call
+from ringmq.peer.web.feed import Feed
 from ringmq.peer.web.guard import Guard
 from ringmq.peer.web.health import Health
 from ringmq.peer.web.tokens import Tokens
@@ -31,10 +32,27 @@ class Asked:
         self.requests: list[tuple[Request, Asker]] = []
         self.error = error
         self.health = Health("", True)
+        self.traced: list[str] = []
         self.log: list[tuple[str, str]] = []
-        parts = Parts(self, Guard(tokens), lambda: self.health, lambda: "metrics 1\n", self._refused)
+        feed = Feed(self.ask, lambda: "ab12")
+        guard = Guard(tokens)
+        parts = Parts(
+            desk=self,
+            guard=guard,
+            health=lambda: self.health,
+            metrics=lambda: "metrics 1\n",
+            log=self._refused,
+            trace=self._trace,
+            feed=feed,
+            websocket_port=lambda: self.websocket,
+        )
+        self.websocket: int | None = None
         self.site = AdministrationSite(parts)
         self.response: Response | None = None
+
+    def _trace(self, topic: str, done: Traced) -> None:
+        self.traced.append(topic)
+        done({"topic": topic} if not self.error else None, self.error)
 
     def _refused(self, host: str, why: str) -> None:
         self.log.append((host, why))
@@ -85,6 +103,16 @@ def test_lists_are_asked_for(path: str, request_: Request) -> None:
     assert asked.requests == [(request_, Asker.WRITER)]
 
 
+def test_one_topic_is_looked_for() -> None:
+    asked = Asked()
+    assert asked.call("GET /api/v1/topic?topic=hall%2F7") == (200, b'{"topic":"hall/7"}')
+    assert asked.traced == ["hall/7"]
+    for query in ("", "?topic=", "?topic=a&limit=1", "?topic=a/%23", "?filter=a"):
+        assert asked.call(f"GET /api/v1/topic{query}")[0] == 400
+    assert asked.traced == ["hall/7"]
+    assert Asked(error="nobody").call("GET /api/v1/topic?topic=a") == (503, b'{"error":"nobody"}')
+
+
 @pytest.mark.parametrize(
     ("path", "body", "request_"),
     [
@@ -102,7 +130,9 @@ def test_changes_are_asked_for(path: str, body: object, request_: Request) -> No
 @pytest.mark.parametrize(
     ("first", "status", "text"),
     [
-        ("GET /", 404, "not found"),
+        ("GET /index", 404, "not found"),
+        ("POST /", 405, "/ takes GET, HEAD only"),
+        ("HEAD /api/v1/events", 405, "/api/v1/events takes GET only"),
         ("GET /api/v1/", 404, "not found"),
         ("GET /api/v1/peers/", 404, "not found"),
         ("GET /api/v1/all", 404, "not found"),
@@ -201,12 +231,12 @@ def test_the_description_has_each_path_and_its_rows() -> None:
     described = json.loads(asked.call("GET /api/v1/openapi.json")[1])
     assert described["openapi"] == "3.1.0"
     paths = {path for path in described["paths"] if path.startswith("/api/")}
-    assert paths == {f"/api/v1/{subject}" for subject in Subject}
+    assert paths == {f"/api/v1/{subject}" for subject in Subject} | {"/api/v1/topic", "/api/v1/events"}
     for path, methods in described["paths"].items():
         for method, operation in methods.items():
             # Each described field is taken.
             fields = "&".join(f"{one['name']}=1" for one in operation.get("parameters", ()))
-            if method == "get":
+            if method == "get" and path != "/api/v1/events":
                 assert asked.call(f"GET {path}{'?' if fields else ''}{fields}")[0] == 200, path
     text = json.dumps(described)
     schemas = described["components"]["schemas"]

@@ -8,8 +8,8 @@ import pytest
 
 from ringmq.overlay.config import Address
 from ringmq.overlay.errors import OverlayError
-from ringmq.peer.cli import topic_status
-from ringmq.peer.cli.topic_status import MAX_HOPS, trace
+from ringmq.peer.administration.shell import topic_trace
+from ringmq.peer.administration.shell.topic_trace import MAX_HOPS, trace
 
 
 class Ring:
@@ -37,21 +37,21 @@ def coordinated(number: int, port: int) -> dict[str, Any]:
 
 async def test_each_partition_is_followed_to_its_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     ring = Ring({1: 2, 2: 3}, {}, {1: 4, 4: 3})
-    monkeypatch.setattr(topic_status, "ask_status", ring.ask)
+    monkeypatch.setattr(topic_trace, "ask_status", ring.ask)
     answer = await trace(("here", 1), "a")
     assert answer == {"topic": "a", "partitions": [coordinated(0, 3), coordinated(1, 1), coordinated(2, 3)]}
     assert ring.asked == [1, 2, 3, 4], "nobody twice"
 
 
 async def test_disagreeing_peers_raise_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_status, "ask_status", Ring({1: 2, 2: 1}).ask)
+    monkeypatch.setattr(topic_trace, "ask_status", Ring({1: 2, 2: 1}).ask)
     with pytest.raises(OverlayError, match=r"^the peers do not agree on the coordinator of 'a': try again$"):
         await trace(("here", 1), "a")
 
 
 @pytest.mark.parametrize(("hops", "found"), [(MAX_HOPS - 1, True), (MAX_HOPS, False)])
 async def test_trace_follows_a_limited_number_of_hops(monkeypatch: pytest.MonkeyPatch, hops: int, found: bool) -> None:
-    monkeypatch.setattr(topic_status, "ask_status", Ring({port: port + 1 for port in range(1, hops + 1)}).ask)
+    monkeypatch.setattr(topic_trace, "ask_status", Ring({port: port + 1 for port in range(1, hops + 1)}).ask)
     if found:
         assert (await trace(("here", 1), "a"))["partitions"] == [coordinated(0, hops + 1)]
     else:
@@ -64,6 +64,6 @@ async def test_peer_without_topics_raises_one_line(monkeypatch: pytest.MonkeyPat
     async def ask(address: Address, about: str) -> dict[str, Any]:
         return answer
 
-    monkeypatch.setattr(topic_status, "ask_status", ask)
+    monkeypatch.setattr(topic_trace, "ask_status", ask)
     with pytest.raises(OverlayError, match=r"^\[::1\]:7 does not answer questions about topics$"):
         await trace(("::1", 7), "a")
