@@ -52,6 +52,8 @@ USED_FROM_OUTSIDE = {
     "pause_writing": "asyncio calls it (Protocol)",
     "resume_writing": "asyncio calls it (Protocol)",
     "wrap_bio": "asyncio calls it (SSLContext)",
+    "_timer_handle_cancelled": "asyncio calls it (AbstractEventLoop)",
+    "get_debug": "asyncio calls it (AbstractEventLoop)",
     "convert": "click calls it (ParamType)",
     "get_command": "click calls it (Group)",
     "list_commands": "click calls it (Group)",

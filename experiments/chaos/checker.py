@@ -204,7 +204,7 @@ class Checker:
         """Whether a message with QoS 2 may come twice by the documents: a peer crashed, or the client resent it."""
         crashed = self._conditions.crashed
         return (
-            message.resent
+            (message.resent and self._terms.repeats)
             or message.source is MessageKind.WILL
             or crashed(message, message.peer, until)
             or crashed(message, self._peers.get(client, message.peer), until)
@@ -213,7 +213,9 @@ class Checker:
     def _was_passed_on(self, message: SentMessage, got: GotMessage) -> bool:
         """Whether a member of a shared group may have got a message in the place of another, which was given up."""
         return any(
-            self._conditions.excuses(message, entry.peer) or self._conditions.crashed(message, entry.peer, got.at)
+            self._conditions.excuses(message, entry.peer)
+            or self._conditions.crashed(message, entry.peer, got.at)
+            or self._conditions.erased(entry.peer, got.at)
             for members in self._shared.values()
             if any(entry.client == got.client for entry in members)
             for entry in members

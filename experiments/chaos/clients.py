@@ -90,6 +90,15 @@ class ChaosClient(asyncio.Protocol):
         """Publications without an end."""
         return self._state.pending
 
+    @property
+    def transport(self) -> asyncio.Transport | None:
+        """Of its connection; None without one."""
+        return self._transport
+
+    def forget_session(self) -> None:
+        """Its peer has lost the session, as is right."""
+        self._had_session = False
+
     def come(self) -> None:
         """Connect now, and again whenever the connection ends."""
         self._stays = True

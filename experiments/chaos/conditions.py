@@ -29,6 +29,8 @@ class Terms:
     suback_s: float = 20.0
     met_s: float = 5.0
     """For so long at most the parts of a cut do not know of each other after it has healed."""
+    repeats: bool = True
+    """Whether a message with QoS 2 may come twice where its client sent it again."""
     settled_s: float = 5.0
     """Faults that ended longer ago than this before a message do not explain its loss."""
 
@@ -41,6 +43,7 @@ class Conditions:
         self._away = [fault for fault in faults if fault.kind in AWAY]
         self._cuts = [fault for fault in faults if fault.kind is FaultKind.CUT]
         self._others = [fault for fault in faults if fault.kind not in (*AWAY, FaultKind.CUT)]
+        self._blanks = [fault for fault in faults if fault.kind is FaultKind.BLANK]
         self._hostile = [fault for fault in faults if fault.kind is FaultKind.HOSTILE]
 
     def excuses(self, message: SentMessage, peer: int, granted_at: float = -inf) -> bool:
@@ -49,6 +52,7 @@ class Conditions:
             self._was_away(message, peer)
             or self._was_apart(message, peer)
             or self._was_unknown(message, peer, granted_at)
+            or self._was_erased(message, peer)
             or self.was_attacked(message)
         )
 
@@ -78,6 +82,18 @@ class Conditions:
             and answered_at(message) <= self._met_at(fault)
             for fault in self._cuts
         )
+
+    def _was_erased(self, message: SentMessage, peer: int) -> bool:
+        """Whether the message waited on a disk that was lost: for a kept session, or as a will."""
+        return any(
+            message.at <= fault.start
+            and (peer in fault.peers or (message.source is MessageKind.WILL and message.peer in fault.peers))
+            for fault in self._blanks
+        )
+
+    def erased(self, peer: int, until: float) -> bool:
+        """Whether the peer came back under another id before: what was meant for its sessions is given up later."""
+        return any(peer in fault.peers and fault.start <= until for fault in self._blanks)
 
     def _may_be_given_up(self, message: SentMessage, cut: Injected) -> bool:
         """Whether a message across a cut may count as done without its receivers. A will has no acknowledgement."""

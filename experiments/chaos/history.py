@@ -99,6 +99,8 @@ class FaultKind(StrEnum):
     PAUSED = "paused"
     POWER = "power"
     CUT = "cut"
+    BLANK = "blank"
+    """A peer that is down gets an empty disk."""
     HOSTILE = "hostile"
     WEATHER = "weather"
     """Delay, loss and reordering, which no promise is limited by."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +63,7 @@ class ChaosRun:
         self.site = site
         self.chance = chance
         self.seconds = seconds
-        self.recorder = Recorder()
+        self.recorder = Recorder(site.clock)
         self.figures: dict[str, float] = {}
         """Figures of the scenario's own, for the line that sums up the run."""
         self.traffic = ChaosTraffic(self.recorder, site.dial, len(site.peers), plan, Random(chance.random()))
@@ -98,12 +97,12 @@ class ChaosRun:
     async def kill(self, *numbers: int, kind: FaultKind = FaultKind.DOWN) -> None:
         """SIGKILL, at one moment."""
         self._down(numbers, kind, "kill -9")
-        await asyncio.to_thread(self.site.kill, *numbers)
+        await self._call_site(self.site.kill, numbers)
 
     async def stop(self, *numbers: int) -> None:
         """SIGTERM."""
         self._down(numbers, FaultKind.DOWN, "SIGTERM")
-        await asyncio.to_thread(self.site.stop, *numbers)
+        await self._call_site(self.site.stop, numbers)
 
     def falls(self, number: int, how: str) -> None:
         """A peer will end by itself, as is right: note it before its cause. `start` ends the fault."""
@@ -118,8 +117,12 @@ class ChaosRun:
 
     async def start(self, *numbers: int) -> None:
         """Start peers again. Raises BenchError if one does not serve."""
-        await asyncio.to_thread(self.site.start, *numbers)
+        await self._call_site(self.site.start, numbers)
         self.is_back(*numbers)
+
+    async def _call_site(self, call: Callable[..., None], numbers: Iterable[int]) -> None:
+        """Make a call of the site, which blocks until it is done."""
+        await asyncio.to_thread(call, *numbers)
 
     def is_back(self, *numbers: int) -> None:
         """The fault of these peers is over; that of several ends with the last."""
@@ -188,8 +191,8 @@ class ChaosRun:
 
     async def go_through(self, play: Callable[[ChaosRun], Awaitable[None]]) -> RunOutcome:
         """Start, play the scenario, heal, drain and check. Raises BenchError if the run could not begin."""
-        await asyncio.to_thread(self.site.start, 0)
-        await asyncio.to_thread(self.site.start, *self.peers[1:])
+        await self._call_site(self.site.start, [0])
+        await self._call_site(self.site.start, self.peers[1:])
         if not await self._until(self.site.is_whole, SETTLE_S):
             raise BenchError(f"{len(self.peers)} peers were not one ring after {SETTLE_S:g} s")
         try:
@@ -307,9 +310,9 @@ class ChaosRun:
         return RunOutcome(Checker(history, self._terms).violations(), history, figures)
 
     async def _until(self, condition: Callable[[], Awaitable[bool]], within_s: float) -> bool:
-        deadline = time.monotonic() + within_s
+        deadline = self.site.clock() + within_s
         while not await condition():
-            if time.monotonic() > deadline:
+            if self.site.clock() > deadline:
                 return False
             await asyncio.sleep(LOOK_S)
         return True

@@ -110,6 +110,9 @@ class SitePeer:
 class Site:
     """All peers of a run; a context manager, at whose end none of them is left."""
 
+    clock = staticmethod(time.monotonic)
+    """The time of a run."""
+
     def __init__(self, plan: SitePlan, folder: Path, places: Mapping[int, tuple[Place, str]] | None = None) -> None:
         self.plan = plan
         self.folder = folder

@@ -5,20 +5,20 @@ A command ends with exit status 0 only if every condition of its scenario held.
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
-from math import isnan
-from typing import Final, NamedTuple, TypeVar
 
 import click
 
-from ringmq.dispatching.algorithms import ALGORITHMS, Choice
+from ringmq.experiments.cli.simulate_pubsub import pubsub_command
+from ringmq.experiments.cli.simulate_report import (
+    Number,
+    ScenarioReport,
+    common_options,
+    in_pool,
+    progress_bar,
+    timing_option,
+)
 from ringmq.experiments.scenarios.building import Progress
 from ringmq.experiments.scenarios.churn import ChurnFigures, churn
 from ringmq.experiments.scenarios.costs import costs
@@ -26,8 +26,6 @@ from ringmq.experiments.scenarios.costs import table as costs_table
 from ringmq.experiments.scenarios.fail import detours, fail_at_once
 from ringmq.experiments.scenarios.hops import HopFigures, hops_as_in_pastry, hops_filled, hops_joined
 from ringmq.experiments.scenarios.join import StormFigures, join_at_once, join_storm
-from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures, Total
-from ringmq.experiments.scenarios.pubsub.scene import ALL_TROUBLES, pubsub
 from ringmq.experiments.scenarios.replication import FAULTS, replication
 from ringmq.experiments.scenarios.silent import BOUNDS_S, Silenced, silent_peer
 from ringmq.experiments.scenarios.split import split_and_heal
@@ -36,107 +34,7 @@ from ringmq.experiments.scenarios.spread_figures import table
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 from ringmq.experiments.simulator.replication_checks import MissedError
 from ringmq.overlay.core.leaf_set import HALF
-from ringmq.overlay.core.timing import PRESETS
 from ringmq.peer.engines.scribe.config import SCRIBE
-
-STEPS: Final = 1000
-"""Resolution of the progress bar."""
-
-Figures = dict[str, object]
-Row = tuple[str, object]
-Argument = TypeVar("Argument")
-Result = TypeVar("Result")
-
-
-class Number(click.FloatRange):
-    """A number in a range. Refuses "nan" as well, which passes the comparisons of click."""
-
-    def convert(self, value: float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
-        if isnan(number):
-            self.fail("nan is not a number in this range", param, ctx)
-        return number
-
-
-class ScenarioReport:
-    """Collects the figures of a scenario, prints them, and decides on the exit status."""
-
-    def __init__(self, as_json: bool) -> None:
-        self._as_json = as_json
-        self._figures: dict[str, object] = {}
-        self._broken: list[str] = []
-
-    def add(self, name: str, figures: Figures) -> None:
-        self._figures[name] = figures
-        if not self._as_json:
-            click.echo(f"{name}")
-            for key, value in figures.items():
-                click.echo(f"  {key:<22} {_formatted(value)}")
-
-    def add_table(self, name: str, rows: list[Figures], lines: list[str]) -> None:
-        """Add one table in two forms: `rows` for JSON, `lines` for the terminal."""
-        self._figures[name] = rows
-        if not self._as_json:
-            click.echo("\n".join((name, *lines)))
-
-    def must(self, holds: bool, otherwise: str) -> None:
-        if not holds:
-            self._broken.append(otherwise)
-
-    def end(self) -> None:
-        """Print the remaining output. Exits with status 1 if a condition did not hold."""
-        memory_mb = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
-        if self._as_json:
-            click.echo(json.dumps({**self._figures, "memory_mb": memory_mb, "broken": self._broken}, indent=2))
-        else:
-            click.echo(f"memory: {memory_mb} MB")
-            for text in self._broken:
-                click.echo(f"broken: {text}", err=True)
-        if self._broken:
-            raise SystemExit(1)
-
-
-def _formatted(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_formatted(each)}" for key, each in value.items())
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    if isinstance(value, tuple):
-        return " ".join(_formatted(each) for each in value)
-    return "-" if value is None else str(value)
-
-
-@contextmanager
-def _progress(label: str, as_json: bool) -> Iterator[Progress]:
-    """A progress bar with the time left, on standard error; hidden if the output is JSON."""
-    done = 0
-    with click.progressbar(length=STEPS, label=label, file=sys.stderr, hidden=as_json) as bar:
-
-        def show(share: float) -> None:
-            nonlocal done
-            steps = max(0, int(share * STEPS) - done)
-            done += steps
-            bar.update(steps)
-
-        yield show
-        show(1.0)
-
-
-def _options(nodes: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        command = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")(command)
-        command = click.option("--seed", default=1, show_default=True, help="The same seed gives the same run.")(
-            command
-        )
-        count = click.IntRange(2, 2_000_000)
-        return click.option("--nodes", default=nodes, type=count, show_default=True, help="Peers.")(command)
-
-    return decorate
-
-
-_timing_option = click.option(
-    "--timing", type=click.Choice(list(PRESETS)), default="lan", show_default=True, help="Preset of all periods."
-)
 
 
 @click.group()
@@ -144,8 +42,11 @@ def simulate() -> None:
     """Run thousands of peers on one virtual clock and check their behaviour."""
 
 
+simulate.add_command(pubsub_command)
+
+
 @simulate.command()
-@_options(100_000)
+@common_options(100_000)
 @click.option(
     "--lookups",
     type=click.IntRange(1, 10_000_000),
@@ -160,13 +61,13 @@ def hops(nodes: int, seed: int, as_json: bool, lookups: int | None, leaf_set: in
     report = ScenarioReport(as_json)
     lookups = lookups or (200_000 if nodes <= 100_000 else 100_000)
     if nodes <= 100_000:
-        with _progress("as in Pastry", as_json) as progress:
+        with progress_bar("as in Pastry", as_json) as progress:
             _add_hops(report, hops_as_in_pastry(nodes, seed, lookups, progress))
-    with _progress(f"leaf set {leaf_set}", as_json) as progress:
+    with progress_bar(f"leaf set {leaf_set}", as_json) as progress:
         filled = hops_filled(nodes, seed, leaf_set // 2, lookups, progress)
     _add_hops(report, filled)
     if joined:
-        with _progress("joined", as_json) as progress:
+        with progress_bar("joined", as_json) as progress:
             grown = hops_joined(nodes, seed, leaf_set // 2, lookups, progress)
         _add_hops(report, grown)
         report.add("joined against filled", {"mean_ratio": round(grown.mean / filled.mean, 4)})
@@ -179,7 +80,7 @@ def _add_hops(report: ScenarioReport, figures: HopFigures) -> None:
 
 
 @simulate.command()
-@_options(1000)
+@common_options(1000)
 @click.option(
     "--storms",
     type=click.IntRange(0),
@@ -190,12 +91,12 @@ def _add_hops(report: ScenarioReport, figures: HopFigures) -> None:
 def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
     """All peers join through one peer at the same moment; then storms of joins and crashes, one for each seed."""
     report = ScenarioReport(as_json)
-    with _progress(f"{nodes} at once", as_json) as progress:
+    with progress_bar(f"{nodes} at once", as_json) as progress:
         figures = join_at_once(nodes, seed, progress=progress)
     report.add(f"{nodes} at once", asdict(figures))
     report.must(figures.one_ring_after_s is not None and not figures.faults, "the peers did not form a single ring")
     if storms:
-        with _progress(f"{storms} storms", as_json) as progress:
+        with progress_bar(f"{storms} storms", as_json) as progress:
             results = list(_storms(seed, storms, progress))
         held = [storm for storm in results if isinstance(storm, StormFigures)]
         whole = sum(storm.one_ring and not storm.faults for storm in held)
@@ -212,7 +113,7 @@ def join(nodes: int, seed: int, as_json: bool, storms: int) -> None:
 
 
 def _storms(first: int, count: int, progress: Progress) -> Iterator[StormFigures | str]:
-    for done, storm in enumerate(_in_pool(_storm, range(first, first + count)), start=1):
+    for done, storm in enumerate(in_pool(_storm, range(first, first + count)), start=1):
         progress(done / count)
         yield storm
 
@@ -229,8 +130,8 @@ def _storm(seed: int) -> StormFigures | str:
 
 
 @simulate.command()
-@_options(10_000)
-@_timing_option
+@common_options(10_000)
+@timing_option
 @click.option("--fraction", type=Number(0, 0.9), default=0.3, show_default=True, help="Share of the peers that die.")
 @click.option(
     "--unrepaired", type=Number(0, 0.9), default=0.1, show_default=True, help="Share that is dead in the detours."
@@ -241,13 +142,13 @@ def _storm(seed: int) -> StormFigures | str:
 def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unrepaired: float, lookups: int) -> None:
     """A share of the peers dies silently at one moment."""
     report = ScenarioReport(as_json)
-    with _progress(f"{fraction:.0%} die", as_json) as progress:
+    with progress_bar(f"{fraction:.0%} die", as_json) as progress:
         figures = fail_at_once(nodes, seed, fraction, timing, progress)
     report.add(f"{fraction:.0%} of {nodes} die at once", asdict(figures))
     report.must(figures.one_ring_after_s is not None, "the peers did not become one ring again")
     report.must(not figures.inexact_leaf_sets, f"{figures.inexact_leaf_sets} leaf sets are not exact at the end")
     report.must(not figures.lookups.lost, f"{figures.lookups.lost} lookups were lost")
-    with _progress(f"{unrepaired:.0%} unrepaired", as_json) as progress:
+    with progress_bar(f"{unrepaired:.0%} unrepaired", as_json) as progress:
         around = detours(nodes, seed, unrepaired, lookups, progress)
     report.add(f"{unrepaired:.0%} dead and unrepaired", asdict(around))
     report.must(not around.wrong, f"{around.wrong} lookups ended at a wrong peer")
@@ -255,8 +156,8 @@ def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unr
 
 
 @simulate.command()
-@_options(1000)
-@_timing_option
+@common_options(1000)
+@timing_option
 @click.option(
     "--apart",
     "apart_s",
@@ -268,7 +169,7 @@ def fail(nodes: int, seed: int, as_json: bool, timing: str, fraction: float, unr
 def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> None:
     """The network is split into two random halves, and heals."""
     report = ScenarioReport(as_json)
-    with _progress("apart", as_json) as progress:
+    with progress_bar("apart", as_json) as progress:
         figures = split_and_heal(nodes, seed, timing, apart_s, progress)
     report.add(f"{nodes} peers, apart for {apart_s:g} s", asdict(figures))
     report.must(figures.one_ring_after_s is not None, "the halves did not become one ring")
@@ -279,7 +180,7 @@ def split(nodes: int, seed: int, as_json: bool, timing: str, apart_s: float) -> 
 
 
 @simulate.command("churn")
-@_options(1000)
+@common_options(1000)
 @click.option("--hours", type=Number(0, 10_000), default=4.0, show_default=True, help="Virtual time.")
 @click.option(
     "--lan-hours",
@@ -313,7 +214,7 @@ def churn_command(
         if not span_hours:
             continue
         name = f"{timing}, {span_hours:g} h, {burst_loss:.0%} lost in bursts"
-        with _progress(name, as_json) as progress:
+        with progress_bar(name, as_json) as progress:
             figures = churn(nodes, seed, timing, span_hours, burst_loss, median_s, progress)
         report.add(name, asdict(figures))
         if not burst_loss:
@@ -327,96 +228,8 @@ def _must_be_perfect(report: ScenarioReport, figures: ChurnFigures) -> None:
     report.must(not lookups.lost, f"{lookups.lost} lookups were lost")
 
 
-@simulate.command("pubsub")
-@_options(100)
-@_timing_option
-@click.option(
-    "--seeds", default=1, type=click.IntRange(1), show_default=True, help="Number of runs; --seed is the first seed."
-)
-@click.option("--seconds", type=Number(1, 3600), default=60.0, show_default=True, help="Virtual time of each run.")
-@click.option(
-    "--topics",
-    type=click.IntRange(12, 100_000),
-    help="Topics, with filters of all kinds for them, and 200 filters for each peer.  [default: a dozen names]",
-)
-@click.option(
-    "--dispatch",
-    "dispatchings",
-    type=click.Choice([*ALGORITHMS, SCRIBE]),
-    multiple=True,
-    default=["direct"],
-    show_default=True,
-    help="Dispatching. Give it again for further runs with the same seeds.",
-)
-@click.option("--fanout", type=click.IntRange(1), default=3, show_default=True, help="Sends of one peer in a tree.")
-@click.option(
-    "--trouble",
-    type=click.Choice([kind.name for kind in ALL_TROUBLES]),
-    help="Failures.  [default: chosen by the seed]",
-)
-def pubsub_command(
-    nodes: int,
-    seed: int,
-    as_json: bool,
-    timing: str,
-    seeds: int,
-    seconds: float,
-    topics: int | None,
-    dispatchings: tuple[str, ...],
-    fanout: int,
-    trouble: str | None,
-) -> None:
-    """Peers publish and subscribe while others join, crash and pause, messages are lost, and the network is split."""
-    report, total = ScenarioReport(as_json), Total()
-    runs = [
-        PubSubRun(nodes, number, timing, seconds, trouble, Choice(name, fanout), topics or 0)
-        for number in range(seed, seed + seeds)
-        for name in dispatchings
-    ]
-    with _progress("publish and subscribe", as_json) as progress:
-        for done, result in enumerate(_in_pool(_pubsub, runs), start=1):
-            if isinstance(result, str):
-                report.must(False, result)
-            else:
-                total.add(result)
-            progress(done / len(runs))
-    report.add(f"{len(runs)} runs of {nodes} peers", asdict(total))
-    report.end()
-
-
-class PubSubRun(NamedTuple):
-    """One run of publish and subscribe."""
-
-    nodes: int
-    seed: int
-    timing: str
-    seconds: float
-    trouble: str | None
-    dispatch: Choice
-    topics: int
-
-
-def _pubsub(run: PubSubRun) -> PubSubFigures | str:
-    """Run it, perhaps in a process of a pool. Returns the text of a broken invariant, as `_storm` does."""
-    try:
-        return pubsub(
-            run.nodes, run.seed, run.timing, run.seconds, run.trouble, dispatch=run.dispatch, topics=run.topics
-        )
-    except InvariantBrokenError as broken:
-        return f"seed {run.seed}, {run.dispatch.name}: {broken}"
-
-
-def _in_pool(call: Callable[[Argument], Result], arguments: Sequence[Argument]) -> Iterator[Result]:
-    """The results in the order of the arguments, with a process for each core. A single call stays in this process."""
-    if len(arguments) == 1:
-        yield call(arguments[0])
-        return
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(call, arguments)
-
-
 @simulate.command("replication")
-@_options(5)
+@common_options(5)
 @click.option(
     "--seeds", default=1, type=click.IntRange(1), show_default=True, help="Number of runs; --seed is the first seed."
 )
@@ -430,7 +243,7 @@ def replication_command(
     """Coordinators of partitions with model homes and publishers, while peers join, crash and pause together."""
     report = ScenarioReport(as_json)
     total: dict[str, int] = {}
-    with _progress("replication", as_json) as progress:
+    with progress_bar("replication", as_json) as progress:
         for number in range(seed, seed + seeds):
             try:
                 figures = asdict(replication(number, nodes, rounds, faults or FAULTS, loss, shadows))
@@ -446,7 +259,7 @@ def replication_command(
 
 
 @simulate.command("silent")
-@_options(7)
+@common_options(7)
 @click.option(
     "--timing", type=click.Choice(list(BOUNDS_S)), default="lan", show_default=True, help="Preset of periods."
 )
@@ -462,7 +275,7 @@ def silent_command(nodes: int, seed: int, as_json: bool, timing: str, seeds: int
     """One coordinator or shadow falls silent while the others publish: the longest wait for a PUBACK."""
     report, bound_s = ScenarioReport(as_json), BOUNDS_S[timing]
     longest_s, total = 0.0, dict.fromkeys(("messages", "late", "silences", "reigns"), 0)
-    with _progress("silent", as_json) as progress:
+    with progress_bar("silent", as_json) as progress:
         for number in range(seed, seed + seeds):
             try:
                 figures = silent_peer(nodes, number, timing, None if whom is None else Silenced[whom.upper()])
@@ -478,7 +291,7 @@ def silent_command(nodes: int, seed: int, as_json: bool, timing: str, seeds: int
 
 
 @simulate.command("costs")
-@_options(7)
+@common_options(7)
 @click.option(
     "--topics",
     type=click.IntRange(0, 100_000),
@@ -495,7 +308,7 @@ def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int,
     """
     report = ScenarioReport(as_json)
     try:
-        with _progress("costs", as_json) as progress:
+        with progress_bar("costs", as_json) as progress:
             rows = costs(nodes, seed, topics, count, progress, only)
     except InvariantBrokenError as broken:
         report.must(False, str(broken))
@@ -505,7 +318,7 @@ def costs_command(nodes: int, seed: int, as_json: bool, topics: int, count: int,
 
 
 @simulate.command("spread")
-@_options(10_000)
+@common_options(10_000)
 @click.option("--subscribers", type=click.IntRange(2), help="Peers that subscribe.  [default: all]")
 @click.option(
     "--topics",
@@ -554,7 +367,7 @@ def spread_command(
         body_bytes=body_bytes,
     )
     try:
-        with _progress("spread", as_json) as progress:
+        with progress_bar("spread", as_json) as progress:
             rows = spread(setting, progress=progress)
     except InvariantBrokenError as broken:
         report.must(False, str(broken))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from random import Random
 from typing import Any
 
@@ -36,6 +37,8 @@ class NoPeer:
 
 class NoSite:
     """The peers that run and that stand still."""
+
+    clock = staticmethod(time.monotonic)
 
     def __init__(self) -> None:
         self.running = set(range(PEERS))

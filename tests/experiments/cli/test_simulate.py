@@ -9,11 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from ringmq.dispatching.algorithms import Choice
-from ringmq.experiments.cli import simulate
+from ringmq.experiments.cli import simulate, simulate_report
 from ringmq.experiments.scenarios.join import StormFigures
-from ringmq.experiments.scenarios.pubsub.figures import PubSubFigures
-from ringmq.experiments.scenarios.pubsub.scene import pubsub
 from ringmq.experiments.simulator.checks import InvariantBrokenError
 
 SMALL = {
@@ -119,7 +116,7 @@ def storm(seed: int, *, one_ring: bool = True, faults: int = 0) -> StormFigures:
 def test_storm_without_a_single_ring_fails_with_its_seed(
     monkeypatch: pytest.MonkeyPatch, broken: StormFigures, reported: str | None
 ) -> None:
-    monkeypatch.setattr(simulate, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(simulate_report, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(simulate, "join_storm", lambda seed: broken if seed == 8 else storm(seed))
     result = run("join", "--storms", "4", "--seed", "6", "--json")
     assert result.exit_code == (1 if reported else 0)
@@ -135,7 +132,7 @@ def test_storm_that_breaks_an_invariant_is_reported_with_its_notes(monkeypatch: 
         error.add_note("seed 7, at 1.5 s")
         raise error
 
-    monkeypatch.setattr(simulate, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(simulate_report, "ProcessPoolExecutor", Pool)
     monkeypatch.setattr(simulate, "join_storm", breaking)
     result = run("join", "--storms", "2", "--seed", "6")
     assert result.exit_code == 1
@@ -230,14 +227,6 @@ def test_option_without_a_meaningful_value_is_refused(arguments: list[str]) -> N
     assert arguments[1] in result.stderr
 
 
-def test_pubsub_runs_with_scribe() -> None:
-    result = run("pubsub", "--dispatch", "scribe", "--trouble", "churn", "--json")
-    assert result.exit_code == 0, result.output
-    (total, *_) = figures_of(result).values()
-    assert total["counters"]["joins"] > 0
-    assert total["held"] == 1
-
-
 def test_spread_table_has_a_row_for_each_way_of_dispatching() -> None:
     result = run("spread", "--subscribers", "30")
     assert result.exit_code == 0
@@ -271,25 +260,3 @@ def test_more_subscribers_than_peers_is_a_usage_error() -> None:
     result = run("spread", "--subscribers", "41")
     assert result.exit_code == 2
     assert "--subscribers" in result.stderr
-
-
-def test_pubsub_runs_each_seed_with_each_dispatching(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[tuple[int, str, int]] = []
-    figures = pubsub(2, 1, span_s=1.0, trouble="calm")
-
-    def break_in_trees(nodes: int, seed: int, *_: object, dispatch: Choice, topics: int) -> PubSubFigures:
-        runs.append((seed, dispatch.name, topics))
-        if dispatch.name == "guided" and seed == 8:
-            raise InvariantBrokenError("twice: a message")
-        return figures
-
-    monkeypatch.setattr(simulate, "ProcessPoolExecutor", Pool)
-    monkeypatch.setattr(simulate, "pubsub", break_in_trees)
-    result = run(
-        "pubsub", "--nodes", "2", "--seed", "7", "--seeds", "2", "--topics", "40", "--json",
-        "--dispatch", "direct", "--dispatch", "guided",
-    )  # fmt: skip
-    assert runs == [(7, "direct", 40), (7, "guided", 40), (8, "direct", 40), (8, "guided", 40)]
-    assert result.exit_code == 1
-    assert figures_of(result)["broken"] == ["seed 8, guided: twice: a message"]
-    assert figures_of(result)["4 runs of 2 peers"]["held"] == 3

@@ -241,7 +241,7 @@ def test_a_doubted_peer_is_believed_no_more() -> None:
 
 
 def test_a_doubted_peer_that_is_said_to_act_changes_nothing() -> None:
-    """It would be forgotten at the next look. A peer that names one to itself would ask itself again, for ever."""
+    """It would be forgotten at the next look, and a peer that named one to itself would ask itself without an end."""
     home = Home(2)
     other = home.ring[1]
     partition = next(each for each in range(PARTITIONS) if home.actor(each) == home.me)
