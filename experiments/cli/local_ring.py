@@ -21,7 +21,7 @@ from typing import Any, Final
 import click
 
 from ringmq.experiments.processes.children import Child
-from ringmq.experiments.processes.ports import choose_ports
+from ringmq.experiments.processes.ports import choose_ports, is_free
 from ringmq.logger.config import DELIVERIES
 from ringmq.overlay.config import Address, show
 from ringmq.overlay.core.ids import Id
@@ -41,6 +41,8 @@ HOST: Final = "127.0.0.1"
 PROGRAM: Final = "ringmq"
 MAX_PEERS: Final = 500
 """At 40 MB each they take 20 GB, the memory of a large workstation. The simulator has larger rings."""
+PAGE_PORT: Final = 8880
+"""Port of the live page, which the first peer serves."""
 FILES_PER_PEER: Final = 3
 """Two pipes for its output and its errors, and one connection that asks for its status."""
 STOP_S: Final = 6.0
@@ -65,6 +67,8 @@ OF_ONE_PEER: Final = {
     "mqtt_tls": "a ring on one machine has none",
     "mqtt_ws": "a ring on one machine has none",
     "mqtt_wss": "a ring on one machine has none",
+    "http": "the first peer serves the page by itself",
+    "http_tokens": "a ring on one machine needs none",
 }
 """Settings that the file of all peers cannot have, each with the alternative."""
 RECORDS_OF_ONE_PEER: Final = {"file": "collect the records by MQTT", "metrics": "ask each peer for its status"}
@@ -77,10 +81,18 @@ class LocalRing:
     """Starts the peers, reports when they form one ring, and stops them."""
 
     def __init__(
-        self, overlay_ports: Sequence[int], mqtt_ports: Sequence[int], options: Sequence[str], data: Path | None
+        self,
+        overlay_ports: Sequence[int],
+        mqtt_ports: Sequence[int],
+        options: Sequence[str],
+        data: Path | None,
+        page_ports: tuple[int, int] | None = None,
     ) -> None:
+        """`page_ports`: the first peer serves the live page at the first of these ports, and MQTT over WebSocket for it
+        at the second."""
         self.addresses: list[Address] = [(HOST, port) for port in overlay_ports]
         self.mqtt_ports = mqtt_ports
+        self.page_ports = page_ports
         self.children: list[Child] = []
         self._options = options
         self._data = data
@@ -164,7 +176,11 @@ class LocalRing:
         join = ["--join", show(self.addresses[0])] if number else []
         mqtt = ["--mqtt", show((HOST, self.mqtt_ports[number]))]
         data = ["--data", str(self._data / f"peer-{number + 1:03}")] if self._data else []
-        self.children.append(await Child.start(address, [*self._options, *join, *mqtt, *data], self._pipe))
+        page = []
+        if self.page_ports is not None and not number:
+            http, websocket = self.page_ports
+            page = ["--http", show((HOST, http)), "--mqtt-ws", show((HOST, websocket))]
+        self.children.append(await Child.start(address, [*self._options, *join, *mqtt, *data, *page], self._pipe))
 
     async def _until_active(self, child: Child, on_active: Callable[[], None]) -> None:
         waits = [asyncio.create_task(child.active.wait()), asyncio.create_task(child.ended.wait())]
@@ -240,6 +256,8 @@ async def _start(local_ring: LocalRing) -> None:
         raise click.ClickException(f"{count} peers were not one ring after {limit_s:g} s") from None
     mqtt, (_, first), (_, last) = local_ring.mqtt_ports, local_ring.addresses[0], local_ring.addresses[-1]
     click.echo(f"ready: {count} peers, mqtt {HOST}:{mqtt[0]}-{mqtt[-1]}\noverlay: {HOST}:{first}-{last}")
+    if local_ring.page_ports is not None:
+        click.echo(f"page: http://{HOST}:{local_ring.page_ports[0]}/")
     program = typed_name(sys.argv[0], shutil.which(PROGRAM))
     click.echo(f"try: {program} sub -p {mqtt[0]} -t hello -v\ntry: {program} pub -p {mqtt[-1]} -t hello -m world")
 
@@ -322,4 +340,11 @@ def ring(peers: int, mqtt_port: int, overlay_port: int, data: Path | None, confi
     wanted = range(mqtt_port, mqtt_port + peers) if mqtt_port else range(0)
     overlay_ports = choose_ports(overlay_port, peers, apart_from=wanted)
     mqtt_ports = choose_ports(mqtt_port, peers, "--mqtt-port", apart_from=overlay_ports)
-    asyncio.run(_run(LocalRing(overlay_ports, mqtt_ports, [*options, "--log-level", "warning"], data)))
+    pages = _page_ports(mqtt_port)
+    asyncio.run(_run(LocalRing(overlay_ports, mqtt_ports, [*options, "--log-level", "warning"], data, pages)))
+
+
+def _page_ports(mqtt_port: int) -> tuple[int, int]:
+    """PAGE_PORT unless free ports are wanted or it is in use, and a free one. The page is no reason not to start."""
+    http, websocket = choose_ports(0, 2)
+    return PAGE_PORT if mqtt_port and is_free(PAGE_PORT) else http, websocket
