@@ -23,6 +23,7 @@ from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.settings.load import TABLES, load
 from ringmq.peer.settings.model import PeerConfig
 from ringmq.peer.settings.reference import as_toml, reference
+from ringmq.peer.web.service import read_tokens
 
 WRONG_SETTINGS: Final = 2
 WRONG_FILES: Final = 1
@@ -74,6 +75,10 @@ async def wrong_files(found: PeerConfig) -> list[str]:
             check_folder(found.data)
         except PeerError as error:
             lines.append(str(error))
+    try:
+        read_tokens(found.http_tokens)
+    except PeerError as error:
+        lines.append(str(error))
     # Each group is prepared alone, because preparing stops at the first fault and would hide the faults of the others.
     for names in FILES if found.listeners else ():
         clients = MqttService(_without_files(found, besides=names), Standalone(), Iteration())

@@ -50,7 +50,7 @@ class Site(Protocol):
 
 
 class HttpServer:
-    """HttpCall `listen`, then `close`. An exception of the site ends the connection and goes to the event loop's
+    """Call `listen`, then `close`. An exception of the site ends the connection and goes to the event loop's
     handler."""
 
     def __init__(self, site: Site, max_connections: int = MAX_CONNECTIONS, deadline_s: float = DEADLINE_S) -> None:

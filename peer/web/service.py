@@ -70,7 +70,7 @@ class WebService:
         self._desk = desk
         self._feed = Feed(desk.ask, owner.me)
         self._traces: set[asyncio.Task[None]] = set()
-        self._guard = Guard(_read(tokens), frozenset({listen[0].lower(), socket.gethostname().lower()}))
+        self._guard = Guard(read_tokens(tokens), frozenset({listen[0].lower(), socket.gethostname().lower()}))
         self._server: HttpServer | None = None
         self._quiet_until: dict[str, float] = {}
 
@@ -95,7 +95,7 @@ class WebService:
     def reload(self) -> None:
         """Read the tokens again. If the file is wrong, the old ones stay in force."""
         try:
-            self._guard.tokens = _read(self._file)
+            self._guard.tokens = read_tokens(self._file)
         except PeerError as error:
             log.error("keeping the old tokens", why=str(error))
             return
@@ -150,7 +150,8 @@ class WebService:
         log.warning("request refused", host=host, why=why)
 
 
-def _read(file: Path | None) -> Tokens | None:
+def read_tokens(file: Path | None) -> Tokens | None:
+    """The tokens of a file; None without one. Raises PeerError with one line."""
     if file is None:
         return None
     try:

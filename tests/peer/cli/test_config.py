@@ -165,6 +165,8 @@ async def test_every_wrong_file_has_a_line(tmp_path: Path, tls: Files) -> None:
             f"""
             mqtt_tls = "127.0.0.1:0"
             data = "{tmp_path / "passwords" / "folder"}"
+            http = "127.0.0.1:0"
+            http_tokens = "{tmp_path / "tokens"}"
             passwords = "{tmp_path / "passwords"}"
             acl = "{tmp_path / "acl"}"
             tls_cert = "{tls.certificate}"
@@ -177,6 +179,7 @@ async def test_every_wrong_file_has_a_line(tmp_path: Path, tls: Files) -> None:
     )
     starts = [
         f"data: cannot use {tmp_path / 'passwords' / 'folder'}: Not a directory",
+        f"cannot read {tmp_path / 'tokens'}: No such file or directory",
         f"{tmp_path / 'passwords'}:1: ",
         f"cannot read {tmp_path / 'acl'}: No such file or directory",
         f"{tls.certificate}, {tls.client_key}: the key does not belong to the certificate",
@@ -215,7 +218,7 @@ async def test_peer_without_listeners_reads_no_client_files(tmp_path: Path) -> N
 def test_each_setting_that_names_a_file_is_checked() -> None:
     named = {name for names in FILES for name in names}
     paths = {field.name for field in dataclasses.fields(PeerConfig) if field.type == "Path | None"}
-    assert named - {"front"} | {"data"} == paths
+    assert named - {"front"} | {"data", "http_tokens"} == paths
 
 
 # What is not the default
