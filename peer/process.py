@@ -48,6 +48,7 @@ from ringmq.peer.messaging.shell.adapter import EngineAdapter
 from ringmq.peer.mqtt_service import ClientsError, MqttService
 from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbage_seldom
 from ringmq.peer.resources.memory import GivingBack
+from ringmq.peer.resources.supervisor import Supervisor
 from ringmq.peer.settings.load import load
 from ringmq.peer.settings.model import DISPATCHES, FANOUT, FRONTS, PeerConfig
 from ringmq.peer.telemetry.recording import Recording
@@ -87,6 +88,7 @@ class PeerProcess:
         self._served = False
         """Whether all listeners for clients serve."""
         self._giving_back = GivingBack()
+        self._supervisor = Supervisor()
         self._stop = asyncio.Event()
         self._announced = False
         self._known_peers: KnownPeers | None = None
@@ -98,6 +100,7 @@ class PeerProcess:
         self._watch_signals()
         if parent_pipe is not None:
             self._watch_parent(parent_pipe)
+        self._supervisor.start()
         try:
             await self._meet_namesake()
             if not self._stop.is_set():
@@ -106,6 +109,7 @@ class PeerProcess:
             self._giving_back.start()
             await self._stop.wait()
         finally:
+            self._supervisor.stop()
             self._giving_back.stop()
             if self._known_peers is not None:
                 self._known_peers.stop()
@@ -211,6 +215,11 @@ class PeerProcess:
             metrics = partial(recording.metrics, sampling.sample, sampling.counters)
             administration.telling.http = show(await self._web.start(metrics))
             log.info("serving HTTP", address=administration.telling.http)
+        self._say_ready()
+
+    def _say_ready(self) -> None:
+        if self._health().ready:
+            self._supervisor.ready()
 
     def _health(self) -> Health:
         """What probes are told."""
@@ -295,6 +304,7 @@ class PeerProcess:
             with contextlib.suppress(OSError):  # the reader of the output has gone
                 click.echo(f"active: {self._node.ring.me.id.short()}, overlay {show(self._node.address)}")
         log.info("active" if active else "inactive")
+        self._say_ready()
         self._leaves_changed()
 
     def _watch_signals(self) -> None:

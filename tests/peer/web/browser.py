@@ -13,9 +13,8 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.conftest import wait_until
+from tests.mqtt_front.real_clients.missing import cannot
 
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 FLAGS: Final = (
@@ -27,10 +26,10 @@ WITHIN_S: Final = 30.0
 
 
 def chromium() -> str:
-    """The program; the test is left out where there is none."""
+    """The program. Where there is none, the test is left out."""
     found = next((path for path in map(shutil.which, NAMES) if path), None)
     if found is None:
-        pytest.skip("there is no Chromium here: apt-get install chromium")
+        cannot("there is no Chromium here: apt-get install chromium")
     return found
 
 
