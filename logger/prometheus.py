@@ -26,7 +26,7 @@ class Family(NamedTuple):
     values: Sequence[tuple[Labels, Number]]
 
 
-def exposition(sample: Sample, counters: Mapping[str, Number]) -> str:
+def exposition(sample: Sample, counters: Mapping[str, Number], *, insecure: bool = False) -> str:
     """The whole text. `counters` are further counters, by the names of the events that they count."""
     events = [({"event": name}, value) for name, value in counters.items()]
     families = [
@@ -35,6 +35,7 @@ def exposition(sample: Sample, counters: Mapping[str, Number]) -> str:
         *_traffic("overlay", "with other peers", sample.overlay),
         *_traffic("log", "with MQTT clients on topics of records; bytes count payloads only", sample.log),
         *_links(sample.links),
+        Family("ringmq_insecure", "gauge", "1: whoever reaches the overlay can join.", [(_NONE, int(insecure))]),
         Family("ringmq_events_total", "counter", "Other counters of the peer, by event.", events),
     ]
     return "".join([line + "\n" for family in families for line in _lines(family)])

@@ -6,13 +6,15 @@ import re
 import ssl
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
-from typing import Final
+from pathlib import Path
+from typing import Final, Protocol
 
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import MAX_HOST
 from ringmq.overlay.core.timing import LAN, Timing
 from ringmq.overlay.errors import OverlayError
 from ringmq.overlay.links.handshake import MAX_RING_CHARS
+from ringmq.overlay.links.proofs import Proof
 
 Address = tuple[str, int]
 
@@ -35,6 +37,30 @@ def is_wildcard(host: str) -> bool:
     # Before Python 3.13, `is_unspecified` is false for ::ffff:0.0.0.0.
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return (mapped or address).is_unspecified
+
+
+class Caller(Protocol):
+    """The identity of a process that connects to peers."""
+
+    @property
+    def client(self) -> ssl.SSLContext: ...
+
+    def read(self, certificate: bytes) -> Proof | None:
+        """What the certificate of the other side proves, in DER. Raises OverlayError if nothing may be said to it."""
+
+
+class Credentials(Caller, Protocol):
+    """The identity of a peer in a ring whose peers prove who they are. Its calls may take long, but do not block."""
+
+    @property
+    def server(self) -> ssl.SSLContext:
+        """For inbound connections: asks for a certificate, but admits connections without."""
+
+    async def admit(self, request: bytes, host: str) -> bytes:
+        """Answer a JOIN from that host, with an ADMISSION."""
+
+    async def command(self, request: bytes) -> bytes:
+        """Answer a COMMAND of the operator of this machine, with a RESULT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +89,11 @@ class OverlayConfig:
     discovery: bool = True
     """Whether the kademlia side-channel (UDP, same port number) runs. Without it, a ring that lost all its seeds can
     be found through no other peer."""
-    tls_server: ssl.SSLContext | None = None
-    tls_client: ssl.SSLContext | None = None
+    credentials: Credentials | None = None
+    """With them, peers prove their ids to each other, and all bytes between them are encrypted. None: ids are believed,
+    and whoever reaches the address reads and writes everything."""
+    control: Path | None = None
+    """Unix socket for `ringmq status` and commands on this machine. None: no such socket."""
 
     max_frame_bytes: int = 16 << 20
     """The largest frame, in and out. Above MQTT payloads in practice. The unfinished frames of all links together are

@@ -112,7 +112,8 @@ class Node:
             # Bound before the core exists, for the port, but served only now: a HELLO needs the core.
             await self._links.serve(me)
             self._seeds = Seeds(self._config, await self._own_addresses(port), self, self._incidents)
-            if self._config.discovery:
+            # Its datagrams prove nothing, so a ring with identity is found by addresses alone.
+            if self._config.discovery and self._config.credentials is None:
                 self._discovery = Discovery(self._config, self, self._incidents)
                 await self._discovery.start(port, self._seeds.others)
             self._seeds.start()

@@ -39,7 +39,8 @@ from ringmq.peer.engines.partitioned.shell.record_store import RecordStore, Stor
 from ringmq.peer.engines.scribe.config import PRESETS as TREES
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.errors import DataFolderError
-from ringmq.peer.identity.data_folder import DataFolder, passing_id
+from ringmq.peer.identity.data_folder import CONTROL, DataFolder, passing_id
+from ringmq.peer.identity.identity_files import IdentityFiles
 from ringmq.peer.identity.known_peers import KnownPeers
 from ringmq.peer.identity.namesake import Namesake
 from ringmq.peer.iteration import Iteration
@@ -50,13 +51,17 @@ from ringmq.peer.resources.limits import Exhaustion, allow_files, collect_garbag
 from ringmq.peer.resources.memory import GivingBack
 from ringmq.peer.resources.supervisor import Supervisor
 from ringmq.peer.settings.load import load
-from ringmq.peer.settings.model import DISPATCHES, FANOUT, FRONTS, PeerConfig
+from ringmq.peer.settings.model import DISPATCHES, FANOUT, FRONTS, IDENTITIES, PeerConfig
 from ringmq.peer.telemetry.recording import Recording
 from ringmq.peer.telemetry.sampling import Sampling
 from ringmq.peer.web.health import Health
 
 if TYPE_CHECKING:
     from ringmq.peer.web.service import WebService
+
+if TYPE_CHECKING:
+    from ringmq.peer.identity.entrance import Entrance
+    from ringmq.peer.identity.member import RingMember
 
 try:
     from uvloop import new_event_loop
@@ -67,6 +72,8 @@ RETAINED: Final = "retained.sqlite"
 """File in the data folder with the retained messages that this peer stores for the ring."""
 STOP_S: Final = 3.0
 """Limit of a clean departure from the ring, which normally takes some milliseconds."""
+INSECURE: Final = "insecure"
+"""The trust of a ring that strangers can join."""
 OWN_FILES: Final = 4096
 """File descriptors besides the clients: more than the links, dials, listeners and files of a peer."""
 
@@ -92,6 +99,9 @@ class PeerProcess:
         self._stop = asyncio.Event()
         self._announced = False
         self._known_peers: KnownPeers | None = None
+        self._entrance: Entrance | None = None
+        self._member: RingMember | None = None
+        """This peer's identity; None in a ring without."""
         self._taken: IdTakenError | None = None
 
     async def serve(self, parent_pipe: int | None = None) -> None:
@@ -102,9 +112,11 @@ class PeerProcess:
             self._watch_parent(parent_pipe)
         self._supervisor.start()
         try:
+            await self._enter()
             await self._meet_namesake()
             if not self._stop.is_set():
                 await self._start()
+                await self._greet_operator()
             collect_garbage_seldom()
             self._giving_back.start()
             await self._stop.wait()
@@ -136,9 +148,31 @@ class PeerProcess:
             raise self._taken
         log.info("stopped")
 
+    async def _enter(self) -> None:
+        """Become a member of a ring with identity, if this peer is to be one."""
+        if self.folder is not None and (self.config.proves or IdentityFiles(self.folder.folder).complete):
+            # Loaded for such rings alone, it costs all other peers no memory.
+            from ringmq.peer.identity.entrance import Entrance  # noqa: PLC0415
+
+            self._entrance = Entrance(self.config, self.folder, self._stop)
+            self._member = await self._entrance.enter()
+
+    async def _greet_operator(self) -> None:
+        """Say what the operator must know of this ring's trust, once this peer listens."""
+        member, config = self._member, self.config
+        if member is None:
+            if config.is_open:
+                log.warning(
+                    "insecure: whoever reaches the overlay reads and writes everything", at=show(config.overlay)
+                )
+        elif self._entrance is not None and self._entrance.founded:
+            line = await member.next_machine()
+            click.echo(f"ring {config.ring} founded. To add a machine, there:\n    {line}")
+            click.echo("(good once, for an hour; `ringmq invite` prints another)")
+
     async def _meet_namesake(self) -> None:
         """Let another peer with this id come back first, if one was met before."""
-        if self.folder is None:
+        if self.folder is None or self._stop.is_set():
             return
         overlay = self._overlay_config()
         me = Peer(overlay.id, overlay.advertised_host, overlay.listen[1] or 1, overlay.boot)
@@ -181,6 +215,7 @@ class PeerProcess:
             self._known_peers = KnownPeers(self.folder, self._known, asyncio.get_running_loop())
         overlay = self._overlay_config()
         self._recording = recording = Recording(self.config.record, overlay.ring, overlay.id.hex(), overlay.boot)
+        recording.insecure = self._trust == INSECURE
         if recording.records:
             adapter.record(recording.recorder.chooses, recording.recorder)
         self._node = node = Node(overlay, adapter, iteration, more_status=partial(self._more_status, adapter))
@@ -203,6 +238,8 @@ class PeerProcess:
             self._web = WebService(self.config.http, self.config.http_tokens, administration.desk, owner)
         await node.start()
         administration.open()
+        if self._member is not None:
+            self._member.address = node.address
         await recording.listen(sampling.sample, sampling.counters)
         adapter.begin()
         recording.start(sampling.sample, self._publish)
@@ -231,6 +268,8 @@ class PeerProcess:
         """The part of a status above the overlay; if `about` names a topic, the partitions of that topic."""
         clients = {"listeners": {}, "front": None} if self._clients is None else self._clients.status()
         clients["memory_in_use_bytes"] = self._giving_back.used_bytes
+        clients["trust"] = self._trust
+        clients["name"] = None if self._member is None else self._member.proof.name
         if self._recording is not None:
             clients["recording"] = self._recording.status()
         engine = adapter.core
@@ -241,6 +280,12 @@ class PeerProcess:
             return {"about": engine.topic_status(about, towards)}
         status = engine.status(asyncio.get_running_loop().time(), {"unsendable": adapter.unsendable})
         return {engine.kind: status, **clients}
+
+    @property
+    def _trust(self) -> str:
+        if self._member is not None:
+            return "identity"
+        return INSECURE if self.config.is_open else "loopback"
 
     def _publish(self, message: Message, done: Done) -> None:
         """Publish a message of the peer itself, with or without a front for clients."""
@@ -277,6 +322,8 @@ class PeerProcess:
             delay_s=config.delay,
             delay_seed=config.delay_seed,
             discovery=config.discovery,
+            credentials=self._member,
+            control=folder.folder / CONTROL if folder else None,
         )
 
     def _seeds(self) -> tuple[Address, ...]:
@@ -286,7 +333,7 @@ class PeerProcess:
         config = self.config
         remembered = self.folder.remembered if self.folder else ()
         host, port = config.overlay
-        first = config.join or (((config.advertise or host, port),) if remembered and port else ())
+        first = config.seeds or (((config.advertise or host, port),) if remembered and port else ())
         return tuple(dict.fromkeys((*first, *remembered)))
 
     def _known(self) -> list[Address]:
@@ -341,7 +388,7 @@ def known_addresses(leaves: LeafSet) -> list[Address]:
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
     """Run a peer until it is stopped. Raises PeerError or OverlayError with one line if it cannot start."""
     configure(config.log_level, as_json=config.log_json)
-    config = make_room(config)
+    config = make_room(config if config.token is None else _reachable(config))
     with contextlib.ExitStack() as stack:
         folder = None
         if config.data is not None:
@@ -370,6 +417,12 @@ def make_room(config: PeerConfig) -> PeerConfig:
     return replace(config, limits=replace(config.limits, max_connections=max(clients, 1)))
 
 
+def _reachable(config: PeerConfig) -> PeerConfig:
+    from ringmq.peer.identity.entrance import with_reachable_overlay  # noqa: PLC0415 - as in PeerProcess
+
+    return with_reachable_overlay(config)
+
+
 async def _serve(config: PeerConfig, folder: DataFolder | None, parent_pipe: int | None) -> None:
     await PeerProcess(config, folder).serve(parent_pipe)
 
@@ -388,7 +441,14 @@ def _setting(name: str, text: str, **attributes: Any) -> Callable[[Callable[...,
 )
 @_setting("overlay", "Address for other peers.  [default: 127.0.0.1:4883]", metavar="HOST:PORT")
 @_setting("advertise", "Host that other peers use to connect to this peer.", metavar="HOST")
-@_setting("join", "Address of a peer in the ring to join; may be repeated.", metavar="HOST:PORT", multiple=True)
+@_setting(
+    "join",
+    "Address of a peer in the ring to join, the first time with a token; may be repeated.",
+    metavar="[TOKEN@]HOST:PORT",
+    multiple=True,
+)
+@_setting("identity", "Whether peers prove who they are.  [default: auto]", metavar="|".join(IDENTITIES))
+@_setting("insecure", "Allow a ring without identity where other machines reach it.", is_flag=True)
 @_setting(
     "data",
     "Folder for the peer's id, known peers, and in clients.sqlite the sessions of its clients.",

@@ -80,6 +80,7 @@ PURE_IN_SHELLS = {
     "overlay.links.emulated_latency": "the delay of a pair is a function of two ids",
     "overlay.links.frames": "the frames of a link, which are tested without a socket",
     "overlay.links.handshake": "the decisions about a HELLO, which are tested without a socket",
+    "overlay.links.proofs": "the reading of certificates, which is tested without a socket",
     "peer.errors": "the root of the errors that cores raise as well",
 }
 """Modules in shell folders that obey the rules for cores, so that cores may import them, with the reason."""

@@ -63,6 +63,7 @@ OF_ONE_PEER: Final = {
     "advertise": "the peers meet on this machine",
     "join": "the peers meet on this machine",
     "data": "use --data",
+    "identity": "peers on one machine need none",
     "mqtt": "use --mqtt-port",
     "mqtt_tls": "a ring on one machine has none",
     "mqtt_ws": "a ring on one machine has none",

@@ -19,7 +19,7 @@ from ringmq.overlay.links.handshake import LinkState, Reason
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link, Switchboard
 from ringmq.overlay.links.phase import Phase
-from ringmq.overlay.queries import cause
+from ringmq.overlay.queries import cause, tls_options
 
 MessageQueue = list[tuple[Kind, bytes]]
 
@@ -174,9 +174,10 @@ class Dialer:
         """Dial once. Returns the end of the connection, if it did not become a link."""
         link = dial.link = Link(self._board, self._config, dial.peer)
         over = dial.over = self._loop.create_future()
-        tls, connected = self._config.tls_client, False
+        connected = False
         try:
-            await self._loop.create_connection(lambda: link, dial.peer.host, dial.peer.port, ssl=tls)
+            tls = tls_options(self._config.credentials, self._config.handshake_s)
+            await self._loop.create_connection(lambda: link, dial.peer.host, dial.peer.port, **tls)
             connected = True
             end: tuple[Reason, str] = await over
         finally:

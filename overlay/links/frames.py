@@ -42,6 +42,14 @@ class Kind(IntEnum):
     """A request to the application, instead of a HELLO: about the whole ring, or to change something in it."""
     REPLY = 9
     """The answer to a request, as JSON."""
+    JOIN = 10
+    """Request of a machine without a certificate to be admitted, with a token, instead of a HELLO. As JSON."""
+    ADMISSION = 11
+    """Answer to a JOIN: a certificate, or why there is none. As JSON."""
+    COMMAND = 12
+    """A command of the operator, instead of a HELLO. Only over the socket in the data folder. As JSON."""
+    RESULT = 13
+    """Answer to a COMMAND. As JSON."""
 
 
 _KINDS: Final = frozenset(int(kind) for kind in Kind)

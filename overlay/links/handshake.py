@@ -22,6 +22,7 @@ from ringmq.overlay.core.codec import Codec, one_line
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
+from ringmq.overlay.links.proofs import Proof
 
 VERSION: Final = 2
 """Version of the link protocol, the first byte of each HELLO: a later version may change all bytes after it."""
@@ -49,11 +50,16 @@ class Reason(StrEnum):
     STUCK = "does not read"
     SLOW = "no hello in time"
     UNFINISHED = "unfinished frame"
+    UNPROVEN = "unproven"
+    NOT_YOURS = "not yours"
     PROTOCOL = "protocol error"
     BROKEN = "broken"
     """Never sent: the connection ended without a GOODBYE."""
 
 
+NO_PROOF: Final = "peers of this ring prove who they are"
+NO_IDENTITY: Final = "peers of this ring do not prove who they are"
+"""Details of UNPROVEN."""
 HARMLESS: Final = frozenset({Reason.IDLE, Reason.STOPPING, Reason.DUPLICATE, Reason.REPLACED, Reason.INTRODUCED})
 """An open link that ends for one of these reasons is no loss: nothing is wrong with the peer."""
 
@@ -119,11 +125,20 @@ class HandshakePolicy:
     me: Peer
     ring: str
     ring_settings: str = ""
+    proven: bool = False
+    """Whether each peer must prove its id."""
 
-    def stranger(self, hello: Hello | None) -> Reason | None:
-        """Reason for refusing any exchange with the sender of this HELLO; None: accepted."""
+    def stranger(self, hello: Hello | None, proof: Proof | None = None) -> Reason | None:
+        """Reason for refusing any exchange with the sender of this HELLO; None: accepted.
+
+        `proof` is what the certificate of the connection proves.
+        """
+        if self.proven and proof is None:
+            return Reason.UNPROVEN
         if hello is None:
             return Reason.VERSION
+        if proof is not None and proof.id != hello.peer.id:
+            return Reason.NOT_YOURS
         if hello.ring != self.ring:
             return Reason.RING
         if hello.ring_settings != self.ring_settings:

@@ -33,6 +33,8 @@ from ringmq.overlay.links.handshake import (
     encode_goodbye,
 )
 from ringmq.overlay.links.phase import TRANSITIONS, LinkEvent, Phase
+from ringmq.overlay.links.proofs import Proof
+from ringmq.overlay.queries import cause
 
 LONG_S: Final = 0.005
 """When the frames of one read take longer than this, other links and due timers come before the rest of them, and
@@ -46,6 +48,10 @@ _PARCEL: Final = int(Kind.PARCEL)
 LARGE_FRAME_BYTES: Final = 8192
 """Unfinished frames up to this size are not counted: of all links and strangers together they take 19 MiB."""
 _PING: Final = encode(Ping())
+QUESTIONS: Final = frozenset({Kind.STATUS_REQUEST, Kind.REQUEST, Kind.JOIN, Kind.COMMAND})
+"""Frames of a connection that only asks, and is closed with the answer."""
+ANSWER_S: Final = 15.0
+"""Time for an answer that is not there at once. The certificate of a newcomer takes a second on a small machine."""
 
 
 class Switchboard(Protocol):
@@ -57,11 +63,8 @@ class Switchboard(Protocol):
     def greeted(self, link: Link, hello: Hello | None) -> None:
         """A HELLO came in; None: its protocol version is another."""
 
-    def asked(self, link: Link, about: bytes) -> None:
-        """A STATUS_REQUEST came in."""
-
-    def requested(self, link: Link, request: bytes) -> None:
-        """A REQUEST came in: `answer` it within `handshake_s`."""
+    def asked(self, link: Link, question: Kind, body: bytes) -> None:
+        """One of QUESTIONS came in: `answer` it within `handshake_s`, or call `answer_later` first."""
 
     def received(self, sender: Peer, message: Message) -> None: ...
     def parcel(self, sender: Peer, payload: bytes) -> None: ...
@@ -107,19 +110,22 @@ class Link(asyncio.Protocol):
         "_unsent",
         "_wake",
         "_wanted",
+        "_write",
         "bytes_in",
         "bytes_out",
         "dialled",
         "frames_in",
         "frames_out",
         "idle_rounds",
+        "local",
         "opened_at",
         "peer",
         "phase",
+        "proof",
         "transport",
     )  # fmt: skip
 
-    def __init__(self, board: Switchboard, config: OverlayConfig, dialled: Peer | None) -> None:
+    def __init__(self, board: Switchboard, config: OverlayConfig, dialled: Peer | None, *, local: bool = False) -> None:
         self._board = board
         self._config = config
         self._most_bytes = config.max_link_buffer_bytes
@@ -146,8 +152,13 @@ class Link(asyncio.Protocol):
         """The number of the large frame that is unfinished."""
         self._introduced_as: Peer | None = None
         self.transport: asyncio.Transport | None = None
+        self._write: Callable[[list[bytes]], None] = _nowhere
         self.dialled = dialled
+        self.local = local
+        """Whether this connection came over the socket in the data folder."""
         self.peer: Peer | None = None
+        self.proof: Proof | None = None
+        """What the certificate of the other side proves. None: it has none, or this ring has no identity."""
         self.phase = Phase.STRANGER
         self.opened_at = 0.0
         self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
@@ -160,6 +171,13 @@ class Link(asyncio.Protocol):
         if self.phase is Phase.CLOSED:
             self.transport.abort()
             return
+        self._write = self.transport.writelines
+        secured = self.transport.get_extra_info("ssl_object")
+        if secured is not None and self._config.credentials is not None:
+            # uvloop's TLS makes a record of each chunk, which costs 1.4 times the processor time of one for all.
+            self._write = partial(_write_joined, self.transport)
+            certificate = secured.getpeercert(binary_form=True)
+            self.proof = self._config.credentials.read(certificate) if certificate else None
         self._set_timer(self._config.handshake_s, partial(self.close, Reason.SLOW))
         self._board.connected(self)
 
@@ -231,7 +249,7 @@ class Link(asyncio.Protocol):
         self._out.clear()
         self._line = None
         self._board.vanished(self)
-        self._end(Reason.BROKEN, str(exc or "closed by the other side"))
+        self._end(Reason.BROKEN, "closed by the other side" if exc is None else cause(exc))
 
     @property
     def closed(self) -> bool:
@@ -254,12 +272,10 @@ class Link(asyncio.Protocol):
             self._end(reason, text)
         elif self.phase is Phase.CLOSING:
             pass  # Sent before our GOODBYE arrived. Only messages matter now.
-        elif kind == Kind.HELLO:
+        elif kind == Kind.HELLO and not self.local:
             self._board.greeted(self, decode_hello(body))
-        elif kind == Kind.STATUS_REQUEST and self.peer is None and self.dialled is None:
-            self._board.asked(self, body)
-        elif kind == Kind.REQUEST and self.peer is None and self.dialled is None:
-            self._board.requested(self, body)
+        elif kind in QUESTIONS and self.peer is None and self.dialled is None:
+            self._board.asked(self, Kind(kind), body)
         else:
             raise ProtocolError(f"a {Kind(kind).name} frame where none belongs")
 
@@ -333,6 +349,11 @@ class Link(asyncio.Protocol):
         self._introduced_as = me
         self._put(header(Kind.HELLO, len(body)), body)
 
+    def answer_later(self) -> None:
+        """Handle no further frame until `answer` or the end of ANSWER_S."""
+        self.hold()
+        self._set_timer(ANSWER_S, partial(self.close, Reason.SLOW))
+
     def answer(self, kind: Kind, body: bytes) -> None:
         """Reply to a connection that only asks, and close it. It may have ended already."""
         if self.closed:
@@ -366,7 +387,7 @@ class Link(asyncio.Protocol):
         self.bytes_out += self._gathered
         self._gathered = 0
         if not self.transport.is_closing():
-            self.transport.writelines(out)
+            self._write(out)
             self._unsent = self.transport.get_write_buffer_size()
 
     def _release(self) -> None:
@@ -462,3 +483,11 @@ class Link(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nowhere(chunks: list[bytes]) -> None:
+    """Before the connection is made nothing is written."""
+
+
+def _write_joined(transport: asyncio.Transport, chunks: list[bytes]) -> None:
+    transport.write(b"".join(chunks))

@@ -7,10 +7,13 @@ the table reports each loss to it at once.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ringmq.overlay.config import Address, OverlayConfig, show
 from ringmq.overlay.core.codec import encode
@@ -22,10 +25,22 @@ from ringmq.overlay.links.contests import Contests, taken_by
 from ringmq.overlay.links.dialer import Dialer
 from ringmq.overlay.links.emulated_latency import pair_delay_s
 from ringmq.overlay.links.frames import Kind
-from ringmq.overlay.links.handshake import HARMLESS, HandshakePolicy, Hello, LinkState, Reason, encode_hello
+from ringmq.overlay.links.handshake import (
+    HARMLESS,
+    NO_IDENTITY,
+    NO_PROOF,
+    HandshakePolicy,
+    Hello,
+    LinkState,
+    Reason,
+    encode_hello,
+)
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link
-from ringmq.overlay.queries import cause, introduce
+from ringmq.overlay.queries import cause, introduce, socket_path
+
+if TYPE_CHECKING:
+    from ringmq.overlay.links.doorway import Doorways
 
 MAX_UNFINISHED_BYTES: Final = 45 << 20
 """Bytes of large frames that are not complete, of all links together: two of the largest size at once. With the small
@@ -83,6 +98,16 @@ class LinkTable:
         self._incidents = incidents
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
+        self._control: asyncio.Server | None = None
+        self._doorways: Doorways | None = None
+        if config.credentials is not None:
+            # Loaded for such rings alone, it costs all other peers no memory.
+            from ringmq.overlay.links.doorway import Doorways  # noqa: PLC0415
+
+            enter = partial(Link, self, config, None)
+            self._doorways = Doorways(config, config.credentials.server, incidents, enter)
+        self._answers: set[asyncio.Task[None]] = set()
+        """Answers that take a while."""
         self._links: dict[Id, Link] = {}
         self._dialer = Dialer(config, self, incidents, self._dial_failed)
         self._contests = Contests(config.handshake_s, self._introduce, incidents, self._decided)
@@ -107,11 +132,10 @@ class LinkTable:
             found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             hosts = list(dict.fromkeys(str(info[4][0]) for info in found))
             self._server = await self._loop.create_server(
-                lambda: Link(self, self._config, None),
+                self._accept,
                 # Port 0 on several addresses would give each its own port, and a peer has only one.
                 hosts if port else hosts[:1],
                 port,
-                ssl=self._config.tls_server,
                 backlog=512,
                 start_serving=False,
             )
@@ -128,14 +152,38 @@ class LinkTable:
         except OSError as error:
             raise OverlayError(f"cannot listen on {show(self._config.listen)}: {cause(error)}") from error
         self._sweeper = self._loop.call_later(self._config.idle_link_s / SWEEPS, self._sweep)
+        if self._config.control is not None:
+            await self._open_control(self._config.control)
+
+    def _accept(self) -> asyncio.Protocol:
+        return Link(self, self._config, None) if self._doorways is None else self._doorways.accept()
+
+    async def _open_control(self, file: Path) -> None:
+        """Serve the operator of this machine. Without it the peer works, so a failure is only logged."""
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            bind_privately(listener, file)
+            accept = partial(Link, self, self._config, None, local=True)
+            self._control = await self._loop.create_unix_server(accept, sock=listener)
+        except OSError as error:
+            listener.close()
+            self._incidents.warn("control_unavailable", file, cause(error))
 
     async def close(self) -> None:
         """Say GOODBYE to all, flush, and close; bounded by linger_s. Idempotent."""
         self._closing = True
         if self._sweeper is not None:
             self._sweeper.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in (self._server, self._control):
+            if server is not None:
+                server.close()
+        if self._control is not None and self._config.control is not None:
+            with contextlib.suppress(OSError):
+                self._config.control.unlink(missing_ok=True)
+        if self._doorways is not None:
+            await self._doorways.close()
+        for task in self._answers:
+            task.cancel()
         await self._dialer.close()
         await self._contests.close()
         for link in list(self._sockets):
@@ -220,18 +268,46 @@ class LinkTable:
             self._incidents.count("strangers_refused")
             oldest.abort()
 
-    def asked(self, link: Link, about: bytes) -> None:
-        link.answer(Kind.STATUS_REPLY, self._owner.status_body(about))
+    def asked(self, link: Link, question: Kind, body: bytes) -> None:
+        credentials = self._config.credentials
+        known = credentials is None or link.local or link.proof is not None
+        if question == Kind.STATUS_REQUEST and known:
+            link.answer(Kind.STATUS_REPLY, self._owner.status_body(body))
+        elif question == Kind.REQUEST and known:
+            self._owner.requested(body, partial(link.answer, Kind.REPLY))
+        elif question == Kind.JOIN and credentials is not None:
+            self._answer_later(link, Kind.ADMISSION, credentials.admit(body, remote(link)))
+        elif question == Kind.COMMAND and credentials is not None and link.local:
+            self._answer_later(link, Kind.RESULT, credentials.command(body))
+        else:
+            detail = NO_IDENTITY if credentials is None else NO_PROOF
+            self._incidents.warn("handshakes_refused", remote(link), f"a {question.name} without the right to it")
+            link.close(Reason.UNPROVEN, detail)
 
-    def requested(self, link: Link, request: bytes) -> None:
-        self._owner.requested(request, partial(link.answer, Kind.REPLY))
+    def _answer_later(self, link: Link, kind: Kind, answer: Awaitable[bytes]) -> None:
+        async def run() -> None:
+            try:
+                link.answer(kind, await answer)
+            except Exception:  # noqa: BLE001 - a task's root: logged and counted
+                self._incidents.failed("answer_errors")
+                link.close(Reason.PROTOCOL, "the answer failed")
+
+        link.answer_later()
+        task = self._loop.create_task(run(), name="answer")
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
     def greeted(self, link: Link, hello: Hello | None) -> None:
         settings = self._config.ring_settings
-        reason = HandshakePolicy(self.me, self._config.ring, settings).stranger(hello)
+        proven = self._config.credentials is not None
+        reason = HandshakePolicy(self.me, self._config.ring, settings, proven).stranger(hello, link.proof)
         if reason is not None or hello is None:
             why = reason or Reason.VERSION
             detail = f"{hello.ring_settings}, need {settings}" if hello and why is Reason.RING_SETTINGS else ""
+            if why is Reason.UNPROVEN:
+                detail = NO_PROOF
+            elif hello and link.proof and why is Reason.NOT_YOURS:
+                detail = f"{hello.peer.id.short()} is claimed with the certificate of {link.proof.id.short()}"
             if hello and why is Reason.ID_TAKEN:
                 self._refuse_copy(link, hello.peer, self.me)
                 return
@@ -424,6 +500,17 @@ class LinkTable:
         self._reading = on
         for link in self._sockets:
             link.set_reading(on)
+
+
+def bind_privately(listener: socket.socket, file: Path) -> None:
+    """Only the user of the peer may connect, from the first moment on. Raises OSError."""
+    file.unlink(missing_ok=True)
+    with socket_path(file) as path:
+        before = os.umask(0o177)
+        try:
+            listener.bind(path)
+        finally:
+            os.umask(before)
 
 
 def remote(link: Link) -> str:

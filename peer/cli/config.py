@@ -16,6 +16,7 @@ import click
 
 from ringmq.logger.log_setup import configure
 from ringmq.mqtt_front.cluster import Standalone
+from ringmq.overlay.config import show
 from ringmq.peer.errors import ConfigError, PeerError
 from ringmq.peer.identity.data_folder import check_folder
 from ringmq.peer.iteration import Iteration
@@ -64,6 +65,8 @@ def check(file: Path) -> int:
     click.echo(f"{file}: no errors, {count if changed else 'every setting has its default'}")
     for line in changed:
         click.echo(line)
+    if found.insecure and found.is_open:
+        click.echo(f"warning: insecure: whoever reaches {show(found.overlay)} reads and writes every message")
     return 0
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.matching.topics import check_topic_name
-from ringmq.overlay.queries import MAX_ABOUT_BYTES, ask_status
+from ringmq.overlay.queries import MAX_ABOUT_BYTES, Place, ask_status
 from ringmq.peer.administration.shell.topic_trace import trace
+from ringmq.peer.cli.local_peer import caller_of, socket_of
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.addresses import parse_address
 
@@ -32,31 +34,45 @@ MAX_NAME_CHARS: Final = 40
 
 NAMES: Final = {"counterclockwise": "before  ", "clockwise": "after   "}
 """Names of the two sides in the output."""
+TRUST: Final = {
+    "identity": "peers prove who they are; this one is {name}",
+    "insecure": "none: whoever reaches {address} reads and writes every message",
+}
+"""What the status says about the trust between peers, if others than this machine can reach the peer."""
 UNITS: Final = ("B", "kB", "MB", "GB", "TB")
 
 
 @click.command()
-@click.option("--peer", default=DEFAULT_PEER, show_default=True, metavar="HOST:PORT", help="Its overlay address.")
+@click.option("--peer", metavar="HOST:PORT", help=f"Its overlay address.  [default: {DEFAULT_PEER}]")
+@click.option("--data", metavar="DIR", help="Data folder of the peer here; with --peer, its certificate asks there.")
 @click.option("--topic", help="Show the coordinators and subscribers of this topic in the ring of the peer.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def status(peer: str, topic: str | None, as_json: bool) -> int:
+def status(peer: str | None, data: str | None, topic: str | None, as_json: bool) -> int:
     """Show the status of a running peer, or the coordinators and subscribers of a topic in its ring.
 
     The exit status is 0, 3 while the peer is joining, and 1 without an answer. `ringmq peers` shows the whole ring.
     """
-    try:
-        address = parse_address(peer)
-    except ValueError as error:
-        raise ConfigError(f"--peer must be HOST:PORT, such as {DEFAULT_PEER}, got {peer!r}") from error
+    folder = None if data is None else Path(data)
+    place = _place(peer, folder)
+    caller = None if folder is None else caller_of(folder)
     if topic is None:
-        answer = asyncio.run(ask_status(address))
+        answer = asyncio.run(ask_status(place, caller=caller))
         lines = lines_of(answer)
     else:
         _check_topic(topic)
-        answer = asyncio.run(trace(address, topic))
+        answer = asyncio.run(trace(place, topic, caller))
         lines = lines_of_topic(answer)
     click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines))
     return WELL if answer.get("active", True) else NOT_WELL
+
+
+def _place(peer: str | None, folder: Path | None) -> Place:
+    if peer is None and folder is not None:
+        return socket_of(folder)
+    try:
+        return parse_address(peer or DEFAULT_PEER)
+    except ValueError as error:
+        raise ConfigError(f"--peer must be HOST:PORT, such as {DEFAULT_PEER}, got {peer!r}") from error
 
 
 def _check_topic(topic: str) -> None:
@@ -73,6 +89,8 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     state = "active" if answer["active"] else "joining"
     yield f"peer        {answer['id'][:SHORT]} at {answer['address']} of ring {answer['ring']}"
     yield f"state       {state}, up {duration(answer['uptime_s'])}"
+    if answer.get("trust") in TRUST:
+        yield f"trust       {TRUST[answer['trust']].format(**answer)}"
     if answer.get("search"):
         yield f"search      {answer['search']}"
     for side in ("counterclockwise", "clockwise"):

@@ -1,6 +1,7 @@
 """Identity of a peer across restarts: its id, its boot number and its known peers, in the data folder.
 
-Owns `peer.json` and `lock` there, and no other file. Knows nothing of sockets; the caller passes the time.
+Owns `peer.json` and `lock` there, and no other file; the overlay serves `control.sock`. Knows nothing of sockets; the
+caller passes the time.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from ringmq.logger.folder_lock import FolderLock
 from ringmq.overlay.config import Address, show
 from ringmq.overlay.core.ids import ID_BITS, Id, key_of
 from ringmq.peer.errors import DataFolderError
+from ringmq.peer.identity.durable_file import replace_durably
 from ringmq.peer.settings.addresses import parse_address
 
 STORED: Final = "peer.json"
+CONTROL: Final = "control.sock"
+"""The socket for `ringmq status` and commands on the same machine."""
 MAX_REMEMBERED: Final = 32
 """A restart needs one address that still answers, and neighbours in the leaf set are spread over the machines."""
 MAX_BOOT: Final = (1 << 63) - 1
@@ -91,6 +95,11 @@ class DataFolder:
         """Addresses of the peers that were known last."""
         return tuple(map(parse_address, self._stored.peers))
 
+    def take_id(self, peer_id: Id) -> None:
+        """Be the peer with this id from now on, as its certificate says."""
+        if peer_id.hex() != self._stored.id:
+            self._write(Stored(id=peer_id.hex(), boot=self._stored.boot, peers=self._stored.peers))
+
     def remember(self, peers: Iterable[Address]) -> bool:
         """Save the first MAX_REMEMBERED addresses for the next start. Returns whether the file was written.
 
@@ -116,21 +125,7 @@ class DataFolder:
 
     def _write(self, stored: Stored) -> None:
         """Replace the file atomically and durably: after a power cut it has the old or the new content."""
-        fresh = self._file.with_suffix(".new")
-        try:
-            with fresh.open("wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(stored)) + b"\n")
-                file.flush()
-                os.fsync(file.fileno())
-            fresh.replace(self._file)
-            # The rename itself is an entry of the folder, so it is durable only after a sync of the folder.
-            folder = os.open(self.folder, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        except OSError as error:
-            raise DataFolderError(f"data: cannot write {self._file}: {error.strerror}") from error
+        replace_durably(self._file, msgspec.json.format(msgspec.json.encode(stored)) + b"\n")
         self._stored = stored
 
 

@@ -28,7 +28,17 @@ from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.errors import ConfigError, Faults
 from ringmq.peer.messaging.config import DIRECT, MAX_SHADOWS
 from ringmq.peer.settings.addresses import is_host, is_loopback, parse_address
-from ringmq.peer.settings.model import DISPATCHES, FRONTS, LISTENERS, TLS_LISTENERS, PeerConfig, Rule
+from ringmq.peer.settings.model import (
+    DISPATCHES,
+    FRONTS,
+    IDENTITIES,
+    LISTENERS,
+    REQUIRED,
+    TLS_LISTENERS,
+    PeerConfig,
+    Rule,
+)
+from ringmq.peer.settings.tokens import Token, parse_token
 from ringmq.peer.settings.toml_file import check_names, read_toml, shown
 
 MAX_DELAY_S: Final = 10.0
@@ -66,10 +76,14 @@ def _listen(value: object) -> Address:
     return parse_address(value, any_port=True)
 
 
-def _seeds(value: object) -> tuple[Address, ...]:
+def _seeds(value: object) -> tuple[Address | Token, ...]:
     if not isinstance(value, (list, tuple)) or len(value) > MAX_SEEDS:
         raise ValueError(value)
-    return tuple(dict.fromkeys(parse_address(seed) for seed in value))
+    return tuple(dict.fromkeys(map(_seed, value)))
+
+
+def _seed(value: object) -> Address | Token:
+    return parse_token(value) if isinstance(value, str) and "@" in value else parse_address(value)
 
 
 def _advertised(value: object) -> str:
@@ -144,7 +158,13 @@ def _rule_filter(value: object) -> str:
 SETTINGS: Final[dict[str, Setting]] = {
     "overlay": Setting(_listen, "HOST:PORT, such as 127.0.0.1:4883 or [::1]:4883"),
     "advertise": Setting(_advertised, "a host name or address that other peers can reach, without a port"),
-    "join": Setting(_seeds, f"a list of at most {MAX_SEEDS} running peers as HOST:PORT, such as 192.168.1.10:4883"),
+    "join": Setting(
+        _seeds,
+        f"a list of at most {MAX_SEEDS} running peers as HOST:PORT, such as 192.168.1.10:4883, or TOKEN@HOST:PORT as "
+        "`ringmq invite` prints it",
+    ),
+    "identity": _one_of(IDENTITIES),
+    "insecure": Setting(_truth, "true or false"),
     "data": Setting(_path, "the path of a folder"),
     "ring": Setting(_ring_name, f"a printable name of 1 to {MAX_RING_CHARS} characters"),
     "timing": _one_of(tuple(PRESETS)),
@@ -270,6 +290,7 @@ def _contradictions(config: PeerConfig, given: Collection[str]) -> Iterator[str]
         useless = [name for name in FOR_CLIENTS if name in given]
         yield from (f"{name}: no effect without a listener for clients: {' or '.join(LISTENERS)}" for name in useless)
     yield from _wrong_http(config)
+    yield from _wrong_identity(config)
     yield from _wrong_certificates(config)
     yield from _wrong_addresses(config)
     yield from _wrong_fanout(config)
@@ -281,6 +302,24 @@ def _wrong_http(config: PeerConfig) -> Iterator[str]:
         yield f"http_tokens: {config.http_tokens} has no effect without http"
     if config.http is not None and config.http_tokens is None and not is_loopback(config.http[0]):
         yield f"http_tokens: missing, but http {show(config.http)} is not on loopback: name the file of tokens"
+
+
+def _wrong_identity(config: PeerConfig) -> Iterator[str]:
+    """Errors of a ring with identity that lacks what it needs, and of a ring that should have one and none."""
+    tokens = sum(isinstance(item, Token) for item in config.join)
+    if tokens > 1:
+        yield f"join: {tokens} addresses have a token: one token admits this machine"
+    if config.insecure and (tokens or config.identity == REQUIRED):
+        other = f"identity is {REQUIRED}" if config.identity == REQUIRED else "a token in join is for one with identity"
+        yield f"insecure: true is for a ring without identity, but {other}"
+    elif config.proves and config.data is None:
+        why = "join has a token" if tokens else f"identity is {REQUIRED}"
+        if config.is_open and not tokens:
+            why = f"other machines can reach overlay {show(config.overlay)}"
+        yield (
+            f"data: missing, but {why}: peers prove who they are there, with keys in their data folders; for a ring "
+            "that anybody can join, set insecure"
+        )
 
 
 def _wrong_certificates(config: PeerConfig) -> Iterator[str]:

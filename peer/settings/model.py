@@ -17,11 +17,15 @@ from ringmq.overlay.config import Address
 from ringmq.peer.engines.scribe.config import SCRIBE
 from ringmq.peer.messaging.config import DIRECT, PubSubConfig
 from ringmq.peer.messaging.config import PRESETS as ROLES
+from ringmq.peer.settings.addresses import is_loopback
+from ringmq.peer.settings.tokens import Token
 
 FANOUT: Final = 10
 """Default fan-out of a tree: it reaches a thousand subscribers in three hops."""
 DISPATCHES: Final = (*ALGORITHMS, SCRIBE)
 FRONTS: Final = ("own", "amqtt")
+REQUIRED: Final = "required"
+IDENTITIES: Final = ("auto", REQUIRED)
 TLS_LISTENERS: Final = ("mqtt_tls", "mqtt_wss")
 WEBSOCKET_LISTENERS: Final = ("mqtt_ws", "mqtt_wss")
 LISTENERS: Final = ("mqtt", "mqtt_tls", "mqtt_ws", "mqtt_wss")
@@ -44,16 +48,25 @@ class PeerConfig:
     """One field per setting. The file uses these names, the command line the same names with dashes."""
 
     overlay: Address = ("127.0.0.1", 4883)
-    """Address for other peers: TCP for links, UDP for discovery. Peers are not authenticated, so a stranger that
-    reaches this address can join the ring. With port 0 the system chooses a port; this is useful only with `join`,
-    because no other peer knows the port in advance."""
+    """Address for other peers: TCP for links, UDP for discovery. On any address but a loopback address, peers prove
+    who they are, unless `insecure` is set. With port 0 the system chooses a port; this is useful only with `join`,
+    because no other peer knows the port in advance. With a token in `join`, the default is the address of this machine
+    that reaches the inviter."""
     advertise: str | None = None
     """Host that other peers use to connect to this peer; required where `overlay` listens on all addresses. None: the
     host of `overlay`."""
-    join: tuple[Address, ...] = ()
+    join: tuple[Address | Token, ...] = ()
     """Addresses of peers in the ring to join. One peer that answers is enough; more addresses help while some peers are
     down. All peers can have the same list: its first peer founds the ring, or another peer if the first stays away.
-    Empty: the known peers in the data folder, or a new ring."""
+    A new machine of a ring with identity needs a token in front of one address, as `ringmq invite` prints it; the
+    token is used at the first start, and ignored later. Empty: the known peers in the data folder, or a new ring."""
+    identity: str = "auto"
+    """Whether peers prove who they are, with certificates in their data folders. auto: where `overlay` is an address
+    that other machines can reach, where the data folder has an identity, and with a token. required: on loopback
+    addresses, too."""
+    insecure: bool = False
+    """Whether this peer may be part of a ring without identity on an address that other machines can reach. Whoever
+    reaches that address can then read and write every message, past passwords and ACL."""
     data: Path | None = None
     """Folder for the peer's id, its known peers, and the sessions and retained messages of its clients;
     acknowledgements to clients then wait for the disk. None: the id is derived from the address, and nothing survives
@@ -134,6 +147,26 @@ class PeerConfig:
     """Lowest level of the log lines. debug logs the most, and takes the most space and time."""
     log_json: bool = False
     """Whether log lines are JSON objects for programs, instead of text for people."""
+
+    @property
+    def seeds(self) -> tuple[Address, ...]:
+        """The addresses of `join`, without tokens."""
+        return tuple(dict.fromkeys(item.address if isinstance(item, Token) else item for item in self.join))
+
+    @property
+    def token(self) -> Token | None:
+        """The token in `join`."""
+        return next((item for item in self.join if isinstance(item, Token)), None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether other machines can reach `overlay`."""
+        return not is_loopback(self.overlay[0])
+
+    @property
+    def proves(self) -> bool:
+        """Whether these settings ask for a ring with identity. A data folder with an identity asks for it, too."""
+        return not self.insecure and (self.is_open or self.identity == REQUIRED or self.token is not None)
 
     @property
     def listeners(self) -> dict[str, Address]:

@@ -20,6 +20,7 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.overlay.config import show
 from ringmq.peer.settings.load import LIMITS, RECORD, RULE, RULE_NEEDS, SETTINGS, Setting
 from ringmq.peer.settings.model import PeerConfig, Rule
+from ringmq.peer.settings.tokens import Token
 
 WIDTH: Final = 100
 """Maximum characters of a line."""
@@ -111,6 +112,8 @@ def as_toml(value: object) -> str:
             return as_toml(show((host, port)))
         case (float(low), float(high)):
             return as_toml(f"{low * 1e3:.9g}-{high * 1e3:.9g}ms")
+        case Token():
+            return as_toml(value.concealed)
         case list() | tuple():
             return f"[{', '.join(map(as_toml, value))}]"
     raise TypeError(f"no setting has a value such as {value!r}")

@@ -62,6 +62,8 @@ class Recording:
         self.recorder = Recorder(self.run, peer, boot, config, time.time())
         self.records = config.mqtt or config.file is not None
         """Whether there is a sink for records."""
+        self.insecure = False
+        """Whether strangers can join this peer's ring, for the metrics."""
         self._topic = f"{LOG_TOPICS}/{peer}"
         self._file = None if config.file is None else FileSink(config.file)
         self._loop = asyncio.get_running_loop()
@@ -122,7 +124,7 @@ class Recording:
 
     def metrics(self, sample: Callable[[str, float], Sample], counters: Callable[[], dict[str, int]]) -> str:
         """The page for Prometheus."""
-        return exposition(self._now(sample), counters())
+        return exposition(self._now(sample), counters(), insecure=self.insecure)
 
     def _look(self) -> None:
         now = self._loop.time()

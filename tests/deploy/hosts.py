@@ -34,6 +34,8 @@ class Host(plain.Host):
     def __init__(self, number: int, folder: Path, stack: contextlib.ExitStack) -> None:
         super().__init__(number, stack)
         self.folder = folder
+        self.trust: list[str] = ["--insecure"]
+        """Options about the trust between peers."""
         self.peer: subprocess.Popen[bytes] | None = None
         stack.callback(self.kill)
 
@@ -45,7 +47,7 @@ class Host(plain.Host):
         assert self.peer is None
         options = ["--overlay", f"{self.address}:{OVERLAY_PORT}", "--mqtt", f"{self.address}:{MQTT_PORT}"]
         options += ["--anonymous", "--data", str(self.folder / "data"), "--parent-pipe", str(parent_pipe)]
-        options += ["--config", str(self.folder / "ringmq.toml")]
+        options += ["--config", str(self.folder / "ringmq.toml"), *self.trust]
         for other in join:
             options += ["--join", f"{other.address}:{OVERLAY_PORT}"]
         self.folder.mkdir(exist_ok=True)

@@ -32,7 +32,7 @@ def said() -> list[str]:
 
 def test_commands_of_the_document_are_valid() -> None:
     lines = commands("ringmq")
-    assert {line[1] for line in lines} == {"peer", "peers", "status"}
+    assert {line[1] for line in lines} == {"invite", "peer", "peers", "status"}
     for line in lines:
         parameters(line)
 
@@ -45,12 +45,14 @@ def test_peers_of_the_examples_join_the_first() -> None:
     by_hand = [peer_config(line) for line in commands("ringmq") if line[1] == "peer"]
     for configs in (by_hand, by_docker):
         assert len(configs) == 3
-        founder, *others = [
-            ((config.advertise or config.overlay[0], config.overlay[1]), config.join) for config in configs
-        ]
-        assert founder[1] == ()
-        assert [join for _, join in others] == [(founder[0],)] * 2
-        assert len({address for address, _ in (founder, *others)}) == 3
+        founder, *others = configs
+        assert founder.join == ()
+        assert founder.proves
+        at = (founder.advertise or founder.overlay[0], founder.overlay[1])
+        assert [config.seeds for config in others] == [(at,)] * 2
+        tokens = {config.token for config in others}
+        assert None not in tokens
+        assert len(tokens) == 2
 
 
 def test_compose_file_of_one_machine_is_valid() -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import yaml
 
-from ringmq.peer.cli.status import DEFAULT_PEER
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.model import PeerConfig
 from tests.deploy.command_lines import parameters, peer_config
@@ -82,8 +81,7 @@ def test_container_requires_advertise() -> None:
 def test_the_health_check_asks_the_peer_of_the_container() -> None:
     [line] = of("HEALTHCHECK")
     asked = json.loads(line.partition("CMD ")[2])
-    assert parameters(asked)["peer"] == DEFAULT_PEER
-    assert config_of("--advertise", "one").overlay[1] == int(DEFAULT_PEER.rpartition(":")[2])
+    assert Path(str(parameters(asked)["data"])) == config_of("--advertise", "one").data
 
 
 def test_peers_of_the_compose_file_join_the_first() -> None:

@@ -42,7 +42,8 @@ def command() -> list[str]:
 def test_service_command_and_sample_are_valid() -> None:
     config = peer_config(command(), SETTINGS)
     assert config.data == Path("/var/lib") / SERVICE["StateDirectory"]
-    assert config.overlay in config.join
+    assert config.proves
+    assert config.join == ()
     assert list(config.listeners) == ["mqtt"]
 
 
@@ -52,7 +53,9 @@ def test_commented_lines_of_the_sample_are_valid(tmp_path: Path) -> None:
     assert lines != text.splitlines()
     full = tmp_path / "full.toml"
     full.write_text("\n".join(lines), encoding="utf-8")
-    assert peer_config(command(), full).acl == Path("/etc/ringmq/acl")
+    config = peer_config(command(), full)
+    assert config.acl == Path("/etc/ringmq/acl")
+    assert config.token is not None
 
 
 def test_systemd_waits_longer_than_a_stop_takes() -> None:

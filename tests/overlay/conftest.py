@@ -173,11 +173,8 @@ class Board:
     def greeted(self, link: Link, hello: Hello | None) -> None:
         self.hellos.append(hello)
 
-    def asked(self, link: Link, about: bytes) -> None:
-        link.answer(Kind.STATUS_REPLY, b"{}")
-
-    def requested(self, link: Link, request: bytes) -> None:
-        link.answer(Kind.REPLY, b"{}")
+    def asked(self, link: Link, question: Kind, body: bytes) -> None:
+        link.answer(Kind.REPLY if question == Kind.REQUEST else Kind.STATUS_REPLY, b"{}")
 
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))

@@ -66,7 +66,7 @@ def test_a_copy_is_refused_and_the_original_loses_nothing(start: Start, tmp_path
     site = Site(start, tmp_path)
     subscriber = Client(mqtt_of(site.original, eventually), "subscriber", "t/#")
     publisher = Client(mqtt_of(site.third, eventually), "publisher")
-    shutil.copytree(site.data, site.copied, ignore=shutil.ignore_patterns("lock"))
+    shutil.copytree(site.data, site.copied, ignore=shutil.ignore_patterns("lock", "*.sock"))
     copy = site.start_copy()
     sent = 0
     while copy.popen.poll() is None or sent < MESSAGES:
@@ -96,7 +96,7 @@ def test_a_copy_is_refused_and_the_original_loses_nothing(start: Start, tmp_path
 def test_a_copy_takes_over_when_the_original_is_gone(start: Start, tmp_path: Path, eventually: Eventually) -> None:
     """As when a disk is moved to a new machine, after a crash that nobody else was told of."""
     site = Site(start, tmp_path)
-    shutil.copytree(site.data, site.copied, ignore=shutil.ignore_patterns("lock"))
+    shutil.copytree(site.data, site.copied, ignore=shutil.ignore_patterns("lock", "*.sock"))
     site.original.end(signal.SIGKILL)
     moved = site.start_copy()
     moved.says("active: ", LATEST_S)

@@ -176,7 +176,7 @@ def test_port_in_use_fails_with_one_line(start: Start, ringmq: Start) -> None:
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
 def test_address_of_another_machine_fails_with_one_line(ringmq: Start, host: str) -> None:
-    process = ringmq("peer", "--overlay", f"{host}:4883")
+    process = ringmq("peer", "--overlay", f"{host}:4883", "--insecure", "--log-level", "error")
     assert process.popen.returncode == 1
     assert process.err.startswith("ringmq: ")
     assert process.err.count("\n") == 1

@@ -9,14 +9,15 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
 
-from ringmq.overlay.config import Address
+from ringmq.overlay.config import Address, Caller
 from ringmq.overlay.errors import OverlayError
-from ringmq.overlay.queries import ask_ring
+from ringmq.overlay.queries import Place, ask_ring
 from ringmq.peer.administration.requests import (
     DEFAULT_ROWS,
     MAX_ROWS,
@@ -30,6 +31,7 @@ from ringmq.peer.administration.requests import (
     encode_request,
     fault_of,
 )
+from ringmq.peer.cli.local_peer import caller_of, socket_of
 from ringmq.peer.cli.status import DEFAULT_PEER, NOT_WELL, SHORT, WELL
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.addresses import parse_address
@@ -44,12 +46,13 @@ class Asking(NamedTuple):
     """How a command asks, and shows the answer: the values of its options."""
 
     via: tuple[str, ...]
+    data: str | None
     as_json: bool
     watch: bool = False
 
     @classmethod
     def by(cls, line: Mapping[str, Any]) -> Asking:
-        return cls(line["via"], line["as_json"], line.get("watch", False))
+        return cls(line["via"], line["data"], line["as_json"], line.get("watch", False))
 
 
 class RingAnswer(NamedTuple):
@@ -71,6 +74,7 @@ def asking_options(command: Command) -> Command:
             metavar="HOST:PORT",
             help=f"Overlay address of the peer to ask; if repeated, the first that answers.  [default: {DEFAULT_PEER}]",
         ),
+        click.option("--data", metavar="DIR", help="Data folder of the peer here: ask it, or --via as a member."),
     ):
         command = option(command)
     return command
@@ -95,9 +99,13 @@ def ask(asking: Asking, request: Request, kind: type[R]) -> tuple[Reply, list[R]
     fault = fault_of(request)
     if fault:
         raise ConfigError(fault)
-    addresses = [_address(text) for text in asking.via or (DEFAULT_PEER,)]
+    places: list[Place] = [_address(text) for text in asking.via]
+    caller = None
+    if asking.data is not None:
+        folder = Path(asking.data)
+        places, caller = places or [socket_of(folder)], caller_of(folder)
     body = encode_request(request)
-    reply, rows = decode_reply(asyncio.run(_first(addresses, body)), kind)
+    reply, rows = decode_reply(asyncio.run(_first(places or [_address(DEFAULT_PEER)], body, caller)), kind)
     if reply.error:
         raise RequestError(reply.error)
     return reply, rows
@@ -110,11 +118,11 @@ def _address(text: str) -> Address:
         raise ConfigError(f"--via must be HOST:PORT, such as {DEFAULT_PEER}, got {text!r}") from error
 
 
-async def _first(addresses: Sequence[Address], body: bytes) -> bytes:
+async def _first(places: Sequence[Place], body: bytes, caller: Caller | None) -> bytes:
     faults: list[str] = []
-    for address in addresses:
+    for place in places:
         try:
-            return await ask_ring(address, body)
+            return await ask_ring(place, body, caller=caller)
         except OverlayError as error:
             faults.append(str(error))
     raise OverlayError("; ".join(faults))

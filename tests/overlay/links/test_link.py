@@ -515,7 +515,7 @@ async def test_frames_of_one_iteration_are_one_write(side, until) -> None:
     ours.links.send(other.me, Ping())
     await until(lambda: other.owner.messages)
     link = ours.link(other)
-    link.transport = counted = CountingTransport(link.transport)
+    link._write = (counted := CountingTransport(link.transport)).writelines
     for number in range(100):
         ours.links.send(other.me, Parcel(b"%d" % number))
     await until(lambda: len(other.owner.messages) == 101)

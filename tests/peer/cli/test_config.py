@@ -101,10 +101,13 @@ def test_every_contradiction_has_a_line(tmp_path: Path) -> None:
         fanout = 4
         record.metrics = "127.0.0.1:8083"
         """
+    proof = "peers prove who they are there, with keys in their data folders"
+    aloud = "for a ring that anybody can join, set insecure"
     no_tls = "no effect without a listener with TLS: mqtt_tls or mqtt_wss"
     assert faults(write(tmp_path, settings)) == [
         "advertise: missing, but overlay 0.0.0.0:4883 is a wildcard address: name the host for other peers",
         "amqtt_settings: amqtt.yaml has no effect unless front is amqtt",
+        f"data: missing, but other machines can reach overlay 0.0.0.0:4883: {proof}; {aloud}",
         f"tls_cert: server.pem has {no_tls}",
         f"tls_key: server.key has {no_tls}",
         "record: metrics: 127.0.0.1:8083 is the address of mqtt_ws: each needs its own",

@@ -22,6 +22,8 @@ overlay = "0.0.0.0:5000"
 advertise = "edge-1"
 join = ["edge-2:4883", "[::1]:4883", "edge-2:4883"]
 data = "var/ringmq"
+identity = "required"
+insecure = false
 ring = "hall 7"
 timing = "wan"
 delay = "1-10ms"
@@ -86,6 +88,7 @@ def test_every_setting_is_read_from_the_file(tmp_path: Path) -> None:
         advertise="edge-1",
         join=(("edge-2", 4883), ("::1", 4883)),
         data=Path("var/ringmq"),
+        identity="required",
         ring="hall 7",
         timing="wan",
         delay=(0.001, 0.010),
@@ -123,7 +126,7 @@ def test_every_setting_is_read_from_the_file(tmp_path: Path) -> None:
         for field in dataclasses.fields(config)
         if getattr(config, field.name) == getattr(default, field.name)
     ]
-    assert same == [], "each one must differ, or the test shows nothing"
+    assert same == ["insecure"], "each other one must differ, or the test shows nothing; identity contradicts this one"
 
 
 def test_command_line_overrides_the_file(tmp_path: Path) -> None:
@@ -233,7 +236,8 @@ def test_binary_or_missing_file_is_refused(tmp_path: Path) -> None:
 def test_wildcard_overlay_requires_advertise(host: str) -> None:
     with pytest.raises(ConfigError, match=r"^advertise: missing"):
         load(None, {"overlay": f"{host}:4883"})
-    assert load(None, {"overlay": f"{host}:4883", "advertise": "edge-1"}).advertise == "edge-1"
+    given = {"overlay": f"{host}:4883", "advertise": "edge-1", "insecure": True}
+    assert load(None, given).advertise == "edge-1"
 
 
 def test_the_settings_of_the_documentation(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ class Ring:
         self._ways = ways
         self.asked: list[int] = []
 
-    async def ask(self, address: Address, about: str) -> dict[str, Any]:
+    async def ask(self, address: Address, about: str, caller: object) -> dict[str, Any]:
         port = address[1]
         self.asked.append(port)
         partitions = [self._partition(number, way.get(port), port) for number, way in enumerate(self._ways)]
@@ -61,7 +61,7 @@ async def test_trace_follows_a_limited_number_of_hops(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("answer", [{"id": "x"}, {"about": None}])
 async def test_peer_without_topics_raises_one_line(monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]) -> None:
-    async def ask(address: Address, about: str) -> dict[str, Any]:
+    async def ask(address: Address, about: str, caller: object) -> dict[str, Any]:
         return answer
 
     monkeypatch.setattr(topic_trace, "ask_status", ask)
