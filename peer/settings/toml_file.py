@@ -5,8 +5,6 @@ The meaning of the names is for `peer.settings.load`.
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Final
@@ -30,6 +28,9 @@ def read_toml(file: Path) -> dict[str, object]:
         raise ConfigError(f"config: cannot read {file}: {error.strerror}") from error
     if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"config: {file} is longer than {MAX_FILE_BYTES} bytes")
+    # A peer without a file, or without a wrong name in it, does without these modules: 200 kB.
+    import tomllib  # noqa: PLC0415
+
     try:
         return tomllib.loads(raw.decode("utf-8"))
     except RecursionError:
@@ -53,6 +54,8 @@ def _named(name: str) -> str:
 
 
 def _hint(name: str, known: Collection[str]) -> str:
+    import difflib  # noqa: PLC0415
+
     near = difflib.get_close_matches(name.replace("-", "_"), known, n=1)
     return f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -34,6 +33,9 @@ class Response(NamedTuple):
     headers: tuple[str, ...] = ()
 
     def encode(self, with_body: bool = True) -> bytes:
+        # A peer that serves no HTTP need not hold the parsers of mail: 300 kB.
+        from email.utils import formatdate  # noqa: PLC0415
+
         lines = (
             f"HTTP/1.1 {self.status.value} {self.status.phrase}",
             f"Date: {formatdate(usegmt=True)}",
