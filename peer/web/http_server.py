@@ -21,8 +21,12 @@ MAX_CONNECTIONS: Final = 16
 """Scrapers are few. A further connection is closed at once."""
 DEADLINE_S: Final = 10.0
 """Maximum duration of a connection that is no stream: a slower client gives up by itself."""
-MAX_STREAM_BYTES: Final = 4 << 20
+MAX_STREAM_BYTES: Final = 2 << 20
 """Events that may wait for a slow reader. Beyond, its stream ends; a page opens another one."""
+
+
+MAX_WAITING_BYTES: Final = 64 << 20
+"""Responses that may wait for slow readers, all together: four of the largest. Further ones are refused."""
 
 
 class Exchange(Protocol):
@@ -80,6 +84,10 @@ class HttpServer:
             return False
         self.connections.add(connection)
         return True
+
+    def waiting_bytes(self) -> int:
+        """Bytes that the other sides have not read yet."""
+        return sum(connection.waiting_bytes for connection in self.connections)
 
     def forget(self, connection: _Connection) -> None:
         self.connections.discard(connection)
@@ -157,6 +165,10 @@ class _Connection(asyncio.Protocol):
     def respond(self, response: Response) -> None:
         if self._answered or self._transport is None:
             return
+        if self._server.waiting_bytes() + len(response.body) > MAX_WAITING_BYTES:
+            why = "too many answers wait for slow readers"
+            self._server.site.refused(self.host, why)
+            response = RefusedError(HTTPStatus.SERVICE_UNAVAILABLE, why).response
         self._answered = True
         # The client closes first, or the deadline does: a socket that is closed with unread bytes sends a reset, which
         # can destroy the answer (RFC 9112 §9.6).
@@ -192,6 +204,10 @@ class _Connection(asyncio.Protocol):
         if self._ended is not None:
             ended, self._ended = self._ended, None
             ended()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def end(self) -> None:
         if self._transport is not None:

@@ -27,6 +27,7 @@ from ringmq.peer.administration.requests import (
     Row,
     decode_page,
     decode_request,
+    shown,
 )
 from ringmq.peer.administration.rights import Asker, refusal
 from ringmq.peer.administration.survey import SILENT_S, Survey
@@ -123,7 +124,8 @@ class Desk:
             done(_failed(why or "this peer stops"))
             return
         if request.about in CHANGES:
-            log.info("asked for a change", what=str(request.about), client=request.client, filter=request.filter)
+            what, name = str(request.about), shown(request.client or request.filter)
+            log.info("asked for a change", what=what, name=name, asker=asker.name.lower())
         now = self._iteration.begin()
         self._number += 1
         survey = Survey(request, now)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from ringmq.logger.errors import LoggerError
 from ringmq.logger.prometheus import CONTENT_TYPE
-from ringmq.peer.web.exchanges import RefusedError, Response, read_call
+from ringmq.peer.web import http_server
+from ringmq.peer.web.exchanges import HttpCall, RefusedError, Response, read_call
 from ringmq.peer.web.http_server import MAX_REQUEST_BYTES, HttpServer
 from ringmq.peer.web.metrics_site import MetricsSite
 
@@ -328,4 +329,96 @@ async def test_unusable_address_is_one_line() -> None:
             with pytest.raises(LoggerError) as error:
                 await server.listen(host, number)
             assert str(error.value) == reason
+    await server.close()
+
+
+async def test_answers_for_slow_readers_are_bounded(server: HttpServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "MAX_WAITING_BYTES", 30_000_000)
+    server.site = MetricsSite(lambda: "x" * 20_000_000)
+    address = await server.listen(HOST, 0)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as slow:
+        slow.setblocking(False)
+        await loop.sock_connect(slow, address)
+        await loop.sock_sendall(slow, GOOD)
+        await settled(lambda: server.waiting_bytes() > 10_000_000)
+        answer = parsed(await exchanged(address, GOOD))
+        assert (answer.status, answer.body) == (503, b"too many answers wait for slow readers\n")
+    await settled(lambda: not server.connections)
+    assert parsed(await exchanged(address, GOOD)).status == 200
+
+
+class Streaming:
+    """A site that streams to everybody, and notes what was refused."""
+
+    def __init__(self) -> None:
+        self.sends: list[Callable[[bytes], bool]] = []
+        self.ended = 0
+        self.whys: list[str] = []
+
+    def body_bytes(self, call: HttpCall) -> int:
+        return call.body_bytes(10)
+
+    def answer(self, call: HttpCall, body: bytes, exchange: http_server.Exchange) -> None:
+        self.sends.append(exchange.stream(("X-Body: " + body.decode(),), self._end))
+
+    def _end(self) -> None:
+        self.ended += 1
+
+    def refused(self, host: str, why: str) -> None:
+        assert host == HOST
+        self.whys.append(why)
+
+
+async def test_a_stream_goes_on_past_the_deadline_until_its_reader_leaves() -> None:
+    site = Streaming()
+    server = HttpServer(site, deadline_s=0.1)
+    address = await server.listen(HOST, 0)
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab")
+    writer.write(b"cde and more")
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert b"200 OK" in head
+    assert b"Content-Type: text/event-stream" in head
+    assert b"X-Body: abcde" in head
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await settled(lambda: loop.time() > begun + 0.2)
+    assert site.sends[0](b"data: 1\n\n")
+    assert await reader.readuntil(b"\n\n") == b"data: 1\n\n"
+    writer.close()
+    await settled(lambda: site.ended == 1)
+    assert not site.sends[0](b"data: 2\n\n")
+    await server.close()
+
+
+async def test_a_slow_reader_of_a_stream_is_cut_off() -> None:
+    site = Streaming()
+    server = HttpServer(site)
+    address = await server.listen(HOST, 0)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as slow:
+        slow.setblocking(False)
+        await loop.sock_connect(slow, address)
+        await loop.sock_sendall(slow, GOOD)
+        await settled(lambda: bool(site.sends))
+        sent = 0
+        while site.sends[0](b"x" * 100_000):
+            sent += 1
+            assert sent < 1000
+            await asyncio.sleep(0)
+        await settled(lambda: site.ended == 1)
+    assert site.whys == ["it does not read its events"]
+    await server.close()
+
+
+async def test_a_body_that_never_comes_ends_at_the_deadline() -> None:
+    site = Streaming()
+    server = HttpServer(site, deadline_s=0.1)
+    address = await server.listen(HOST, 0)
+    assert await exchanged(address, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nab") == b""
+    assert site.sends == []
+    refused = await exchanged(address, b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n")
+    assert parsed(refused).status == 413
+    assert site.whys == ["the body must have at most 10 bytes, got 11"]
     await server.close()
