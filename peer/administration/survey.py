@@ -46,7 +46,9 @@ class Survey:
         self.request = request
         self._began_at = now
         self._members: set[Id] = set()
-        """Peers that a leaf set has named."""
+        """Peers that a leaf set has named, or that have answered."""
+        self._waited_for: set[Id] = set()
+        """Those of them that have not finished."""
         self._queue: dict[Id, Peer] = {}
         """Peers that are not asked yet."""
         self._heard_at: dict[Id, float] = {}
@@ -81,7 +83,13 @@ class Survey:
                 if known is None or peer.id in self._queue:
                     self._queue[peer.id] = peer
             if member:
-                self._members.add(peer.id)
+                self._wait_for(peer.id)
+
+    def _wait_for(self, peer: Id) -> None:
+        if peer not in self._members:
+            self._members.add(peer)
+            if peer not in self._failed:
+                self._waited_for.add(peer)
 
     def take_asked(self, now: float) -> list[Peer]:
         """The peers that must be asked now."""
@@ -100,7 +108,7 @@ class Survey:
             return
         self._heard_at[sender.id] = now
         self._begun.add(sender.id)
-        self._members.add(sender.id)
+        self._wait_for(sender.id)
         self._add(leaves, member=True)
         try:
             for row in page.rows:
@@ -111,7 +119,7 @@ class Survey:
         if page.fault:
             self._give_up(sender.id, page.fault)
         elif last:
-            del self._heard_at[sender.id]
+            self._finish(sender.id)
             self._answered.add(sender.id)
             self._total += max(0, page.total)
 
@@ -126,8 +134,13 @@ class Survey:
             self._give_up(sender.id, why)
 
     def _give_up(self, peer: Id, why: str) -> None:
-        del self._heard_at[peer]
+        self._finish(peer)
         self._failed[peer] = why
+
+    def _finish(self, peer: Id) -> None:
+        self._heard_at.pop(peer, None)
+        self._queue.pop(peer, None)
+        self._waited_for.discard(peer)
 
     def tick(self, now: float) -> None:
         """Give up peers that have been silent for too long, and at the end all that have not answered."""
@@ -137,13 +150,12 @@ class Survey:
                 self._give_up(peer, UNFINISHED if peer in self._begun else NO_ANSWER)
         if over:
             for peer in list(self._queue):
-                del self._queue[peer]
-                self._failed[peer] = UNASKED
+                self._give_up(peer, UNASKED)
 
     @property
     def done(self) -> bool:
         """Whether all that leaf sets name have answered or were given up."""
-        return not any(peer in self._heard_at or peer in self._queue for peer in self._members)
+        return not self._waited_for
 
     def reply(self, now: float) -> bytes:
         """The answer as JSON. Peers that only a routing table names may be gone for long: they are not missing."""

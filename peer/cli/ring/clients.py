@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import click
 
 from ringmq.peer.administration.requests import ChangedRow, ClientRow, Request, SessionRow, Subject
 from ringmq.peer.cli.ring.asking import (
     Asking,
+    Command,
     RingAnswer,
     addresses_of,
     ask,
@@ -24,12 +25,22 @@ from ringmq.peer.cli.ring.asking import (
 from ringmq.peer.cli.status import duration, name_of, size, table
 from ringmq.peer.errors import PeerError
 
-user_option = click.option("--user", default="", help="Only clients of this user.")
-topic_option = click.option("--topic", default="", help="Only with a subscription that matches this topic.")
+LISTED: Final = ("user", "topic", "peer", "limit")
+"""Options of both lists that are fields of their request."""
 
 
-def _wanted(line: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: line[name] for name in ("user", "topic", "peer", "limit")}
+def list_options(command: Command) -> Command:
+    """The options that both lists have."""
+    for option in (
+        asking_options,
+        watch_option,
+        limit_option,
+        peer_option,
+        click.option("--topic", default="", help="Only with a subscription that matches this topic."),
+        click.option("--user", default="", help="Only clients of this user."),
+    ):
+        command = option(command)
+    return command
 
 
 class NobodyKickedError(PeerError):
@@ -37,17 +48,16 @@ class NobodyKickedError(PeerError):
 
 
 @click.command()
-@user_option
-@topic_option
-@peer_option
-@limit_option
-@watch_option
-@asking_options
+@list_options
 def clients(**line: Any) -> int:
     """List the connected clients of all peers of the ring."""
+    return _run_list(Subject.CLIENTS, line, _clients)
+
+
+def _run_list(about: Subject, line: Mapping[str, Any], answer: Callable[[Asking, Request], RingAnswer]) -> int:
     asking = Asking.by(line)
-    request = Request(about=Subject.CLIENTS, **_wanted(line))
-    return run(asking, lambda: _clients(asking, request))
+    request = Request(about=about, **{name: line[name] for name in LISTED})
+    return run(asking, lambda: answer(asking, request))
 
 
 def _clients(asking: Asking, request: Request) -> RingAnswer:
@@ -57,9 +67,7 @@ def _clients(asking: Asking, request: Request) -> RingAnswer:
     heads = ("client", "user", "peer", "from", "MQTT", "for", "filters", "queued", "unacknowledged", "dropped")
     cells = [
         (
-            name_of(row.client),
-            "-" if row.user is None else name_of(row.user),
-            address_of(row.peer),
+            *_named(row, address_of),
             name_of(row.address),
             row.version,
             duration(row.connected_s),
@@ -74,17 +82,10 @@ def _clients(asking: Asking, request: Request) -> RingAnswer:
 
 
 @click.command()
-@user_option
-@topic_option
-@peer_option
-@limit_option
-@watch_option
-@asking_options
+@list_options
 def sessions(**line: Any) -> int:
     """List the sessions of all peers of the ring, with and without a connected client."""
-    asking = Asking.by(line)
-    request = Request(about=Subject.SESSIONS, **_wanted(line))
-    return run(asking, lambda: _sessions(asking, request))
+    return _run_list(Subject.SESSIONS, line, _sessions)
 
 
 def _sessions(asking: Asking, request: Request) -> RingAnswer:
@@ -94,9 +95,7 @@ def _sessions(asking: Asking, request: Request) -> RingAnswer:
     heads = ("client", "user", "peer", "client is", "ends in", "filters", "queued", "unacknowledged", "dropped")
     cells = [
         (
-            name_of(row.client),
-            "-" if row.user is None else name_of(row.user),
-            address_of(row.peer),
+            *_named(row, address_of),
             "connected" if row.connected else "away",
             "-" if row.ends_in_s is None else duration(row.ends_in_s),
             f"{row.subscriptions:,}",
@@ -107,6 +106,10 @@ def _sessions(asking: Asking, request: Request) -> RingAnswer:
         for row in rows
     ]
     return RingAnswer(reply, rows, list(table(heads, cells)) if cells else ["there are no sessions"])
+
+
+def _named(row: ClientRow | SessionRow, address_of: Callable[[str], str]) -> tuple[str, str, str]:
+    return name_of(row.client), "-" if row.user is None else name_of(row.user), address_of(row.peer)
 
 
 @click.command()
