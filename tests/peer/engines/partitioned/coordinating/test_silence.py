@@ -155,7 +155,7 @@ def test_on_a_slow_line_nobody_stays_silent_and_checks_wait_for_answers() -> Non
     assert state.silence.silent == {OTHER.id}
 
 
-def test_a_peer_that_falls_silent_on_a_slow_line_is_found_within_a_lease() -> None:
+def test_a_peer_that_falls_silent_on_a_slow_line_is_found_within_half_a_lease() -> None:
     state = State()
     state.takes_s = 0.9 * LAN.lease_s
     state.silence.suspect(OTHER)
@@ -163,9 +163,9 @@ def test_a_peer_that_falls_silent_on_a_slow_line_is_found_within_a_lease() -> No
     state.answers = False
     state.silence.follow(lambda known: False)
     state.silence.suspect(OTHER)
-    state.run(0.8 * LAN.lease_s)
+    state.run(0.4 * LAN.lease_s)
     assert not state.silence.silent
-    state.run(0.3 * LAN.lease_s)
+    state.run(0.15 * LAN.lease_s)
     assert state.silence.silent == {OTHER.id}
 
 
