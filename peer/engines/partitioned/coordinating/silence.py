@@ -27,8 +27,10 @@ MOST_BUSY: Final = 8
 """Checks in a row for which a peer may send other messages and no answer."""
 MOST_DOUBLINGS: Final = 4
 SLOWER: Final = 1.5
-"""A check waits for this factor of the time that an answer of the peer took lately, up to half a lease: on a slow line,
-or a busy machine, nobody answers within `silent_s`, and to go on without those who live stops everybody."""
+MOST_SLOWER: Final = 3
+"""A check waits for SLOWER times the time that an answer of the peer took lately: on a slow line, or a busy machine,
+nobody answers within `silent_s`, and to go on without those who live stops everybody. It waits up to this many times
+`silent_s` before the peer is silent, as everybody waits with it, and up to half a lease after that."""
 MOST_EARLIER: Final = 16
 """Earlier checks of which a late answer still tells how long it took."""
 SOON: Final = 10
@@ -149,7 +151,8 @@ class Silence:
         watch.wait_s = self._state.config.silent_s
         if not watch.silent:
             watch.wait_s = max(watch.wait_s * (1 << self._times_of(watch.peer)), self._streams.answer_s(watch.peer))
-        slow_s = min(SLOWER * self._slow_s(watch.peer.id), self._state.config.lease_s / 2)
+        most_s = self._state.config.lease_s / 2 if watch.silent else MOST_SLOWER * self._state.config.silent_s
+        slow_s = min(SLOWER * self._slow_s(watch.peer.id), most_s)
         watch.wait_s = max(watch.wait_s, slow_s)
         self._ask(watch, watch.number, TRIES)
 

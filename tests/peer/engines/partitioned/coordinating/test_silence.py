@@ -11,7 +11,7 @@ from ringmq.mqtt_front.iteration import StillClock
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.core.timers import TimerQueue
-from ringmq.peer.engines.partitioned.coordinating.silence import MOST_BUSY, TRIES, Silence
+from ringmq.peer.engines.partitioned.coordinating.silence import MOST_BUSY, MOST_SLOWER, TRIES, Silence
 from ringmq.peer.engines.partitioned.messages import Alive, Check
 from ringmq.peer.messaging.config import LAN
 from ringmq.peer.messaging.context import Counters
@@ -136,9 +136,9 @@ def test_a_peer_that_waits_for_its_processor_calls_nobody_silent(share: float, s
 def test_on_a_slow_line_nobody_stays_silent_and_checks_wait_for_answers() -> None:
     """No answer of this peer comes within `silent_s`: it was silent for ever, and others took its partitions."""
     state = State()
-    state.takes_s = 3 * LAN.silent_s
+    state.takes_s = 2 * LAN.silent_s
     state.silence.suspect(OTHER)
-    state.run(3 * LAN.silent_s + LAN.steady_s + 4 * state.takes_s)
+    state.run(3 * LAN.silent_s + LAN.steady_s + 6 * state.takes_s)
     assert state.silences == [{OTHER.id}, set()]
     for _ in range(10):
         state.silence.suspect(OTHER)
@@ -155,17 +155,18 @@ def test_on_a_slow_line_nobody_stays_silent_and_checks_wait_for_answers() -> Non
     assert state.silence.silent == {OTHER.id}
 
 
-def test_a_peer_that_falls_silent_on_a_slow_line_is_found_within_half_a_lease() -> None:
+def test_a_peer_that_falls_silent_on_a_slow_line_is_found_soon_all_the_same() -> None:
+    """Everybody waits with the check."""
     state = State()
-    state.takes_s = 0.9 * LAN.lease_s
+    state.takes_s = 0.4 * LAN.lease_s
     state.silence.suspect(OTHER)
     state.run(2 * LAN.lease_s)
     state.answers = False
     state.silence.follow(lambda known: False)
     state.silence.suspect(OTHER)
-    state.run(0.4 * LAN.lease_s)
+    state.run((MOST_SLOWER - 0.5) * LAN.silent_s)
     assert not state.silence.silent
-    state.run(0.15 * LAN.lease_s)
+    state.run(0.8 * LAN.silent_s)
     assert state.silence.silent == {OTHER.id}
 
 
