@@ -304,6 +304,9 @@ class PubSubChecks:
         acked_at, peer = subscription.acked_at, subscription.peer
         if acked_at is None or self._is_exempt(acked_at) or subscription.removed_at is not None:
             return False
+        if self._in_a_cut(acked_at):
+            # All copies of a message may be in another part. Nobody looks for them again when the parts have met.
+            return False
         node = self._world.nodes.get(peer.id)
         return node is not None and node.alive and node.peer is peer
 

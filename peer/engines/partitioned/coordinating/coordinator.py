@@ -265,6 +265,7 @@ class Coordinator:
         self.holders.release(sender, message.runs, message.all)
 
     def renew(self, sender: Peer, message: Renew) -> None:
+        self.recalls.met(sender)
         self.holders.renew(sender, message.asked_at)
 
     def find(self, sender: Peer, message: Find) -> None:

@@ -41,6 +41,9 @@ class Completion(Protocol):
     def complete(self, partitions: Collection[int]) -> None:
         """They lack no entry of any home any more."""
 
+    def lost(self, peer: Peer) -> None:
+        """Routes may be missing at a publisher: it begins anew."""
+
 
 class OpenRecall:
     """Partitions whose homes are asked, and the peers that have not answered."""
@@ -60,8 +63,8 @@ class Recalls:
     """One per coordinator."""
 
     __slots__ = (
-        "_absent", "_acting", "_holders", "_idents", "_known", "_look_at", "_missing", "_open", "_returned_at",
-        "_state", "_streams",
+        "_absent", "_acting", "_greeted", "_holders", "_idents", "_known", "_look_at", "_missing", "_open",
+        "_returned_at", "_state", "_streams",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +82,8 @@ class Recalls:
         self._known: dict[Id, Peer] = {}
         self._absent: dict[Id, Peer] = {}
         """Peers that have left the ring, whenever, and are not back."""
+        self._greeted: set[Id] = set()
+        """Those that have asked for routes nevertheless, and are not in the leaf set yet."""
         self._returned_at = -inf
         """When a peer was back last that was behind a cut."""
         self._missing: dict[Id, float] = {}
@@ -175,16 +180,29 @@ class Recalls:
         back = [peer for peer_id, peer in absent.items() if peer_id in known]
         for peer in back:
             del absent[peer.id]
+            self._greet(peer)
+            self._greeted.discard(peer.id)
         if len(absent) > MOST_ABSENT:
-            del absent[next(iter(absent))]
+            oldest = next(iter(absent))
+            del absent[oldest]
+            self._greeted.discard(oldest)
         if any(known[peer.id] == peer for peer in back):
             self._see_return()
 
     def met(self, peer: Peer) -> None:
-        """A peer wants routes. It may be back, and not in the leaf set yet."""
-        is_seen = self._state.clock.now < self._returned_at + self._state.config.slow_retry_s
-        if self._absent.get(peer.id) == peer and not is_seen:
+        """A peer wants routes, or to trust those that it has. It may be back, and not in the leaf set yet."""
+        if self._absent.get(peer.id) != peer:
+            return
+        self._greet(peer)
+        if self._state.clock.now >= self._returned_at + self._state.config.slow_retry_s:
             self._see_return()
+
+    def _greet(self, peer: Peer) -> None:
+        """A peer is back. What it was sent meanwhile may have come late, and says nothing of what its part has granted:
+        it begins anew, with the word that entries may be missing."""
+        if peer.id not in self._greeted:
+            self._greeted.add(peer.id)
+            self._holders.lost(peer)
 
     def _see_return(self) -> None:
         self._returned_at = self._state.clock.now

@@ -345,7 +345,7 @@ class Holdings:
     def _begin(self, source: RouteSource, partition: int, epoch: Epoch, succeeded: dict[RouteLease, list[int]]) -> None:
         self._follow(source, partition, epoch)
         lease = self._trust.lease_of(partition)
-        if lease is None:
+        if lease is None or self._may_be_of_another_part(source):
             self._trust.assign(partition, source.lease)
         elif lease is not source.lease:
             succeeded.setdefault(lease, []).append(partition)
@@ -362,6 +362,12 @@ class Holdings:
         self._source_of[partition] = source
         source.begun.add(partition)
         source.asked.pop(partition, None)
+
+    def _may_be_of_another_part(self, source: RouteSource) -> bool:
+        """Whether a coordinator may have been behind a cut when it took the place of another: it has left the renewals
+        of a lease unanswered. What the other has granted since then is not in its routes, which may have come late. So
+        only the word counts that it gives now."""
+        return source.unanswered > 0 and source.lease.until <= self._state.clock.now
 
     def _end(self, source: RouteSource, partitions: list[int]) -> None:
         """Their changes do not come from this coordinator any more. What is known counts until its lease is over."""

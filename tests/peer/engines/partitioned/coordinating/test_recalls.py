@@ -169,6 +169,22 @@ def test_in_a_large_ring_partitions_without_use_are_doubted_after_as_many_deaths
     assert len(publisher.reasons) == (1 if deaths == 1 else 0)
 
 
+def test_a_publisher_that_is_back_begins_anew_once(net: Net) -> None:
+    """What it was sent while it was behind a cut may come late, and is whole by the word of one part alone."""
+    publisher = net.others("a/b")[1]
+    publisher.publish("a/b")
+    net.run(1.0)
+    coordinator = net.owning("a/b")[0].core.coordinator
+    holder = coordinator.holders._holders[publisher.me.id]
+    term = holder.term
+    coordinator.recalls._absent[publisher.me.id] = publisher.me
+    net.run(LAN.lease_s)
+    assert holder.term > term
+    term = holder.term
+    net.run(LAN.lease_s)
+    assert (holder.term, holder.lost_at) == (term, 0)
+
+
 def test_one_look_is_due_however_often_the_ring_changes(net: Net) -> None:
     _, publisher, owners = parted(net, "a/b")
     net.crash(*owners)

@@ -217,6 +217,22 @@ def test_a_successor_keeps_the_trust_of_its_predecessor_and_no_more_of_it() -> N
     assert [peer for peer, _ in world.links.sent[-2:]] == [A, B]
 
 
+def test_a_coordinator_that_was_silent_for_a_lease_is_trusted_by_its_own_word_alone() -> None:
+    """It may have been behind a cut, and its routes come late: another has granted filters since then."""
+    world = Publishing(3)
+    world.subscribe(("a", A, CAME))
+    world.receivers("a")
+    partition = partition_of("a")
+    other = next(each for each in world.coordinators.values() if needed("a").isdisjoint(each.acting))
+    other.silent = True
+    world.run(LAN.lease_s + 1.0)
+    assert world.receivers("a") == [A]
+    world.publisher.routes(other.peer, routes_of([("a", B, CAME)], [Begun(partition, partition, 5)]))
+    assert world.receivers("a") == []
+    world.publisher.renewed(other.peer, Renewed(world.now, True, 0))
+    assert B in world.receivers("a")
+
+
 def test_a_successor_without_a_copy_of_the_holders_is_asked() -> None:
     for count in (3, MANY):
         world = Publishing(count)
