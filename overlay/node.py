@@ -230,6 +230,11 @@ class Node:
         return None if self._seeds is None else self._seeds.outlook(alone=not self.ring.leaves)
 
     @property
+    def expects_others(self) -> bool:
+        """Whether this peer was given addresses of other peers."""
+        return self._seeds is not None and bool(self._seeds.others)
+
+    @property
     def links_total(self) -> int:
         return self._links.count
 

@@ -234,7 +234,7 @@ class PeerProcess:
             from ringmq.peer.web.service import WebOwner, WebService  # noqa: PLC0415
 
             listeners = dict if clients is None else clients.listening
-            owner = WebOwner(overlay.id.hex, lambda: node.address, listeners, self._health)
+            owner = WebOwner(overlay.id.hex, lambda: node.address, listeners, self._health, self._member)
             self._web = WebService(self.config.http, self.config.http_tokens, administration.desk, owner)
         await node.start()
         administration.open()

@@ -1,7 +1,8 @@
 """Who may ask what: the one place where the rights of a request are checked, whatever way it came.
 
-A ring without identities believes whoever reaches its overlay port: such a host can join it as a peer, and publish and
-subscribe past all rules. So its requests need no rights either. Over HTTP, only a token that may write changes things.
+The links let in a request to the overlay port: in a ring with identity from a member, or over the socket in the data
+folder; in a ring without, from everybody, as everybody could join it and do far more. A peer may ask everything, since
+any peer can do worse. Over HTTP, only a token that may write changes things.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from ringmq.logger.errors import LoggerError
-from ringmq.overlay.config import Address
+from ringmq.overlay.config import Address, Caller
 from ringmq.overlay.errors import OverlayError
 from ringmq.peer.administration.shell.topic_trace import trace
 from ringmq.peer.errors import PeerError
@@ -53,6 +53,8 @@ class WebOwner(NamedTuple):
     listeners: Callable[[], Mapping[str, str]]
     """The addresses of its listeners for clients, by their names."""
     health: Callable[[], Health]
+    caller: Caller | None
+    """Its identity towards other peers, in a ring that has identities."""
 
 
 class WebError(PeerError):
@@ -122,7 +124,7 @@ class WebService:
     async def _find(self, topic: str, done: Traced) -> None:
         try:
             async with asyncio.timeout(TRACE_S):
-                found = await trace(self._owner.address(), topic)
+                found = await trace(self._owner.address(), topic, self._owner.caller)
         except TimeoutError:
             done(None, "the peers on the way to its coordinators do not answer")
         except OverlayError as error:

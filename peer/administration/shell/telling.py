@@ -127,7 +127,8 @@ class Telling:
     def _warnings(self) -> Iterator[str]:
         ring, engine = self._node.ring, self._adapter.core
         search = self._node.search
-        if search:
+        # A peer that was given nobody to join is alone on purpose.
+        if search and (self._node.expects_others or not ring.active):
             yield search
         suspects = ring.failure_detector.suspects.values()
         if suspects:

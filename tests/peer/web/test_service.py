@@ -131,3 +131,22 @@ def test_a_port_in_use_is_one_line(ringmq: Start) -> None:
         done = ringmq("peer", "--overlay", "127.0.0.1:0", "--no-discovery", "--http", address)
     assert done.popen.returncode == 1
     assert done.err.splitlines()[-1] == f"ringmq: cannot serve HTTP on {address}: Address already in use"
+
+
+def test_a_ring_with_identity_is_asked_too(start: Start, ringmq: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    line = ("--overlay", "127.0.0.1:0", "--no-discovery", "--identity", "required", "--data", str(data))
+    peer = start("peer", *line, "--mqtt", "127.0.0.1:0", "--http", "127.0.0.1:0")
+    peer.says("active: ")
+    address = address_in(peer, "serving HTTP")
+    wait_until(lambda: called(address, "GET", "/readyz")[0] == 200)
+    status, peers = called(address, "GET", "/api/v1/peers")
+    assert (status, [row["state"] for row in peers["rows"]]) == (200, ["active"])
+    # The peer asks itself and others by its certificate.
+    status, topic = called(address, "GET", "/api/v1/topic?topic=hall%2F7")
+    assert (status, topic["topic"]) == (200, "hall/7")
+    assert {partition["coordinator"]["id"] for partition in topic["partitions"]} == {peers["rows"][0]["peer"]}
+    assert json.loads(ringmq("peers", "--data", str(data), "--json").out)["well"]
+    stranger = ringmq("peers", "--via", peers["rows"][0]["address"])
+    assert stranger.popen.returncode == 1
+    assert stranger.out == ""
