@@ -137,11 +137,6 @@ class Telling:
             silent = list(engine.coordinator.silence.peers)
             if silent:
                 yield f"goes on without {_some(silent)}"
-            behind = sum(
-                follower.behind for followed in engine.coordinator.copying.followed.values() for follower in followed
-            )
-            if behind:
-                yield "some of its shadows are out of step"
         if self._pulse.late_s >= LATE_S:
             yield f"its event loop was late by {self._pulse.late_s:.1f} s"
         fault = self._adapter.fault or (self._clients.fault if self._clients is not None else None)
