@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
@@ -55,6 +56,22 @@ class Credentials(Caller, Protocol):
     @property
     def server(self) -> ssl.SSLContext:
         """For inbound connections: asks for a certificate, but admits connections without."""
+
+    @property
+    def expelled(self) -> Container[Id]: ...
+
+    @property
+    def expulsions(self) -> bytes:
+        """Digest of the list of expelled peers."""
+
+    def evidence(self, about: Proof | None) -> bytes:
+        """The signed list of expelled peers, or what it says about the peer with this proof."""
+
+    async def learn(self, evidence: bytes) -> None:
+        """Take over what is new in the list of another peer. Raises ProtocolError if it is not of this ring."""
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed` when a peer is expelled."""
 
     async def admit(self, request: bytes, host: str) -> bytes:
         """Answer a JOIN from that host, with an ADMISSION."""

@@ -26,6 +26,7 @@ from ringmq.overlay.iteration import IterationOwner
 from ringmq.overlay.links.contests import runs_at
 from ringmq.overlay.links.handshake import Hello
 from ringmq.overlay.links.incidents import Incidents
+from ringmq.overlay.links.proofs import Proof
 from ringmq.overlay.links.table import LinkTable
 from ringmq.overlay.queries import ask_status, introduce
 from ringmq.overlay.status import describe, describe_links
@@ -237,6 +238,10 @@ class Node:
     @property
     def links_total(self) -> int:
         return self._links.count
+
+    def proofs(self) -> list[Proof]:
+        """Of the members that have a link with this one, in a ring with identity."""
+        return self._links.proofs()
 
     def traffic(self) -> tuple[int, int, list[dict[str, Any]]]:
         """Bytes in and out over all links since the start, and the present links as in `status`, which costs more."""

@@ -185,6 +185,9 @@ async def introduce(config: OverlayConfig, me: Peer, active: bool, address: Addr
     """Ask for the HELLO of the peer at an address. Raises OverlayError with one line; MyselfError for this peer."""
     question = frame(Kind.HELLO, encode_hello(Hello(config.ring, me, active, None, config.ring_settings)))
     answer = await ask(address, question, MAX_HELLO_BYTES, config.handshake_s, config.credentials)
+    if answer.kind == Kind.EXPULSIONS and answer.proof is not None and config.credentials is not None:
+        await config.credentials.learn(answer.body)
+        raise OverlayError(f"{show(address)} refuses: {Reason.EXPELLED}")
     try:
         hello = decode_hello(answer.body) if answer.kind == Kind.HELLO else None
     except ProtocolError as error:

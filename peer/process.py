@@ -57,11 +57,9 @@ from ringmq.peer.telemetry.sampling import Sampling
 from ringmq.peer.web.health import Health
 
 if TYPE_CHECKING:
-    from ringmq.peer.web.service import WebService
-
-if TYPE_CHECKING:
     from ringmq.peer.identity.entrance import Entrance
-    from ringmq.peer.identity.member import RingMember
+    from ringmq.peer.identity.member import ExpelledError, RingMember
+    from ringmq.peer.web.service import WebService
 
 try:
     from uvloop import new_event_loop
@@ -102,6 +100,7 @@ class PeerProcess:
         self._entrance: Entrance | None = None
         self._member: RingMember | None = None
         """This peer's identity; None in a ring without."""
+        self._expelled: ExpelledError | None = None
         self._taken: IdTakenError | None = None
 
     async def serve(self, parent_pipe: int | None = None) -> None:
@@ -143,6 +142,8 @@ class PeerProcess:
             raise ClientsError(self._clients.fault)
         if self._adapter is not None and self._adapter.fault is not None:
             raise StoreError(self._adapter.fault)
+        if self._expelled is not None:
+            raise self._expelled
         if self._taken is not None:
             self._note_namesake(self._taken)
             raise self._taken
@@ -156,6 +157,9 @@ class PeerProcess:
 
             self._entrance = Entrance(self.config, self.folder, self._stop)
             self._member = await self._entrance.enter()
+            if self._member is not None:
+                self._member.on_expelled = self._end_as_expelled
+                self._member.check_own()
 
     async def _greet_operator(self) -> None:
         """Say what the operator must know of this ring's trust, once this peer listens."""
@@ -186,6 +190,10 @@ class PeerProcess:
         if self.folder is not None and taken.address is not None:
             with contextlib.suppress(DataFolderError):
                 Namesake(self.folder.folder).note(taken.address)
+
+    def _end_as_expelled(self, expelled: ExpelledError) -> None:
+        self._expelled = expelled
+        self._stop.set()
 
     def _end_as_taken(self, taken: IdTakenError) -> None:
         """A running peer has the id of this one."""
@@ -240,6 +248,7 @@ class PeerProcess:
         administration.open()
         if self._member is not None:
             self._member.address = node.address
+            self._member.known = node.proofs
         await recording.listen(sampling.sample, sampling.counters)
         adapter.begin()
         recording.start(sampling.sample, self._publish)

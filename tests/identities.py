@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import secrets
 import ssl
+from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 
-from ringmq.overlay.core.ids import Id
+from ringmq.overlay.core.ids import ID_BYTES, Id
+from ringmq.overlay.errors import ProtocolError
 from ringmq.overlay.links.proofs import SALT_BYTES, Proof
 from ringmq.peer.identity import certifying
 from ringmq.peer.identity.certifying import Issuer
@@ -23,9 +26,32 @@ class Certified:
         self.server: ssl.SSLContext = identity.server
         self.client: ssl.SSLContext = identity.client
         self._identity = identity
+        self.expelled: set[Id] = set()
+        self.expulsions = b""
+        self.changed: Callable[[], None] = lambda: None
 
     def read(self, certificate: bytes) -> Proof | None:
         return self._identity.read(certificate)
+
+    def expel(self, *peers: Id) -> None:
+        """The operator of an issuer has expelled these peers, and this one knows."""
+        self.expelled |= set(peers)
+        self.expulsions = sha256(self.evidence(None)).digest()[:8]
+        self.changed()
+
+    def evidence(self, about: Proof | None) -> bytes:
+        told = self.expelled if about is None else self.expelled & {about.id, about.issuer}
+        return b"".join(peer.packed() for peer in sorted(told))
+
+    async def learn(self, evidence: bytes) -> None:
+        if len(evidence) % ID_BYTES:
+            raise ProtocolError("not signed")
+        new = {Id.unpack(evidence[at : at + ID_BYTES]) for at in range(0, len(evidence), ID_BYTES)} - self.expelled
+        if new:
+            self.expel(*new)
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self.changed = changed
 
     async def admit(self, request: bytes, host: str) -> bytes:
         return b"admit " + request

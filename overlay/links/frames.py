@@ -50,6 +50,8 @@ class Kind(IntEnum):
     """A command of the operator, instead of a HELLO. Only over the socket in the data folder. As JSON."""
     RESULT = 13
     """Answer to a COMMAND. As JSON."""
+    EXPULSIONS = 14
+    """The signed list of expelled peers, or the part about the receiver. As JSON."""
 
 
 _KINDS: Final = frozenset(int(kind) for kind in Kind)

@@ -11,6 +11,7 @@ When both sides dial at once, the connection dialled by the peer with the lower 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 from typing import Annotated, Final
@@ -29,6 +30,7 @@ VERSION: Final = 2
 MAX_HELLO_BYTES: Final = 4096
 """Largest frame of a stranger: two host names and a ring name fit many times."""
 MAX_RING_CHARS: Final = 128
+MAX_DIGEST_BYTES: Final = 16
 
 
 class Reason(StrEnum):
@@ -52,6 +54,7 @@ class Reason(StrEnum):
     UNFINISHED = "unfinished frame"
     UNPROVEN = "unproven"
     NOT_YOURS = "not yours"
+    EXPELLED = "expelled"
     PROTOCOL = "protocol error"
     BROKEN = "broken"
     """Never sent: the connection ended without a GOODBYE."""
@@ -75,6 +78,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True):
     """The peer to be linked; None: only an introduction."""
     ring_settings: Annotated[str, Meta(max_length=MAX_RING_CHARS)] = ""
     """Settings that must be equal at all peers of a ring."""
+    expulsions: Annotated[bytes, Meta(max_length=MAX_DIGEST_BYTES)] = b""
+    """Digest of the sender's list of expelled peers; empty: there are none."""
 
 
 _hellos: Final = Codec[Hello](Hello)
@@ -105,6 +110,11 @@ def decode_goodbye(body: bytes) -> tuple[Reason, str]:
         return Reason.PROTOCOL, text
 
 
+def is_expelled(proof: Proof, expelled: Container[Id]) -> bool:
+    """Whether the peer, or the issuer that has admitted it, is expelled."""
+    return proof.id in expelled or (proof.issuer is not None and proof.issuer in expelled)
+
+
 class LinkState(Enum):
     """State of our links with the peer whose HELLO came in on a new connection."""
 
@@ -127,6 +137,7 @@ class HandshakePolicy:
     ring_settings: str = ""
     proven: bool = False
     """Whether each peer must prove its id."""
+    expelled: Container[Id] = frozenset()
 
     def stranger(self, hello: Hello | None, proof: Proof | None = None) -> Reason | None:
         """Reason for refusing any exchange with the sender of this HELLO; None: accepted.
@@ -139,6 +150,8 @@ class HandshakePolicy:
             return Reason.VERSION
         if proof is not None and proof.id != hello.peer.id:
             return Reason.NOT_YOURS
+        if proof is not None and is_expelled(proof, self.expelled):
+            return Reason.EXPELLED
         if hello.ring != self.ring:
             return Reason.RING
         if hello.ring_settings != self.ring_settings:

@@ -66,6 +66,9 @@ class Switchboard(Protocol):
     def asked(self, link: Link, question: Kind, body: bytes) -> None:
         """One of QUESTIONS came in: `answer` it within `handshake_s`, or call `answer_later` first."""
 
+    def informed(self, link: Link, evidence: bytes) -> None:
+        """EXPULSIONS came in."""
+
     def received(self, sender: Peer, message: Message) -> None: ...
     def parcel(self, sender: Peer, payload: bytes) -> None: ...
     def read_done(self) -> None:
@@ -114,6 +117,7 @@ class Link(asyncio.Protocol):
         "bytes_in",
         "bytes_out",
         "dialled",
+        "expulsions",
         "frames_in",
         "frames_out",
         "idle_rounds",
@@ -157,6 +161,8 @@ class Link(asyncio.Protocol):
         self.local = local
         """Whether this connection came over the socket in the data folder."""
         self.peer: Peer | None = None
+        self.expulsions = b""
+        """Digest of the other side's list of expelled peers."""
         self.proof: Proof | None = None
         """What the certificate of the other side proves. None: it has none, or this ring has no identity."""
         self.phase = Phase.STRANGER
@@ -270,6 +276,8 @@ class Link(asyncio.Protocol):
             # It still reads for linger_s after a harmless GOODBYE, so the queued frames are flushed.
             self._hang_up()
             self._end(reason, text)
+        elif kind == Kind.EXPULSIONS and self.proof is not None:
+            self._board.informed(self, body)
         elif self.phase is Phase.CLOSING:
             pass  # Sent before our GOODBYE arrived. Only messages matter now.
         elif kind == Kind.HELLO and not self.local:
@@ -348,6 +356,10 @@ class Link(asyncio.Protocol):
     def say_hello(self, me: Peer, body: bytes) -> None:
         self._introduced_as = me
         self._put(header(Kind.HELLO, len(body)), body)
+
+    def say_expulsions(self, evidence: bytes) -> None:
+        """Whether this is a link or not yet: who is refused must learn why."""
+        self._put(header(Kind.EXPULSIONS, len(evidence)), evidence)
 
     def answer_later(self) -> None:
         """Handle no further frame until `answer` or the end of ANSWER_S."""

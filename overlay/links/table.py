@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -34,9 +34,11 @@ from ringmq.overlay.links.handshake import (
     LinkState,
     Reason,
     encode_hello,
+    is_expelled,
 )
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.link import Link
+from ringmq.overlay.links.proofs import Proof
 from ringmq.overlay.queries import cause, introduce, socket_path
 
 if TYPE_CHECKING:
@@ -106,8 +108,9 @@ class LinkTable:
 
             enter = partial(Link, self, config, None)
             self._doorways = Doorways(config, config.credentials.server, incidents, enter)
+            config.credentials.watch(self._obey_expulsions)
         self._answers: set[asyncio.Task[None]] = set()
-        """Answers that take a while."""
+        """Answers that take a while, and lists of the expelled that are checked."""
         self._links: dict[Id, Link] = {}
         self._dialer = Dialer(config, self, incidents, self._dial_failed)
         self._contests = Contests(config.handshake_s, self._introduce, incidents, self._decided)
@@ -228,7 +231,9 @@ class LinkTable:
         # The process behind the old link may be gone; waiting for TCP to notice would cost the message. The link stays
         # until the new address has answered: only others say that the peer is there.
         if link is None or (link.peer is not peer and self._moved(link, peer)):
-            sent = self._dialer.enqueue(peer, kind, body)
+            credentials = self._config.credentials
+            is_welcome = credentials is None or peer.id not in credentials.expelled
+            sent = is_welcome and self._dialer.enqueue(peer, kind, body)
         else:
             if not link.introduced_as(self.me):
                 link.say_hello(self.me, self._hello(peer.id))
@@ -248,7 +253,9 @@ class LinkTable:
         return known is not None and peer.boot > known.boot and (peer.host, peer.port) != (known.host, known.port)
 
     def _hello(self, target: Id) -> bytes:
-        return encode_hello(Hello(self._config.ring, self.me, self._owner.active, target, self._config.ring_settings))
+        credentials, settings = self._config.credentials, self._config.ring_settings
+        expulsions = b"" if credentials is None else credentials.expulsions
+        return encode_hello(Hello(self._config.ring, self.me, self._owner.active, target, settings, expulsions))
 
     def connected(self, link: Link) -> None:
         self._sockets.add(link)
@@ -270,7 +277,7 @@ class LinkTable:
 
     def asked(self, link: Link, question: Kind, body: bytes) -> None:
         credentials = self._config.credentials
-        known = credentials is None or link.local or link.proof is not None
+        known = credentials is None or link.local or self._is_member(link.proof)
         if question == Kind.STATUS_REQUEST and known:
             link.answer(Kind.STATUS_REPLY, self._owner.status_body(body))
         elif question == Kind.REQUEST and known:
@@ -293,14 +300,55 @@ class LinkTable:
                 link.close(Reason.PROTOCOL, "the answer failed")
 
         link.answer_later()
-        task = self._loop.create_task(run(), name="answer")
+        self._run(run(), "answer")
+
+    def _run(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = self._loop.create_task(work, name=name)
         self._answers.add(task)
         task.add_done_callback(self._answers.discard)
 
+    def _is_member(self, proof: Proof | None) -> bool:
+        credentials = self._config.credentials
+        return credentials is not None and proof is not None and not is_expelled(proof, credentials.expelled)
+
+    def informed(self, link: Link, evidence: bytes) -> None:
+        credentials = self._config.credentials
+        assert credentials is not None, "a link has a proof only with credentials"
+
+        async def learn() -> None:
+            try:
+                await credentials.learn(evidence)
+            except ProtocolError as error:
+                self.faulty(link, str(error))
+                link.close(Reason.PROTOCOL, str(error))
+            except Exception:  # noqa: BLE001 - a task's root: logged and counted
+                self._incidents.failed("expulsion_errors")
+
+        self._run(learn(), "expulsions")
+
+    def _obey_expulsions(self) -> None:
+        """Somebody was expelled: tell everybody, and close the links of the expelled."""
+        credentials = self._config.credentials
+        assert credentials is not None, "it calls this"
+        self.iteration.begin()
+        everything = credentials.evidence(None)
+        for link in list(self._sockets):
+            if link.proof is not None and is_expelled(link.proof, credentials.expelled):
+                link.say_expulsions(credentials.evidence(link.proof))
+                link.close(Reason.EXPELLED)
+            elif link.peer is not None and not link.closed:
+                link.say_expulsions(everything)
+
+    def proofs(self) -> list[Proof]:
+        """Of the members that have a link with this one."""
+        return [link.proof for link in self._links.values() if link.proof is not None]
+
     def greeted(self, link: Link, hello: Hello | None) -> None:
         settings = self._config.ring_settings
-        proven = self._config.credentials is not None
-        reason = HandshakePolicy(self.me, self._config.ring, settings, proven).stranger(hello, link.proof)
+        credentials = self._config.credentials
+        expelled = frozenset[Id]() if credentials is None else credentials.expelled
+        policy = HandshakePolicy(self.me, self._config.ring, settings, credentials is not None, expelled)
+        reason = policy.stranger(hello, link.proof)
         if reason is not None or hello is None:
             why = reason or Reason.VERSION
             detail = f"{hello.ring_settings}, need {settings}" if hello and why is Reason.RING_SETTINGS else ""
@@ -312,10 +360,14 @@ class LinkTable:
                 self._refuse_copy(link, hello.peer, self.me)
                 return
             self._incidents.warn("handshakes_refused", remote(link), f"{why}: {detail}" if detail else why)
+            if why is Reason.EXPELLED and credentials is not None:
+                link.say_expulsions(credentials.evidence(link.proof))
             link.close(why, detail)
             return
+        link.expulsions = hello.expulsions
         if link.peer is not None:
             self._update_address(link, hello.peer)
+            self._share_expulsions(link)
         elif link.dialled is not None and hello.peer.id != link.dialled.id:
             link.close(Reason.NOT_ME)
         elif link.dialled is None and hello.target is None:
@@ -460,8 +512,15 @@ class LinkTable:
         # A dialled link has sent its HELLO already, unless our address has changed since.
         if link.dialled is None or not link.introduced_as(self.me):
             link.say_hello(self.me, self._hello(peer.id))
+        self._share_expulsions(link)
         for kind, body in queued:
             link.send(kind, body)
+
+    def _share_expulsions(self, link: Link) -> None:
+        """The other side may have missed that somebody was expelled. It does the same for this one."""
+        credentials = self._config.credentials
+        if credentials is not None and credentials.expulsions and link.expulsions != credentials.expulsions:
+            link.say_expulsions(credentials.evidence(None))
 
     def _update_address(self, link: Link, peer: Peer) -> None:
         """The peer of an open link has a new address or boot."""

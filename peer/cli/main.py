@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BUILT_IN: Final = {
     "clients": "ringmq.peer.cli.ring.clients:clients",
     "config": "ringmq.peer.cli.config:config",
+    "expel": "ringmq.peer.cli.expel:expel",
     "invite": "ringmq.peer.cli.invite:invite",
     "kick": "ringmq.peer.cli.ring.clients:kick",
     "passwd": "ringmq.peer.cli.passwd:passwd",

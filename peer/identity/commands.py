@@ -28,7 +28,14 @@ class Invite(msgspec.Struct, frozen=True, tag="invite"):
     for_s: Annotated[float, Meta(gt=0, le=MAX_FOR_S)] = 3600.0
 
 
-Command = Invite
+class Expel(msgspec.Struct, frozen=True, tag="expel"):
+    """Exclude a peer from the ring for ever."""
+
+    who: Annotated[str, Meta(max_length=MAX_NAME_CHARS)]
+    """Its name or its id, or the first digits of its id."""
+
+
+Command = Invite | Expel
 """Body of a COMMAND."""
 
 

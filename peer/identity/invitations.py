@@ -16,6 +16,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.links.proofs import SALT_BYTES
 from ringmq.peer.errors import DataFolderError, PeerError
 from ringmq.peer.identity.durable_file import SECRET_MODE, replace_durably
@@ -49,6 +50,8 @@ class StoredInvitations(msgspec.Struct, forbid_unknown_fields=True):
     invitations: list[Invitation] = []
     issuers: int = 0
     """Peers to which this one has given the right to admit others."""
+    admitted: dict[str, str] = {}
+    """Names of the admitted peers, by id."""
 
 
 class NotAdmittedError(PeerError):
@@ -66,6 +69,17 @@ class Invitations:
     @property
     def issuers(self) -> int:
         return self._stored.issuers
+
+    @property
+    def admitted(self) -> dict[Id, str]:
+        """Names of the peers that this one has admitted, by id."""
+        return {Id.parse(peer): name for peer, name in self._stored.admitted.items()}
+
+    def note(self, peer: Id, name: str) -> None:
+        """This peer was admitted."""
+        if self._stored.admitted.get(peer.hex()) != name:
+            self._stored.admitted[peer.hex()] = name
+            self._write()
 
     def make(self, name: str, for_s: float) -> bytes:
         """The secret of a new token. Raises PeerError if there are too many."""

@@ -7,19 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import re
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
 
 from ringmq.overlay.core.codec import one_line
+from ringmq.overlay.core.ids import Id
 from ringmq.overlay.links.incidents import Incidents
 from ringmq.overlay.links.proofs import Proof
 from ringmq.peer.errors import PeerError
 from ringmq.peer.identity.admission import Admission, JoinRequest
-from ringmq.peer.identity.commands import Command, Invite, Result, is_name, name_from
+from ringmq.peer.identity.commands import Command, Expel, Invite, Result, is_name, name_from
+from ringmq.peer.identity.expulsions import Expulsion, Expulsions, SignedExpulsion
 from ringmq.peer.identity.identity_files import Identity, IdentityFiles
 from ringmq.peer.identity.invitations import Invitation, Invitations, NotAdmittedError
 from ringmq.peer.identity.next_machine import join_line
@@ -31,9 +36,25 @@ if TYPE_CHECKING:
     from ringmq.overlay.config import Address
     from ringmq.peer.settings.model import PeerConfig
 
+MIN_DIGITS: Final = 8
+"""Digits of an id that name a peer: as many as lists show."""
+_ID: Final = re.compile(r"[0-9a-fA-F]{32}")
 NO_ISSUER: Final = "this peer may not admit others: ask one of the first peers of the ring"
 
 log = structlog.get_logger()
+
+
+class ExpelledError(PeerError):
+    """This peer was expelled from its ring."""
+
+    def __init__(self, expulsion: Expulsion, folder: Path, *, itself: bool) -> None:
+        who = "this peer" if itself else f"the peer that admitted this one ({expulsion.name})"
+        advice = f"to come back, remove {folder} and join with a new token"
+        super().__init__(f"{who} was expelled from its ring at {expulsion.by}: {advice}")
+
+
+def _nothing() -> None:
+    """Nobody watches yet."""
 
 
 async def load_certifying() -> ModuleType:
@@ -57,11 +78,18 @@ class RingMember:
     def __init__(self, files: IdentityFiles, now: Callable[[], float], config: PeerConfig) -> None:
         self._files = files
         self._config = config
+        self._now = now
         self._identity: Identity = files.load()
         self._issuer = files.issuer()
         self._root = files.root()
         self._invitations = Invitations(files.folder, now)
         self._incidents = Incidents()
+        self._expulsions = Expulsions(files.folder)
+        self._changed: Callable[[], None] = _nothing
+        self.known: Callable[[], Iterable[Proof]] = list
+        """The members that this one has links with, to find a peer by its name."""
+        self.on_expelled: Callable[[ExpelledError], None] = lambda error: None
+        """Called when this peer itself is expelled: it must end."""
         self.server: ssl.SSLContext = self._identity.server
         self.client: ssl.SSLContext = self._identity.client
         self.address: Address = ("", 0)
@@ -72,6 +100,73 @@ class RingMember:
 
     def read(self, certificate: bytes) -> Proof | None:
         return self._identity.read(certificate)
+
+    @property
+    def expelled(self) -> Container[Id]:
+        return self._expulsions
+
+    @property
+    def expulsions(self) -> bytes:
+        return self._expulsions.digest
+
+    def evidence(self, about: Proof | None) -> bytes:
+        if about is None:
+            return self._expulsions.document()
+        return self._expulsions.document([about.id] if about.issuer is None else [about.id, about.issuer])
+
+    def watch(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+
+    async def learn(self, evidence: bytes) -> None:
+        entries = self._expulsions.unknown(evidence)
+        if entries:
+            certifying: Any = await load_certifying()
+            self._take(self._expulsions.learn(entries, partial(certifying.verify, self._root)))
+
+    def _take(self, new: Sequence[Expulsion]) -> None:
+        for expulsion in new:
+            log.warning("peer expelled", id=expulsion.id[:8], name=expulsion.name, by=expulsion.by)
+        if new:
+            self._changed()
+            self.check_own()
+
+    def check_own(self) -> None:
+        """Call `on_expelled` if this peer is expelled."""
+        itself = self._expulsions.get(self.proof.id)
+        issuer = None if self.proof.issuer is None else self._expulsions.get(self.proof.issuer)
+        found = itself or issuer
+        if found is not None:
+            self.on_expelled(ExpelledError(found, self._files.folder, itself=itself is not None))
+
+    async def _expel(self, wish: Expel) -> Result:
+        if self._issuer is None:
+            raise PeerError(NO_ISSUER)
+        certifying: Any = await load_certifying()
+        proof = self._find(wish.who)
+        if proof.id == self.proof.id:
+            raise PeerError("this is this peer itself: expel it at another issuer")
+        issuer = certifying.Issuer(*self._issuer)
+        expulsion = Expulsion(proof.id.hex(), proof.name, self.proof.name, int(self._now()))
+        signature = certifying.sign(issuer, expulsion.text).hex()
+        entry = SignedExpulsion(expulsion, signature, issuer.certificate.decode())
+        self._take(self._expulsions.learn([entry], partial(certifying.verify, self._root)))
+        return Result(text=f"{proof.name or 'peer'} ({proof.id.hex()}) is expelled")
+
+    def _find(self, who: str) -> Proof:
+        """The member of this name or id. Raises PeerError unless there is just one."""
+        every = {proof.id: proof for proof in self.known()} | {self.proof.id: self.proof}
+        for peer, name in self._invitations.admitted.items():
+            every.setdefault(peer, Proof(peer, name, None))
+        found = [proof for proof in every.values() if who == proof.name]
+        if not found and len(who) >= MIN_DIGITS:
+            found = [proof for proof in every.values() if proof.id.hex().startswith(who.lower())]
+        if not found and _ID.fullmatch(who):
+            found = [Proof(Id.parse(who), "", None)]
+        if len(found) != 1:
+            ids = ", ".join(proof.id.hex() for proof in found)
+            advice = f"several peers match: name one of {ids}" if found else "no peer is known by it: name its whole id"
+            raise PeerError(f"{who}: {advice}")
+        return found[0]
 
     async def admit(self, request: bytes, host: str) -> bytes:
         try:
@@ -106,6 +201,7 @@ class RingMember:
         name = invitation.name or name_from(asked.name)
         salt = bytes.fromhex(invitation.salt)
         peer_id, certificate = certifying.certify(issuer, bytes.fromhex(asked.public_key), salt, name)
+        self._invitations.note(peer_id, name)
         log.info("peer admitted", name=name, id=peer_id.short(), host=host)
         if issuer.certificate != self._root:
             certificate += issuer.certificate
@@ -125,6 +221,8 @@ class RingMember:
         return msgspec.json.encode(result)
 
     async def _obey(self, command: Command) -> Result:
+        if isinstance(command, Expel):
+            return await self._expel(command)
         return Result(text=await self.next_machine(command))
 
     async def next_machine(self, wish: Invite = Invite()) -> str:  # noqa: B008 - immutable

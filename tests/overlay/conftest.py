@@ -176,6 +176,8 @@ class Board:
     def asked(self, link: Link, question: Kind, body: bytes) -> None:
         link.answer(Kind.REPLY if question == Kind.REQUEST else Kind.STATUS_REPLY, b"{}")
 
+    def informed(self, link: Link, evidence: bytes) -> None: ...
+
     def received(self, sender: Peer, message: Message) -> None:
         self.messages.append((sender, message))
 

@@ -274,3 +274,35 @@ def test_a_folder_of_an_open_ring_is_not_taken_into_another_by_accident(safe: Sa
     process = safe.begin(1, "--identity", "required")
     assert process.popen.wait(LATEST_S) == 1
     assert "knows peers of a ring without identity: say --insecure" in process.err
+
+
+def test_an_expelled_machine_is_out_at_once_and_for_ever(safe: SafeRing, eventually: Eventually) -> None:
+    safe.of(4)
+    safe.processes[3].end()
+    keeper = safe.client(1, "keeper", "t/#")
+    began = time.monotonic()
+    told = safe.ringmq("expel", "machine-2", "--data", safe.data(0))
+    assert told.popen.returncode == 0, told.err
+    assert told.out.startswith("machine-2 (")
+    # It ends by itself, and says why; so it does when it is started again.
+    assert safe.processes[2].popen.wait(LATEST_S) == 1
+    assert time.monotonic() - began < LATEST_S
+    for process in (safe.processes[2], safe.begin(2, "--join", safe.overlay[1])):
+        assert process.popen.wait(LATEST_S) == 1
+        assert "this peer was expelled from its ring at " in process.err.splitlines()[-1]
+    for number in (0, 1):
+        eventually(lambda number=number: "peer expelled" in safe.processes[number].err, LATEST_S)
+    # One that was away obeys, and a copy of the folder from before, which knows of nothing, is refused.
+    safe.run(3)
+    safe.is_whole(0, 1, 3)
+    eventually(lambda: "peer expelled" in safe.processes[3].err, LATEST_S)
+    (Path(safe.data(2)) / "identity" / "expelled.json").unlink()
+    again = safe.begin(2, "--join", safe.overlay[3])
+    assert again.popen.wait(LATEST_S) == 1
+    assert "this peer was expelled" in again.err
+    safe.client(3, "out").publish("t/x", b"without it", qos=1)
+    eventually(lambda: ("t/x", b"without it") in keeper.read(), LATEST_S)
+    # A new token makes it a new peer.
+    shutil.rmtree(safe.data(2))
+    safe.run(2, "--join", safe.token("--name", "machine-2b"))
+    safe.is_whole(0, 1, 2, 3)

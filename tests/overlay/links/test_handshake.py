@@ -20,6 +20,7 @@ from ringmq.overlay.links.handshake import (
     encode_goodbye,
     encode_hello,
 )
+from ringmq.overlay.links.proofs import Proof
 
 ME = Peer(Id(1000), "me", 1, 5)
 LOWER, HIGHER = Peer(Id(1), "lower", 1, 5), Peer(Id(2000), "higher", 1, 5)
@@ -41,6 +42,30 @@ JUDGE = HandshakePolicy(ME, "ring")
 )
 def test_a_stranger_is_accepted_or_refused_with_the_reason(hello: Hello | None, verdict: Reason | None) -> None:
     assert JUDGE.stranger(hello) is verdict
+
+
+PROVEN = HandshakePolicy(ME, "ring", proven=True, expelled={Id(3), Id(4)})
+
+
+@pytest.mark.parametrize(
+    ("proof", "hello", "verdict"),
+    [
+        (None, Hello("ring", LOWER, True, ME.id), Reason.UNPROVEN),
+        (None, None, Reason.UNPROVEN),
+        (Proof(LOWER.id, "lower", None), None, Reason.VERSION),
+        (Proof(HIGHER.id, "higher", None), Hello("ring", LOWER, True, ME.id), Reason.NOT_YOURS),
+        (Proof(HIGHER.id, "higher", None), Hello("ring", ME, True, ME.id), Reason.NOT_YOURS),
+        (Proof(Id(3), "third", None), Hello("ring", Peer(Id(3), "third", 1, 5), True, ME.id), Reason.EXPELLED),
+        (Proof(LOWER.id, "lower", Id(4)), Hello("ring", LOWER, True, ME.id), Reason.EXPELLED),
+        (Proof(LOWER.id, "lower", Id(5)), Hello("other", LOWER, True, ME.id), Reason.RING),
+        (Proof(LOWER.id, "lower", Id(5)), Hello("ring", LOWER, True, ME.id), None),
+        (Proof(LOWER.id, "lower", None), Hello("ring", LOWER, False, None), None),
+    ],
+)
+def test_in_a_ring_with_identity_only_the_proven_id_counts(
+    proof: Proof | None, hello: Hello | None, verdict: Reason | None
+) -> None:
+    assert PROVEN.stranger(hello, proof) is verdict
 
 
 @pytest.mark.parametrize(

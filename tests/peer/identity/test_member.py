@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ringmq.overlay.links.proofs import read_proof
+from ringmq.overlay.core.ids import Id
+from ringmq.overlay.links.proofs import Proof, read_proof
 from ringmq.peer.identity import certifying
 from ringmq.peer.identity.admission import Admission, JoinRequest
-from ringmq.peer.identity.commands import Invite, Result
+from ringmq.peer.identity.commands import Expel, Invite, Result
 from ringmq.peer.identity.identity_files import IdentityFiles
 from ringmq.peer.identity.member import RingMember
 from ringmq.peer.settings.model import PeerConfig
@@ -152,8 +153,76 @@ async def test_the_operator_gets_the_command_for_the_next_machine(inviter: Invit
     assert not result.error
 
 
-@pytest.mark.parametrize("command", [{"type": "unknown"}, {"type": "invite", "for_s": -1}, Invite("two words")])
+@pytest.mark.parametrize("command", [{}, {"type": "unknown"}, {"type": "invite", "for_s": -1}, Invite("two words")])
 async def test_a_wrong_command_is_one_line(inviter: Inviter, command: object) -> None:
     result = await obeyed(inviter.member, command)
     assert result.error
     assert not result.text
+
+
+async def test_an_issuer_expels_a_peer_by_its_name_or_id(inviter: Inviter, tmp_path: Path) -> None:
+    changes: list[str] = []
+    inviter.member.watch(lambda: changes.append("changed"))
+    proofs = []
+    for name in ("kitchen", "hall", "yard"):
+        admission = await inviter.ask(await inviter.member.invite(Invite(name)))
+        proofs.append(saved(admission, tmp_path / name).load().proof)
+    for proof, who in zip(proofs, ("kitchen", proofs[1].id.short(), proofs[2].id.hex().upper()), strict=True):
+        result = await obeyed(inviter.member, Expel(who))
+        assert result.text == f"{proof.name} ({proof.id.hex()}) is expelled", result.error
+        assert proof.id in inviter.member.expelled
+    assert changes == ["changed"] * 3
+
+
+async def test_what_an_issuer_expels_is_believed_by_others(inviter: Inviter, tmp_path: Path) -> None:
+    first = saved(await inviter.ask(await inviter.member.invite(Invite("first"))), tmp_path / "first")
+    issuer = inviter.member_of(first, 2)
+    inviter.member.known = lambda: [Proof(Id(5), "bad", None)]
+    issuer.known = inviter.member.known
+    await obeyed(issuer, Expel("bad"))
+    assert Id(5) not in inviter.member.expelled
+    await inviter.member.learn(issuer.evidence(None))
+    assert Id(5) in inviter.member.expelled
+    assert inviter.member.expulsions == issuer.expulsions
+    assert inviter.member.evidence(Proof(Id(6), "other", None)) == b"[]"
+
+
+async def test_an_expelled_peer_must_end(inviter: Inviter, tmp_path: Path) -> None:
+    ends: list[str] = []
+    files = saved(await inviter.ask(await inviter.member.invite(Invite("second"))), tmp_path / "second")
+    second = inviter.member_of(files, 2)
+    third = saved(await inviter.ask(await second.invite(Invite("third")), second), tmp_path / "third")
+    members = [second, inviter.member_of(third, 2)]
+    await obeyed(inviter.member, Expel("second"))
+    for member in members:
+        member.on_expelled = lambda error: ends.append(str(error))
+        await member.learn(inviter.member.evidence(None))
+    assert ends[0].startswith("this peer was expelled from its ring at first: to come back, remove ")
+    assert ends[1].startswith("the peer that admitted this one (second) was expelled")
+    again = inviter.member_of(files, 2)
+    again.on_expelled = lambda error: ends.append("again")
+    again.check_own()
+    assert ends[2:] == ["again"]
+
+
+@pytest.mark.parametrize(
+    ("who", "fault"),
+    [
+        ("nobody", "nobody: no peer is known by it"),
+        ("twin", "twin: several peers match: name one of 0"),
+        ("0000000", "no peer is known by it"),
+        ("first", "this is this peer itself"),
+    ],
+)
+async def test_an_operator_must_name_one_other_peer(inviter: Inviter, who: str, fault: str) -> None:
+    inviter.member.known = lambda: [Proof(Id(number), "twin", None) for number in (1, 2)]
+    assert fault in (await obeyed(inviter.member, Expel(who))).error
+    assert inviter.member.expulsions == b""
+
+
+async def test_a_peer_that_is_no_issuer_expels_nobody(inviter: Inviter, tmp_path: Path) -> None:
+    for number in range(3):
+        files = saved(await inviter.ask(await inviter.member.invite(Invite())), tmp_path / f"guest {number}")
+    member = inviter.member_of(files, 2)
+    member.known = lambda: [Proof(Id(1), "victim", None)]
+    assert "may not admit others" in (await obeyed(member, Expel("victim"))).error
