@@ -113,7 +113,7 @@ async def damaged_files(run: ChaosRun) -> None:
         await run.stop(number)  # or its write-ahead logs would have a sound copy of a damaged page
         peer = run.site.peers[number]
         copy = peer.folder / "copy"
-        await asyncio.to_thread(shutil.copytree, peer.data, copy)
+        await asyncio.to_thread(shutil.copytree, peer.data, copy, ignore=shutil.ignore_patterns("*.sock"))
         file = peer.data / run.chance.choice(FILES)
         how = run.chance.choice([*DAMAGES])
         damaged = await asyncio.to_thread(_damage, file, how, run.chance)

@@ -60,7 +60,7 @@ class Reason(StrEnum):
     """Never sent: the connection ended without a GOODBYE."""
 
 
-NO_PROOF: Final = "peers of this ring prove who they are"
+NO_PROOF: Final = "peers of this ring prove who they are (commands with --data)"
 NO_IDENTITY: Final = "peers of this ring do not prove who they are"
 """Details of UNPROVEN."""
 HARMLESS: Final = frozenset({Reason.IDLE, Reason.STOPPING, Reason.DUPLICATE, Reason.REPLACED, Reason.INTRODUCED})

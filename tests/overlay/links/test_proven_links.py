@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,19 @@ async def test_a_certificate_of_an_issuer_is_as_good(secured, until, authority: 
     link = ours.link(other)
     assert link is not None
     assert link.proof.issuer == ours.me.id
+
+
+async def test_clocks_do_not_count(secured, until, authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Boards without a battery boot in 1970, and a site may be cut off for years."""
+    ours = await secured()
+    for first, last in ((1990, 1991), (2090, 2091)):
+        monkeypatch.setattr(certifying, "_FIRST", datetime.datetime(first, 1, 1, tzinfo=datetime.UTC))
+        monkeypatch.setattr(certifying, "_LAST", datetime.datetime(last, 1, 1, tzinfo=datetime.UTC))
+        other = await secured()
+        other.links.send(ours.me, Parcel(b"%d" % first))
+        await until(lambda first=first: b"%d" % first in ours.parcels())
+        ours.links.send(other.me, Ping())
+        await until(lambda other=other: other.owner.messages)
 
 
 async def test_without_a_certificate_nothing_is_answered(secured) -> None:

@@ -7,6 +7,7 @@ import pytest
 from ringmq.peer.errors import ConfigError
 from ringmq.peer.settings.load import load
 from ringmq.peer.settings.model import PeerConfig
+from ringmq.peer.settings.reference import as_toml
 from ringmq.peer.settings.tokens import Token
 
 TOKEN = Token(bytes(16), bytes(16), ("edge-1", 4883))
@@ -56,3 +57,9 @@ def test_a_token_is_an_address_as_well() -> None:
     config = load(None, {"join": ["edge-2:4883", str(TOKEN)], "data": "data"})
     assert (config.token, config.seeds) == (TOKEN, (("edge-2", 4883), ("edge-1", 4883)))
     assert (PeerConfig().token, PeerConfig().seeds) == (None, ())
+
+
+def test_a_token_is_shown_without_its_secret() -> None:
+    shown = as_toml(load(None, {"join": [str(TOKEN), "edge-2:4883"], "data": "data"}).join)
+    assert shown == f'["{TOKEN.concealed}", "edge-2:4883"]'
+    assert str(TOKEN) not in shown
