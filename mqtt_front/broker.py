@@ -33,6 +33,8 @@ from ringmq.mqtt_front.matching.topics import is_of_the_server, parse_shared
 from ringmq.mqtt_front.message import Message, WillMessage
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal
 from ringmq.mqtt_front.sessions.lasting_filters import LastingFilters
+from ringmq.mqtt_front.sessions.moves import Moves
+from ringmq.mqtt_front.sessions.moving_session import MovingSession
 from ringmq.mqtt_front.sessions.pending_wills import PendingWills
 from ringmq.mqtt_front.sessions.retained import Retained
 from ringmq.mqtt_front.sessions.rivals import Rivals
@@ -91,11 +93,10 @@ class Broker:
         self._lasting = LastingFilters()
         self.wills = PendingWills()
         """Wills on their way."""
+        self.moves = Moves(self)
         self.rivals = Rivals()
         self.enrolling: dict[str, SessionWriter] = {}
         """Connections that wait until their client ids are this front's alone."""
-        self._answered: set[str] = set()
-        """Those of them that the cluster has answered for."""
         self._slowed: list[tuple[float, int]] = []
         """When the CONNECTs of clients that throw each other out may go on."""
         self._asks: dict[int, Callable[[], None]] = {}
@@ -164,7 +165,6 @@ class Broker:
         client_id, now = enrolment.client_id, self.clock.now
         earlier = self.enrolling.get(client_id)
         self.enrolling[client_id] = writer
-        self._answered.discard(client_id)
         if earlier is not None:
             self._take_over(client_id, earlier)
         ask = partial(self._ask, enrolment, writer, settled)
@@ -180,17 +180,12 @@ class Broker:
     def _ask(self, enrolment: Enrolment, writer: SessionWriter, settled: Settled) -> None:
         # It may have gone, or been replaced, while it had to wait.
         if self.enrolling.get(enrolment.client_id) is writer:
-            self.cluster.enrol(enrolment, partial(self._answer, enrolment.client_id, settled))
-
-    def _answer(self, client_id: str, settled: Settled, standing: Standing) -> None:
-        self._answered.add(client_id)
-        settled(standing)
+            self.cluster.enrol(enrolment, settled)
 
     def end_enrolling(self, client_id: str, writer: SessionWriter) -> None:
         """A connection has a session now, or has ended."""
         if self.enrolling.get(client_id) is writer:
             del self.enrolling[client_id]
-            self._answered.discard(client_id)
             self._discharge(client_id)
 
     def _discharge(self, client_id: str) -> None:
@@ -212,22 +207,24 @@ class Broker:
     def oust(self, client_id: str, standing: Standing) -> None:
         """The client id is another front's or another user's from now on, as the cluster says."""
         session = self.sessions.get(client_id)
-        # A connection that waits for its turn has not been asked for, and is later than all of this.
-        waiting = self.enrolling.get(client_id) if client_id in self._answered else None
-        for writer in (waiting, None if session is None else session.writer):
-            if writer is None:
-                continue
-            if standing is Standing.FOREIGN:
-                writer.fail(Reason.NOT_AUTHORIZED, "the client id belongs to another user")
-            else:
-                self._take_over(client_id, writer)
+        # A connection that waits is later than all of this, or the cluster refuses it in its answer.
+        if session is None or session.writer is None:
+            return
+        if standing is Standing.FOREIGN:
+            session.writer.fail(Reason.NOT_AUTHORIZED, "the client id belongs to another user")
+        else:
+            self._take_over(client_id, session.writer)
 
-    def give_up(self, client_id: str, user: str | None, clean: bool) -> None:
-        """A client connects at another front, with this user name. `clean`: it wants no session from before."""
+    def give_up(self, client_id: str, user: str | None, clean: bool) -> MovingSession | None:
+        """A client connects at another front, with this user name. `clean`: it wants no session from before. Returns
+        its kept session otherwise, which is leaving from now on."""
         self.oust(client_id, Standing.SUPERSEDED)
         session = self.sessions.get(client_id)
-        if session is not None and clean:
-            self.end(session)
+        return None if session is None else self.moves.give_up(session, user, clean)
+
+    def forget(self, session: Session) -> None:
+        """A session is not that of its client any more, and still takes messages."""
+        del self.sessions[session.client_id]
 
     def adopt(self, session: Session) -> None:
         """Add a session of an earlier process, without its client. If the client was there then, call `gone` next."""
@@ -256,6 +253,7 @@ class Broker:
             if topic_filter not in removed:
                 self.announce(topic_filter, _nobody_waits)
         session.end()
+        self.moves.ended(session)
         if session.will_at is not None:
             self._publish_will(session)
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.moving_session import NO_ORIGIN, MovingSession, Origin
 
 Done = Callable[[Reason], None]
 UNDELIVERED: Final = Reason.IMPLEMENTATION_SPECIFIC_ERROR
@@ -30,7 +31,10 @@ class Standing(Enum):
     """A later connection has it, at another front."""
 
 
-Settled = Callable[[Standing], None]
+class Settled(Protocol):
+    """Called with the session of another front, if it gives one: it is this front's from now on."""
+
+    def __call__(self, standing: Standing, moving: MovingSession | None = None) -> None: ...
 
 
 class Enrolment(NamedTuple):
@@ -99,6 +103,12 @@ class Cluster(Protocol):
     def discharge(self, client_id: str) -> None:
         """There is neither a connection nor a session of this client here any more, if there was one."""
 
+    def arrived(self, client_id: str) -> None:
+        """The subscriptions of a session that comes from another front are in force here."""
+
+    def next_origin(self) -> Origin:
+        """The origin of the message that is passed to `published` next."""
+
 
 class Standalone:
     """The cluster of a front without a ring."""
@@ -130,3 +140,6 @@ class Standalone:
         settled(Standing.CURRENT)
 
     def discharge(self, client_id: str) -> None: ...
+    def arrived(self, client_id: str) -> None: ...
+    def next_origin(self) -> Origin:
+        return NO_ORIGIN

@@ -24,6 +24,7 @@ from ringmq.overlay.links.handshake import HARMLESS, Reason
 from ringmq.peer.administration import requests
 from ringmq.peer.engines.partitioned import messages as partitioned_messages
 from ringmq.peer.engines.partitioned.enrolling import member
+from ringmq.peer.engines.partitioned.enrolling import messages as enrolling_messages
 from ringmq.peer.engines.scribe import codec as scribe_codec
 from ringmq.peer.engines.scribe import messages as scribe_messages
 from ringmq.peer.messaging import config, messages, publication
@@ -43,7 +44,7 @@ MESSAGES: dict[str, tuple[ModuleType, ...]] = {
     "Payloads of publish and subscribe": (publication,),
     "Acknowledgement of publications": (messages,),
     "Streams between peers": (stream_messages,),
-    "Items of the partitioned engine": (partitioned_messages, record, member),
+    "Items of the partitioned engine": (partitioned_messages, enrolling_messages, record, member),
     "Questions about the whole ring": (),
     "Messages of Scribe": (scribe_messages, scribe_codec),
 }

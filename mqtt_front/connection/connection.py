@@ -33,6 +33,7 @@ from ringmq.mqtt_front.connection.phase import Event, Phase, after
 from ringmq.mqtt_front.connection.reader import Reader
 from ringmq.mqtt_front.connection.writer import Owner, Writer
 from ringmq.mqtt_front.errors import PacketError, ProtocolBreachError, UnsupportedVersionError
+from ringmq.mqtt_front.sessions.moving_session import MovingSession
 from ringmq.mqtt_front.sessions.session import Session
 
 __all__ = ["Connection", "Gate"]
@@ -50,10 +51,8 @@ class Connection:
 
     __slots__ = (
         "__weakref__",
-        "_asking",
         "_connect",
         "_gate",
-        "_standing",
         "anonymous_allowed",
         "broker",
         "client_id",
@@ -86,10 +85,6 @@ class Connection:
         self.why = ""
         """Why the server closed it; empty if it did not."""
         self._connect: Connect | None = None
-        self._asking = False
-        """Whether the cluster is being asked for the client id."""
-        self._standing: Standing | None = None
-        """What the cluster has said of the client id, until the client has its session."""
 
     @property
     def session(self) -> Session | None:
@@ -204,29 +199,19 @@ class Connection:
         kept = session_expiry_s(connect, config) > 0
         enrolment = Enrolment(self.client_id, decision.user_name, connect.clean_start, kept, config.enrol_timeout_s)
         if connect.client_id:
-            self._asking = True
             broker.enrol(enrolment, writer, self._settled)
-            self._asking = False
-            if self._standing is not None:
-                self._settle()
+            if self.reader.behind:
+                # The cluster has answered at once, and is in no call.
+                self.go_on()
             return
         # Nobody else has an id that this front has made. Its client may use it elsewhere later, if the session lasts.
         if kept:
             broker.cluster.enrol(enrolment, _nobody_waits)
-        self._standing = Standing.CURRENT
-        self._settle()
+        self._settled(Standing.CURRENT)
 
-    def _settled(self, standing: Standing) -> None:
-        """The cluster has answered. Later than within its call, the client is served in the next iteration: the cluster
-        is in the middle of a call."""
-        self._standing = standing
-        if not self._asking:
-            self.writer.starve()
-
-    def _settle(self) -> None:
-        """Serve the client, unless it lost its client id meanwhile."""
-        connect, decision, standing = self._connect, self.decision, self._standing
-        self._standing = None
+    def _settled(self, standing: Standing, moving: MovingSession | None = None) -> None:
+        """The cluster has answered: serve the client, unless it has lost its client id meanwhile, or has gone."""
+        connect, decision = self._connect, self.decision
         if self.phase is not Phase.ENROLLING:
             return
         assert connect is not None
@@ -236,15 +221,23 @@ class Connection:
         elif standing is Standing.SUPERSEDED:
             self.fail(Reason.SESSION_TAKEN_OVER, "another client has connected with this id")
         else:
-            self._begin(connect, decision)
-            self.feed(b"")  # Packets that came before the CONNACK.
+            if moving is not None:
+                self.broker.moves.adopt(self.client_id, moving, decision.rights, decision.user_name)
+            self._begin(connect, decision, stale=standing is Standing.STALE and moving is None)
+            if not self.reader.idle:
+                # Packets that came before the CONNACK wait for the next iteration: the cluster may be in a call.
+                self.reader.postpone()
 
-    def _begin(self, connect: Connect, decision: Decision) -> None:
+    def _begin(self, connect: Connect, decision: Decision, stale: bool) -> None:
+        """`stale`: another front has had a later session of the client, and gives none."""
         broker, config, writer = self.broker, self.broker.config, self.writer
         expiry_s = session_expiry_s(connect, config)
+        waiting = broker.moves.take_back(self.client_id, decision.user_name, stale)
         session, present = broker.begin(
             self.client_id, connect.clean_start, decision.rights, decision.user_name, expiry_s, will_of(connect)
         )
+        if waiting and not connect.clean_start:
+            broker.moves.arrive(self.client_id, waiting, last=False)
         self.handlers.begin(session)
         broker.end_enrolling(self.client_id, writer)
         self.phase = after(self.phase, Event.SETTLED)
@@ -266,8 +259,6 @@ class Connection:
     def go_on(self) -> None:
         """Send and process more. The shell calls this when the outbox has been emptied and the writer is `starved`."""
         reader = self.reader
-        if self._standing is not None:
-            self._settle()
         reader.begin_iteration()
         self.handlers.go_on()
         if reader.behind:
@@ -347,5 +338,5 @@ class Connection:
             self.broker.gone(session, will)
 
 
-def _nobody_waits(standing: Standing) -> None:
+def _nobody_waits(standing: Standing, moving: MovingSession | None = None) -> None:
     """A client id that this front has made is nobody else's."""

@@ -197,6 +197,10 @@ class Reader:
     def _fall_behind(self) -> None:
         """The budget is used up: the rest waits for the next iteration."""
         self._broker.work.behind += 1
+        self.postpone()
+
+    def postpone(self) -> None:
+        """Process what is left in the next iteration."""
         self.behind = True
         self._writer.starve()
 

@@ -7,7 +7,7 @@ gets is the router's business, how packets look the codec's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ringmq.mqtt_front.access.acl import Rights
 from ringmq.mqtt_front.codec.packets import Kind, Will
@@ -20,6 +20,9 @@ from ringmq.mqtt_front.sessions.given_live import GivenLive
 from ringmq.mqtt_front.sessions.journal import NO_JOURNAL, Journal, SavedSession
 from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
 from ringmq.mqtt_front.sessions.retained import Retained
+
+if TYPE_CHECKING:
+    from ringmq.mqtt_front.sessions.moving_session import MovingSession
 
 PACKET_IDS: Final = 65535
 
@@ -191,6 +194,23 @@ class Session:
         self.incoming.update(saved.incoming)
         self.journal = journal
 
+    @property
+    def last_id(self) -> int:
+        """The last packet identifier that was given to a message."""
+        return self._next_id
+
+    def take_over(self, moving: MovingSession, queue: MessageQueue, journal: Journal) -> None:
+        """Set the state that another front has had, before a client is connected, and record it."""
+        self.journal, self.queue, self._next_id = journal, queue, moving.last_id % PACKET_IDS
+        for delivery in moving.inflight:
+            self.inflight[delivery.packet_id] = delivery
+            journal.sent(self, delivery)
+            if delivery.received:
+                journal.received(self, delivery)
+        for packet_id in moving.incoming:
+            self.incoming.add(packet_id)
+            journal.incoming(self, packet_id, True)
+
     def deliver(self, message: Message, qos: int, retain: bool, ids: tuple[int, ...]) -> bool:
         """Send a message, or keep it for later. False: it had to be dropped."""
         writer = self.writer
@@ -257,7 +277,7 @@ class Session:
     def pump(self, now: float) -> None:
         """Send as much as the quota allows, repetitions first. Call it whenever the quota has grown."""
         writer, queue, again = self.writer, self.queue, self._again
-        while writer is not None and (again or queue) and len(self.inflight) - len(again) < writer.quota:
+        while writer is not None and (again or queue.ready) and len(self.inflight) - len(again) < writer.quota:
             if again:
                 # It is repeated even if it has expired: expiry ends once a message has been sent [MQTT-4.3.3-7].
                 delivery = again.pop(next(iter(again)))

@@ -151,7 +151,12 @@ def _roles(roles: Mapping[str, Any], queued_bytes: int) -> Iterator[str]:
 def _client_ids(own: Mapping[str, int], kept: int) -> Iterator[str]:
     if own["total"] or kept:
         unanswered = f" ({own['unanswered']:,} without an answer)" if own["unanswered"] else ""
-        yield f"client ids  {own['total']:,} here{unanswered}, {kept:,} in the registry of these partitions"
+        moving = (
+            f", {own['leaving']:,} sessions leaving, {own['coming']:,} coming"
+            if own["leaving"] or own["coming"]
+            else ""
+        )
+        yield f"client ids  {own['total']:,} here{unanswered}, {kept:,} in the registry of these partitions{moving}"
 
 
 def _partitions(partitions: Mapping[str, Any]) -> Iterator[str]:

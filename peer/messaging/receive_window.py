@@ -98,7 +98,7 @@ class ReceiveWindow:
 class ReceiveWindows:
     """One per engine. At the end of each iteration call `acknowledge`."""
 
-    __slots__ = ("_deliver", "_orders", "_receive_windows", "_repeated", "_serves", "_state", "due")
+    __slots__ = ("_orders", "_receive_windows", "_repeated", "_serves", "_state", "deliver", "due")
 
     def __init__(
         self, state: MessagingContext, deliver: Deliver, repeated: Deliver, serves: Callable[[str], bool]
@@ -106,7 +106,7 @@ class ReceiveWindows:
         """`deliver` is called with each publication once, `repeated` with the dropped ones. `serves` says whether a
         client here is in a group."""
         self._state = state
-        self._deliver = deliver
+        self.deliver = deliver
         self._repeated = repeated
         self._serves = serves
         self._receive_windows: dict[Id, ReceiveWindow] = {}
@@ -159,7 +159,7 @@ class ReceiveWindows:
             self._repeated(origin, publication)
         else:
             self._gave(origin, *order)
-            self._deliver(origin, publication)
+            self.deliver(origin, publication)
 
     def has_given(self, origin: Peer, topic: bytes, boot: int, seq: int, direct: bool = True) -> bool:
         """Whether this message with QoS 0, or a later one of its topic, was delivered before. `direct`: it comes over
@@ -208,7 +208,7 @@ class ReceiveWindows:
             window.settle(publication.base)
         if publication.base > window.next:
             for skipped in window.skip(publication.base):
-                self._deliver(origin, skipped)
+                self.deliver(origin, skipped)
             self._drain(origin, window)
         number = publication.number
         if number < window.next or number in window.ahead or number in window.given:
@@ -237,7 +237,7 @@ class ReceiveWindows:
             missing = tuple([group for group in publication.shared if not self._serves(group)])
             if missing:
                 window.refuse(publication.number, missing)
-        self._deliver(origin, publication)
+        self.deliver(origin, publication)
 
     @property
     def owes(self) -> bool:

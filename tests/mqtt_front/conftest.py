@@ -37,6 +37,7 @@ from ringmq.mqtt_front.config import FrontConfig
 from ringmq.mqtt_front.connection.connection import Connection
 from ringmq.mqtt_front.connection.writer import Writer
 from ringmq.mqtt_front.message import Message
+from ringmq.mqtt_front.sessions.moving_session import Origin
 from ringmq.mqtt_front.sessions.session import Session
 from tests.mqtt_front.front_bench import Bench
 
@@ -84,6 +85,9 @@ class SlowPorts:
         settled(Standing.CURRENT)
 
     def discharge(self, client_id: str) -> None: ...
+    def arrived(self, client_id: str) -> None: ...
+    def next_origin(self) -> Origin:
+        return 0, 0, len(self.messages) + 1
 
     @property
     def payloads(self) -> list[tuple[bytes, int]]:

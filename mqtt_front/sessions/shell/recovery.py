@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import structlog
 
 from ringmq.mqtt_front.access.access import Access
@@ -10,6 +12,7 @@ from ringmq.mqtt_front.cluster import Enrolment, Standing
 from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.errors import PacketError
 from ringmq.mqtt_front.sessions.journal import SavedSession
+from ringmq.mqtt_front.sessions.moving_session import MovingSession
 from ringmq.mqtt_front.sessions.session import Session
 from ringmq.mqtt_front.sessions.shell.sqlite_journal import Store
 
@@ -40,7 +43,7 @@ def restore(broker: Broker, store: Store, access: Access) -> None:
             connected.append(session)
         # Its client may have gone to another peer meanwhile.
         enrolment = Enrolment(session.client_id, session.user, clean=False, kept=True, restored=True)
-        broker.cluster.enrol(enrolment, _is_settled)
+        broker.cluster.enrol(enrolment, partial(_settled, broker, session))
     broker.wills.restore(store.delivered_wills())
     wills = store.wills()
     for will in wills:
@@ -96,5 +99,7 @@ def _nobody_waits(reason: Reason) -> None:
     """A filter that the cluster refuses stays in its session: the cluster tries again until it has room."""
 
 
-def _is_settled(standing: Standing) -> None:
-    """Nobody waits for it: when the client comes, the ring is asked again if another peer had it since."""
+def _settled(broker: Broker, session: Session, standing: Standing, moving: MovingSession | None = None) -> None:
+    """A session that now belongs to another user's client id must not be given to anybody."""
+    if standing is Standing.FOREIGN and session.writer is None and broker.sessions.get(session.client_id) is session:
+        broker.end(session)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from ringmq.mqtt_front.cluster import Enrolment, Settled
 from ringmq.mqtt_front.iteration import Clock
+from ringmq.mqtt_front.sessions.moving_session import Origin
 from ringmq.overlay.core.ids import SPACE, Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import ProtocolError
@@ -21,6 +22,17 @@ from ringmq.peer.engines.partitioned.coordinating.coordinator import Coordinator
 from ringmq.peer.engines.partitioned.directory import Directory
 from ringmq.peer.engines.partitioned.enrolling.client_registry import REPEAT_S
 from ringmq.peer.engines.partitioned.enrolling.enrolments import Enrolments
+from ringmq.peer.engines.partitioned.enrolling.messages import (
+    Enrol,
+    Enrolled,
+    InForce,
+    Moved,
+    Returned,
+    Superseded,
+    Taken,
+    Yield,
+    Yielded,
+)
 from ringmq.peer.engines.partitioned.item_codec import decode_item, encode_item
 from ringmq.peer.engines.partitioned.messages import (
     Acting,
@@ -30,8 +42,6 @@ from ringmq.peer.engines.partitioned.messages import (
     Claim,
     Deposed,
     Elsewhere,
-    Enrol,
-    Enrolled,
     Extra,
     Find,
     Found,
@@ -56,11 +66,8 @@ from ringmq.peer.engines.partitioned.messages import (
     Silent,
     State,
     StateRequest,
-    Superseded,
     TakeOver,
     Where,
-    Yield,
-    Yielded,
 )
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.publishing.assembly import Address, Assembly
@@ -74,7 +81,7 @@ from ringmq.peer.messaging.config import PubSubConfig
 from ringmq.peer.messaging.context import MessagingContext
 from ringmq.peer.messaging.engine import NO_DISK, Disk, LocalClients, Overlay
 from ringmq.peer.messaging.messages import Control, Held
-from ringmq.peer.messaging.publication import decode
+from ringmq.peer.messaging.publication import Publication, decode
 from ringmq.peer.messaging.retained_cache import RetainedCache
 from ringmq.peer.messaging.tree_relay import TreeRelay
 from ringmq.peer.replication.neighbourhood import Neighbourhood
@@ -265,6 +272,25 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         """Neither a connection nor a session of this client is here any more."""
         self._do(lambda: self.enrolments.discharge(client_id))
 
+    def next_origin(self) -> Origin:
+        """The origin of the next publication of this peer."""
+        me = self._state.me
+        return me.id, me.boot, self._state.seq + 1
+
+    def note_origins(self, busy: bool) -> None:
+        """Sessions move now, or no more. Deliveries cost nothing for that while none does."""
+        self._receive_windows.deliver = self._give_noted if busy else self._give
+
+    def _give_noted(self, origin: Peer, publication: Publication) -> None:
+        sessions = self.enrolments.moves.sessions
+        sessions.comes((origin.id, publication.boot, publication.seq), publication.topic)
+        self._give(origin, publication)
+        sessions.came()
+
+    def arrived(self, client_id: str) -> None:
+        """The subscriptions of a session that comes from another peer are in force."""
+        self._do(lambda: self.enrolments.moves.in_force(client_id))
+
     def restore(self, kept: Iterable[SharedRecord], cleared: Iterable[tuple[str, Number, float]]) -> None:
         """Retained messages, lasting entries, and tombstones with their ages, from the disk. Call it before anything
         else."""
@@ -378,4 +404,8 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
             Superseded: enrolments.superseded,
             Yield: enrolments.give_up,
             Yielded: enrolments.yielded,
+            Moved: enrolments.moves.moved,
+            InForce: enrolments.moves.arrived,
+            Taken: enrolments.moves.taken,
+            Returned: enrolments.moves.returned,
         }

@@ -18,18 +18,27 @@ retained messages (`Retain`, `Find`). All of them are items of streams, but for 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import IntEnum, IntFlag
+from enum import IntFlag
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from ringmq.overlay.core.messages import Count, Peer
+from ringmq.peer.engines.partitioned.enrolling.messages import (
+    Enrol,
+    Enrolled,
+    InForce,
+    Moved,
+    Returned,
+    Superseded,
+    Taken,
+    Yield,
+    Yielded,
+)
 from ringmq.peer.replication.record import Epoch, Name, Number, RecordKind
 from ringmq.peer.replication.space import PARTITIONS
 
-MOST_FORMER = 4
-"""Homes before the present one of a client id, that have not been asked to give it up. Of more, the last ones count."""
 MAX_ITEMS = 1 << 20
 """Parts of one item; the size of a frame is the tighter bound."""
 
@@ -380,71 +389,6 @@ class Recall(msgspec.Struct, frozen=True, array_like=True, tag=27, gc=False):
     runs: Ranges
 
 
-class Enrol(msgspec.Struct, frozen=True, array_like=True, tag=29, gc=False):
-    """A home has a connection or a session with this client id, answered by `Enrolled` unless `gone`.
-
-    `token`: of the connection, chosen by the home. `number`: of the enrolment, if the coordinator of the client id has
-    given it one: then the home repeats what may be unknown there, and is answered only if it is wrong. `restored`: the
-    session is from an earlier process of the home. `gone`: the home has neither connection nor session any more.
-    """
-
-    client_id: Name
-    token: Count
-    user: str | None = None
-    number: Number = (0, 0)
-    kept: bool = False
-    """Whether the session outlives the connection."""
-    restored: bool = False
-    gone: bool = False
-    alone: bool = False
-    """The homes before have given up the client."""
-
-
-class Verdict(IntEnum):
-    GRANTED = 0
-    FOREIGN = 1
-    """The client id belongs to another user."""
-    SUPERSEDED = 2
-    """Another home has had a connection with this client id after the restored session."""
-    FULL = 3
-    """There is no room for a further client id in the partition."""
-
-
-class Enrolled(msgspec.Struct, frozen=True, array_like=True, tag=30, gc=False):
-    """The coordinator of a client id and its shadows know the home that has asked. `former`: the homes before it, the
-    last one first, which must be asked to give up the client."""
-
-    client_id: Name
-    token: Count
-    verdict: Verdict
-    number: Number = (0, 0)
-    former: Annotated[tuple[Peer, ...], Meta(max_length=MOST_FORMER)] = ()
-
-
-class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=31, gc=False):
-    """A client has connected at another home after the enrolment of the receiver: its connection must end."""
-
-    client_id: Name
-    number: Number
-
-
-class Yield(msgspec.Struct, frozen=True, array_like=True, tag=32, gc=False):
-    """A client of the receiver connects at the sender, which has this number: end the connection, then answer
-    `Yielded`. `clean`: the client wants no session from before."""
-
-    client_id: Name
-    number: Number
-    user: str | None
-    clean: bool
-
-
-class Yielded(msgspec.Struct, frozen=True, array_like=True, tag=33, gc=False):
-    """The sender has no connection of this client any more."""
-
-    client_id: Name
-    number: Number
-
-
 class Recalled(msgspec.Struct, frozen=True, array_like=True, tag=28, gc=False):
     """All entries of the sender that a `Recall` asked for lie before this."""
 
@@ -485,6 +429,10 @@ Item = (
     | Superseded
     | Yield
     | Yielded
+    | Moved
+    | InForce
+    | Taken
+    | Returned
 )
 
 

@@ -15,6 +15,7 @@ from ringmq.mqtt_front.matching.topics import check_topic_name, matches
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.lasting import is_away, is_lasting
+from ringmq.peer.engines.partitioned.enrolling.enrolments import Enrolments
 from ringmq.peer.engines.partitioned.messages import EntryFlag
 from ringmq.peer.engines.partitioned.names import prefixes_of
 from ringmq.peer.engines.partitioned.subscribing.filter_stage import FINAL, FilterStage
@@ -45,7 +46,7 @@ def describe(engine: PartitionedEngine, now: float, counted: Mapping[str, int]) 
         "partitions": _partitions(engine),
         "publishing": _publishing(engine, now),
         "subscribing": _subscribing(engine),
-        "client_ids": {"total": len(engine.enrolments), "unanswered": engine.enrolments.unanswered},
+        "client_ids": _client_ids(engine.enrolments),
         "queues": shown_queues(engine.waiting_bytes, engine.send_windows),
         "counters": {**engine.counters.as_dict(), **streams, **counted},
     }
@@ -203,6 +204,12 @@ def _publishing(engine: PartitionedEngine, now: float) -> dict[str, Any]:
             for source in sources[:MAX_SHOWN]
         ],
     }
+
+
+def _client_ids(enrolments: Enrolments) -> dict[str, int]:
+    moves = enrolments.moves
+    moving = {"leaving": moves.leaving, "coming": moves.coming}
+    return {"total": len(enrolments), "unanswered": enrolments.unanswered, **moving}
 
 
 def _left(until: float, now: float) -> float:

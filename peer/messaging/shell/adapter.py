@@ -22,6 +22,7 @@ from ringmq.mqtt_front.codec.reasons import Reason
 from ringmq.mqtt_front.matching.topics import is_of_the_server
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.server import MqttServer
+from ringmq.mqtt_front.sessions.moving_session import NO_ORIGIN, Origin
 from ringmq.overlay.core.ids import Id
 from ringmq.overlay.core.messages import Peer
 from ringmq.overlay.errors import OverlayError
@@ -167,6 +168,13 @@ class EngineAdapter(ABC, Generic[E]):
 
     def discharge(self, client_id: str) -> None:
         """See `enrol`."""
+
+    def arrived(self, client_id: str) -> None:
+        """See `enrol`."""
+
+    def next_origin(self) -> Origin:
+        """See `enrol`."""
+        return NO_ORIGIN
 
     def take_over(self, messages: list[Message]) -> bool:
         """Retained messages from before this peer had a ring: False leaves them with the front."""

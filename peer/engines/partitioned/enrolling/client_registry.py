@@ -17,7 +17,13 @@ from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.coordinating.quota import MAX_RECORDS
 from ringmq.peer.engines.partitioned.coordinating.retaining import Requests
 from ringmq.peer.engines.partitioned.enrolling.member import Member, decode_member, encode_member
-from ringmq.peer.engines.partitioned.messages import MOST_FORMER, Enrol, Enrolled, Superseded, Verdict
+from ringmq.peer.engines.partitioned.enrolling.messages import (
+    MOST_FORMER,
+    Enrol,
+    Enrolled,
+    Superseded,
+    Verdict,
+)
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.engines.partitioned.truth import Truth
 from ringmq.peer.messaging.context import MessagingContext
@@ -108,15 +114,18 @@ class ClientRegistry:
         if member is not None and member.user not in (None, message.user):
             verdict = Verdict.FOREIGN
         elif elsewhere and message.restored:
-            verdict = Verdict.SUPERSEDED
+            # What waits in the session goes to the present home, unless that has another user's.
+            verdict = Verdict.SUPERSEDED if member is not None and member.user == message.user else Verdict.FOREIGN
         elif known is None and len(self._requests.copying.store.records(partition)) >= MAX_RECORDS:
             verdict = Verdict.FULL
         if verdict is not Verdict.GRANTED:
-            self._streams.send(sender, Enrolled(message.client_id, message.token, verdict))
+            there = (known.number, (home,)) if known is not None and home is not None else ()
+            self._streams.send(sender, Enrolled(message.client_id, message.token, verdict, *there))
             return
         number = self._number(sender, known)
         before = () if member is None or home is None else (home, *member.former)
-        former = tuple([peer for peer in dict.fromkeys(before) if peer.id != sender.id][:MOST_FORMER])
+        # The sender may be among them: then its session has not been given to those after it.
+        former = tuple([*dict.fromkeys(before)][:MOST_FORMER]) if any(peer.id != sender.id for peer in before) else ()
         self._put(partition, sender, message, number, former)
         answer = Enrolled(message.client_id, message.token, Verdict.GRANTED, number, former)
         self._answer(partition, sender, answer)

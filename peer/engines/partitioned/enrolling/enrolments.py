@@ -13,9 +13,22 @@ from itertools import islice
 from typing import Final, Protocol
 
 from ringmq.mqtt_front.cluster import Enrolment, Settled, Standing
+from ringmq.mqtt_front.sessions.moving_session import MovingSession
 from ringmq.overlay.core.messages import Peer
 from ringmq.peer.engines.partitioned.directory import Directory
-from ringmq.peer.engines.partitioned.messages import Elsewhere, Enrol, Enrolled, Superseded, Verdict, Yield, Yielded
+from ringmq.peer.engines.partitioned.enrolling.messages import (
+    Enrol,
+    Enrolled,
+    Returned,
+    Superseded,
+    Verdict,
+    Yield,
+    Yielded,
+)
+from ringmq.peer.engines.partitioned.enrolling.moves import Moves
+from ringmq.peer.engines.partitioned.messages import (
+    Elsewhere,
+)
 from ringmq.peer.engines.partitioned.names import NameHash
 from ringmq.peer.messaging.context import TURN_S, MessagingContext
 from ringmq.peer.replication.followers import ItemStreams
@@ -35,23 +48,25 @@ class Clients(Protocol):
     def oust(self, client_id: str, standing: Standing) -> None:
         """The client id is another home's, or another user's, from now on: its connection must end."""
 
-    def give_up(self, client_id: str, user: str | None, clean: bool) -> None:
-        """The same, as the client connects elsewhere with this user name. `clean`: it wants no session from before."""
+    def give_up(self, client_id: str, user: str | None, clean: bool) -> MovingSession | None:
+        """The same, as the client connects elsewhere with this user name. `clean`: it wants no session from before.
+        Returns its kept session otherwise, which is leaving from now on."""
 
 
 class NoClientIds:
     """The clients of a peer that enrols none."""
 
     def oust(self, client_id: str, standing: Standing) -> None: ...
-    def give_up(self, client_id: str, user: str | None, clean: bool) -> None: ...
+    def give_up(self, client_id: str, user: str | None, clean: bool) -> MovingSession | None:
+        return None
 
 
 class Own:
     """A client id of this peer."""
 
     __slots__ = (
-        "clean", "client_id", "former", "kept", "number", "overruled", "place", "restored", "settled", "since", "token",
-        "user",
+        "answered", "clean", "client_id", "former", "given", "here", "kept", "moving", "number", "overruled", "place",
+        "restored", "settled", "since", "token", "user",
     )  # fmt: skip
 
     def __init__(self, enrolment: Enrolment, token: int, place: Place) -> None:
@@ -68,6 +83,14 @@ class Own:
         """The number of a later enrolment elsewhere that was heard of before the answer."""
         self.former: dict[Peer, None] = {}
         """Homes that are asked to give up the client, and have not answered."""
+        self.answered: set[Peer] = set()
+        """Those that have."""
+        self.here = False
+        """Whether this peer was a home before, too: a session that is still leaving has not left."""
+        self.given = False
+        """Whether a home before gives a session."""
+        self.moving: MovingSession | None = None
+        """What has come of it, once the client can be served."""
         self.since = 0.0
         """When the connection began to wait."""
         self.settled: Settled | None = None
@@ -101,7 +124,7 @@ class Enrolments:
 
     __slots__ = (
         "_changed", "_directory", "_doubting", "_names", "_owns", "_places", "_queue", "_sending", "_state", "_streams",
-        "_tokens", "_waiting", "clients",
+        "_tokens", "_waiting", "clients", "moves",
     )  # fmt: skip
 
     def __init__(self, state: MessagingContext, streams: ItemStreams, directory: Directory) -> None:
@@ -119,6 +142,7 @@ class Enrolments:
         self._sending = self._changed = self._doubting = False
         self.clients: Clients = NoClientIds()
         """Set it before anything happens."""
+        self.moves = Moves(state, streams, self._restore, self._is_served)
 
     def __len__(self) -> int:
         return len(self._owns)
@@ -142,10 +166,13 @@ class Enrolments:
             if (own.user, own.kept) != (enrolment.user, enrolment.kept):
                 own.user, own.kept, own.token = enrolment.user, enrolment.kept, self._next_token()
                 self._send(own, NONE)
+            if enrolment.clean:
+                self.moves.drop(own.client_id)
             settled(Standing.CURRENT)
             return
-        if own is None or own.restored or own.user != enrolment.user:
+        if own is None or own.restored or own.user != enrolment.user or (enrolment.clean and not own.clean):
             if own is not None:
+                self.moves.refuse(own.client_id)
                 self._drop(own)
             own = self._add(enrolment)
             self._begin(own)
@@ -164,6 +191,8 @@ class Enrolments:
             return
         # The home before may still have a session: the registry names it again if no client was served here.
         served = own.settled is None
+        self.moves.refuse(client_id)
+        self.moves.drop(client_id)
         self._drop(own)
         coordinator = own.place.coordinator
         if coordinator is not None:
@@ -211,10 +240,17 @@ class Enrolments:
     def _settle(self, own: Own, standing: Standing) -> bool:
         """Returns whether a connection has waited for this."""
         settled, own.settled = own.settled, None
+        moving, own.moving = own.moving, None
         self._waiting.pop(own.client_id, None)
         if settled is not None:
-            settled(standing)
+            settled(standing, moving)
+            if self._owns.get(own.client_id) is own:
+                self.moves.served(own.client_id)
         return settled is not None
+
+    def _is_served(self, client_id: str) -> bool:
+        own = self._owns.get(client_id)
+        return own is None or own.settled is None
 
     def _be_late(self, own: Own) -> None:
         """The registry could not be asked in time: the client is served, and it is asked on."""
@@ -255,8 +291,10 @@ class Enrolments:
             self._settle(own, Standing.CURRENT)
             self._drop(own)
         elif message.verdict is not Verdict.GRANTED:
-            standing = Standing.FOREIGN if message.verdict is Verdict.FOREIGN else Standing.SUPERSEDED
-            self._lose(own, standing)
+            superseded = message.verdict is Verdict.SUPERSEDED
+            self._lose(own, Standing.SUPERSEDED if superseded else Standing.FOREIGN)
+            if superseded:
+                self._hand_over(own, message)
         elif message.number < own.overruled:
             self._lose(own, Standing.SUPERSEDED)
         elif own.number == NONE or message.number > own.number:
@@ -266,38 +304,83 @@ class Enrolments:
         own.number, own.restored = message.number, False
         self._waiting.pop(own.client_id, None)
         for former in message.former:
+            if former.id == self._state.me.id:
+                own.here = True
+                continue
             self._streams.send(former, Yield(own.client_id, own.number, own.user, own.clean))
             # Nobody waits for one that is silent or dead. It may answer later.
             if not self._state.overlay.doubts(former):
                 own.former[former] = None
         if own.former:
             self._state.after(YIELD_S, partial(self._give_up_waiting, own, own.number))
+        elif message.former:
+            self._go_in(own)
         else:
-            self._go_in(own, Standing.STALE if message.former else Standing.CURRENT)
+            self._settle(own, Standing.CURRENT)
 
-    def _go_in(self, own: Own, standing: Standing) -> None:
-        """The client may be served."""
-        if standing is Standing.STALE:
-            # The next home need not ask those before this one.
-            self._send(own, own.number, alone=True)
-        self._settle(own, standing)
+    def _go_in(self, own: Own) -> None:
+        """The homes before have answered, or are silent: the client may be served."""
+        # The next home need not ask those before this one.
+        self._send(own, own.number, alone=True)
+        if own.here and own.moving is None and self.moves.keep_back(own.client_id):
+            self._settle(own, Standing.CURRENT)
+        else:
+            self.moves.close(own.client_id, own.answered)
+            self._settle(own, Standing.STALE)
 
     def _give_up_waiting(self, own: Own, number: Number) -> None:
         """A home before has not answered: it is silent, and its client as well."""
-        if own.former and own.number == number:
+        if own.former and own.number == number and self._owns.get(own.client_id) is own:
             own.former.clear()
-            self._go_in(own, Standing.STALE)
+            self._go_in(own)
+            self.moves.go_on_without(own.client_id)
 
     def yielded(self, sender: Peer, message: Yielded) -> None:
-        """A home before has ended its connection."""
+        """A home before has ended its connection, and may give the session."""
         own = self._owns.get(message.client_id)
-        if own is not None and own.number == message.number and sender in own.former:
+        if own is None or own.number != message.number:
+            if message.moving:
+                self._streams.send(sender, Returned(message.client_id, message.number))
+        elif message.moving:
+            # The client is served without a session that comes late, or in addition to another.
+            first = sender in own.former and not own.given
+            own.given |= first
+            begun = partial(self._has_come, own, sender) if first else None
+            self.moves.expect(own.client_id, own.number, sender, begun)
+            if not first:
+                self._has_answered(own, sender)
+        else:
+            self._has_answered(own, sender)
+
+    def _has_come(self, own: Own, sender: Peer, moving: MovingSession) -> None:
+        own.moving = moving
+        self._has_answered(own, sender)
+
+    def _has_answered(self, own: Own, sender: Peer) -> None:
+        if sender in own.former:
             del own.former[sender]
+            own.answered.add(sender)
             if not own.former:
-                self._go_in(own, Standing.STALE)
+                self._go_in(own)
+
+    def _hand_over(self, own: Own, message: Enrolled) -> None:
+        """Another home has the client of a restored session: give it what waits here."""
+        moving = self.clients.give_up(own.client_id, own.user, False)
+        if moving is not None and message.former:
+            self._give(own.client_id, message.number, message.former[0], moving)
+
+    def _give(self, client_id: str, number: Number, to: Peer, moving: MovingSession) -> None:
+        self._streams.send(to, Yielded(client_id, number, moving=True))
+        self.moves.give(client_id, number, to, moving)
+
+    def _restore(self, client_id: str, user: str | None) -> None:
+        """A session that was leaving stays here, as the other home takes nothing."""
+        if client_id not in self._owns:
+            self.enrol(Enrolment(client_id, user, clean=False, kept=True, restored=True), _nobody_waits)
 
     def _lose(self, own: Own, standing: Standing) -> None:
         """The client id is not this peer's."""
+        self.moves.refuse(own.client_id)
         if not self._settle(own, standing):
             self.clients.oust(own.client_id, standing)
         if self._owns.get(own.client_id) is own:
@@ -318,16 +401,21 @@ class Enrolments:
     def give_up(self, sender: Peer, message: Yield) -> None:
         """A client of this peer connects at another home, which waits for the end of the connection here."""
         own = self._owns.get(message.client_id)
-        if own is None:
-            # Its connection may have ended before, or was closed as the registry said so; its session may be here.
-            self.clients.give_up(message.client_id, message.user, message.clean)
-        elif own.number == NONE:
+        if own is not None and own.number == NONE:
             own.overruled = max(own.overruled, message.number)
-        elif own.number < message.number:
-            if not self._settle(own, Standing.SUPERSEDED):
-                self.clients.give_up(message.client_id, message.user, message.clean)
-            if self._owns.get(own.client_id) is own:
-                self._drop(own)
+        elif own is None or own.number < message.number:
+            if own is not None:
+                self.moves.refuse(own.client_id)
+                self._settle(own, Standing.SUPERSEDED)
+                if self._owns.get(own.client_id) is own:
+                    self._drop(own)
+            # Its connection may have ended before, or was closed as the registry said so; its session may be here, or
+            # on its way to a home that has not served the client.
+            self.moves.keep_back(message.client_id)
+            moving = self.clients.give_up(message.client_id, message.user, message.clean)
+            if moving is not None:
+                self._give(message.client_id, message.number, sender, moving)
+                return
         # Otherwise the client has come back here since.
         self._streams.send(sender, Yielded(message.client_id, message.number))
 
@@ -402,7 +490,12 @@ class Enrolments:
         if lost:
             # Not at once: a peer that has started again is lost with each item.
             self._state.after(self._state.config.retry_s, partial(self._begin_again, lost))
+        self.moves.stream_lost(peer)
 
     def _begin_again(self, places: list[Place]) -> None:
         for place in places:
             self._repeat(place.owns)
+
+
+def _nobody_waits(standing: Standing, moving: MovingSession | None = None) -> None:
+    """When the client comes, the ring is asked again if another peer had it since."""

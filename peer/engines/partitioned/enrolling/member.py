@@ -9,7 +9,9 @@ from msgspec import Meta
 
 from ringmq.overlay.core.codec import Codec
 from ringmq.overlay.core.messages import Count, Peer
-from ringmq.peer.engines.partitioned.messages import MOST_FORMER
+from ringmq.peer.engines.partitioned.enrolling.messages import (
+    MOST_FORMER,
+)
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):

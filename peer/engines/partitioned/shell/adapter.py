@@ -11,6 +11,7 @@ from ringmq.mqtt_front.amqtt.server import AmqttServer
 from ringmq.mqtt_front.cluster import Enrolment, Settled
 from ringmq.mqtt_front.message import Message
 from ringmq.mqtt_front.server.server import MqttServer
+from ringmq.mqtt_front.sessions.moving_session import Origin
 from ringmq.overlay.node import Node
 from ringmq.overlay.timer import Timer
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
@@ -63,6 +64,8 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         super().attach(node, front)
         if isinstance(front, MqttServer):
             self.core.enrolments.clients = front.broker
+            self.core.enrolments.moves.sessions = front.broker.moves
+            front.broker.moves.on_busy = self.core.note_origins
 
     def enrol(self, enrolment: Enrolment, settled: Settled) -> None:
         if self._early is not None:
@@ -77,6 +80,13 @@ class PartitionedAdapter(EngineAdapter[PartitionedEngine]):
         elif client_id in self.core.enrolments:
             self._iteration.begin()
             self.core.discharge(client_id)
+
+    def next_origin(self) -> Origin:
+        return self.core.next_origin()
+
+    def arrived(self, client_id: str) -> None:
+        self._iteration.begin()
+        self.core.arrived(client_id)
 
     def stop(self) -> None:
         if self._stopped:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ringmq.mqtt_front.cluster import Enrolment, Standing
+from ringmq.mqtt_front.sessions.moving_session import MovingSession
 from ringmq.peer.engines.partitioned.engine import PartitionedEngine
 from tests.peer.conftest import Member, Net
 
@@ -37,7 +38,7 @@ class ModelFront:
         self.core.clock.now = self._now()
         self.core.enrol(enrolment, partial(self._settled, client_id, self._connects))
 
-    def _settled(self, client_id: str, connect: int, standing: Standing) -> None:
+    def _settled(self, client_id: str, connect: int, standing: Standing, moving: MovingSession | None = None) -> None:
         if self.waiting.get(client_id) != connect:
             return
         del self.waiting[client_id]

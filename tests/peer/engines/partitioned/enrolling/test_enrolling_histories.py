@@ -11,7 +11,7 @@ from ringmq.peer.messaging.config import PubSubConfig
 from tests.peer.conftest import Net, eight
 from tests.peer.engines.partitioned.enrolling.model_fronts import MemberFront, fronts_of, homes_of
 
-SEEDS = 5
+SEEDS = 3
 STEPS = 40
 QUIET_S = 60.0
 """Longer than homes take to repeat what is unanswered."""

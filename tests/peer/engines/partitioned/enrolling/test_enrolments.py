@@ -7,7 +7,12 @@ import pytest
 from ringmq.mqtt_front.cluster import Enrolment, Standing
 from ringmq.peer.engines.partitioned.enrolling.client_registry import REPEAT_S
 from ringmq.peer.engines.partitioned.enrolling.enrolments import YIELD_S
-from ringmq.peer.engines.partitioned.messages import Enrol, Enrolled, Superseded, Yielded
+from ringmq.peer.engines.partitioned.enrolling.messages import (
+    Enrol,
+    Enrolled,
+    Superseded,
+    Yielded,
+)
 from ringmq.peer.engines.partitioned.names import partition_of
 from ringmq.peer.replication.record import RecordKind
 from ringmq.peer.replication.space import key_of_partition
@@ -246,7 +251,10 @@ def test_a_restored_session_does_not_take_a_client_back_that_has_gone_elsewhere(
     second.connect("c", kept=True)
     net.run()
     answers: list[Standing] = []
-    first.member.core.enrol(Enrolment("c", None, clean=False, kept=True, restored=True), answers.append)
+    first.member.core.enrol(
+        Enrolment("c", None, clean=False, kept=True, restored=True),
+        lambda standing, moving=None: answers.append(standing),
+    )
     net.run()
     assert answers == [Standing.SUPERSEDED]
     assert homes_of(fronts, "c") == [second]
