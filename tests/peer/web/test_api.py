@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ringmq.mqtt_front.server.http_request import HeadReader
 from ringmq.peer.administration.requests import Reply, Request, Subject
 from ringmq.peer.administration.rights import Asker
 from ringmq.peer.web.api import MAX_BODY_BYTES, AdministrationSite, Parts, Traced
@@ -18,6 +21,7 @@ from ringmq.peer.web.exchanges import RefusedError, Response, read_call
 from ringmq.peer.web.feed import Feed
 from ringmq.peer.web.guard import Guard
 from ringmq.peer.web.health import Health
+from ringmq.peer.web.http_server import MAX_REQUEST_BYTES
 from ringmq.peer.web.tokens import Tokens
 
 READ, WRITE = "r" * 20, "w" * 20
@@ -253,3 +257,45 @@ def test_any_body_gets_an_answer(path: str, body: bytes) -> None:
 @given(st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=100))
 def test_any_query_gets_an_answer(query: str) -> None:
     assert Asked().call(f"GET /api/v1/clients?{query}")[0] in (200, 400)
+
+
+REQUESTS = (
+    b"GET /api/v1/clients?user=alice&topic=hall%2F7&limit=5 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b'POST /api/v1/kick HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n{"client":"a"}',
+    b"GET /api/v1/topic?topic=a HTTP/1.1\r\nHost: [::1]:1\r\nSec-Fetch-Site: same-origin\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer rrrrrrrrrrrrrrrrrrrr\r\n\r\n",
+    b"GET /metrics HTTP/1.0\r\n\r\n",
+)
+
+
+def mutated(request: bytes, dice: random.Random) -> bytes:
+    broken = bytearray(request)
+    for _ in range(dice.randrange(6)):
+        at = dice.randrange(len(broken) + 1)
+        other = dice.choice(REQUESTS)
+        start = dice.randrange(len(other))
+        piece = dice.choice([b"", dice.randbytes(dice.randrange(1, 9)), other[start : start + dice.randrange(1, 40)]])
+        broken[at : at + dice.randrange(9)] = piece
+    return bytes(broken)
+
+
+def test_mutated_requests_get_one_line_or_an_answer() -> None:
+    dice = random.Random(1)
+    sites = [Asked(), Asked(Tokens(f"read {READ}\nwrite {WRITE}", "tokens"))]
+    answers: Counter[int] = Counter()
+    lines: set[int] = set()
+    for _ in range(5000):
+        read = HeadReader(MAX_REQUEST_BYTES).feed(mutated(dice.choice(REQUESTS), dice))
+        if read is None:
+            continue
+        asked = dice.choice(sites)
+        try:
+            call = read_call(read[0])
+            asked.site.answer(call, read[1][: asked.site.body_bytes(call)], asked)
+            assert asked.response is not None
+            answers[asked.response.status.value] += 1
+        except RefusedError as error:
+            lines.add(error.response.body.count(b"\n"))
+            answers[error.response.status.value] += 1
+    assert {200, 400, 401, 404, 415} <= set(answers)
+    assert lines == {1}
