@@ -141,6 +141,6 @@ def test_a_coordinator_that_learns_of_no_higher_epoch_is_refused_for_long(monkey
             deposed(copying, sender, message)
 
     monkeypatch.setattr(Copying, "deposed", from_shadows)
-    splits = Splits(144)
+    splits = Splits(102)
     splits.run()
     assert splits.longest_wait_s() > 2 * MET_S
