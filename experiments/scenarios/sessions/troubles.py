@@ -22,8 +22,8 @@ MOST_STEPS: Final = 400
 """Of a process, until it crashes: some tenths of a second under this traffic."""
 BREAKS_HZ: Final = 4.0
 MOST_WRITES: Final = 6
-SLOWNESS: Final = (20.0, 400.0)
-"""A callback takes 0.4 to 8 ms on such a machine."""
+SLOWNESS: Final = (100.0, 3000.0)
+"""A callback takes 2 to 60 ms on such a machine, so that work builds up for seconds."""
 LONGEST_DOWN_S: Final = 8.0
 BETWEEN_DISKS_S: Final = (20.0, 25.0)
 """The former id of a peer without its disk is waited for, for a lease, and again by a coordinator that starts then."""

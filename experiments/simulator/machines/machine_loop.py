@@ -70,10 +70,8 @@ class MachineLoop:
         self.slowness = 1.0
         self.waited_s = 0.0
         """For how long this process could have run, had it had a processor of its own."""
-        self.on_pass: Callable[[], None] = _nothing
+        self.before_callback: Callable[[], None] = _nothing
         """Called before each callback; may raise CrashError."""
-        self.on_crash: Callable[[], None] = _nothing
-        """Called after a CrashError."""
         self._clock = clock
         self._sockets = sockets
         self._tasks: list[asyncio.Task[Any]] = []
@@ -155,11 +153,10 @@ class MachineLoop:
 
     def _run(self, callback: Callback) -> None:
         try:
-            self.on_pass()
+            self.before_callback()
             callback.make()
         except CrashError:
             self.end()
-            self.on_crash()
         except Exception as error:  # noqa: BLE001 - as in asyncio: the root of a callback
             self.call_exception_handler({"message": "unhandled error in a callback", "exception": error})
 

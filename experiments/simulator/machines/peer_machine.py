@@ -175,7 +175,7 @@ class PeerMachine:
         self.loop.slowness = self._slowness
         points = self._points = CrashPoints()
         points.on_end = self._crashed
-        self.loop.on_pass = lambda: points.passed("between two callbacks")
+        self.loop.before_callback = lambda: points.passed("between two callbacks")
         self.is_running = True
         self.note("starts")
         self.loop.create_task(self._serve(points))
