@@ -172,7 +172,7 @@ class PeerProcess:
         elif self._entrance is not None and self._entrance.founded:
             line = await member.next_machine()
             click.echo(f"ring {config.ring} founded. To add a machine, there:\n    {line}")
-            click.echo("(good once, for an hour; `ringmq invite` prints another)")
+            click.echo(f"(good once, for an hour; `ringmq invite --data {config.data}` prints another)")
 
     async def _meet_namesake(self) -> None:
         """Let another peer with this id come back first, if one was met before."""

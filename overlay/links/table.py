@@ -111,6 +111,8 @@ class LinkTable:
             config.credentials.watch(self._obey_expulsions)
         self._answers: set[asyncio.Task[None]] = set()
         """Answers that take a while, and lists of the expelled that are checked."""
+        self._evidence: dict[Link, bytes] = {}
+        """The list of each peer that is checked next; empty: the one that is being checked is the last."""
         self._links: dict[Id, Link] = {}
         self._dialer = Dialer(config, self, incidents, self._dial_failed)
         self._contests = Contests(config.handshake_s, self._introduce, incidents, self._decided)
@@ -312,19 +314,27 @@ class LinkTable:
         return credentials is not None and proof is not None and not is_expelled(proof, credentials.expelled)
 
     def informed(self, link: Link, evidence: bytes) -> None:
+        # A later list of the same peer holds all of an earlier one.
+        is_busy = link in self._evidence
+        self._evidence[link] = evidence
+        if not is_busy:
+            self._run(self._learn(link), "expulsions")
+
+    async def _learn(self, link: Link) -> None:
+        """Take over the lists of this peer, one after the other."""
         credentials = self._config.credentials
         assert credentials is not None, "a link has a proof only with credentials"
-
-        async def learn() -> None:
-            try:
+        try:
+            while evidence := self._evidence[link]:
+                self._evidence[link] = b""
                 await credentials.learn(evidence)
-            except ProtocolError as error:
-                self.faulty(link, str(error))
-                link.close(Reason.PROTOCOL, str(error))
-            except Exception:  # noqa: BLE001 - a task's root: logged and counted
-                self._incidents.failed("expulsion_errors")
-
-        self._run(learn(), "expulsions")
+        except ProtocolError as error:
+            self.faulty(link, str(error))
+            link.close(Reason.PROTOCOL, str(error))
+        except Exception:  # noqa: BLE001 - a task's root: logged and counted
+            self._incidents.failed("expulsion_errors")
+        finally:
+            del self._evidence[link]
 
     def _obey_expulsions(self) -> None:
         """Somebody was expelled: tell everybody, and close the links of the expelled."""

@@ -121,6 +121,29 @@ async def test_a_list_that_is_not_of_this_ring_closes_the_link(secured, until, a
     await until(lambda: ours.incidents.counters["protocol_errors"] == 1)
 
 
+async def test_many_lists_of_one_peer_are_checked_one_by_one(secured, until, authority: Authority) -> None:
+    """A hostile member sends one after the other: only the last waits."""
+    ours, checked, gate = await secured(), [], asyncio.Event()
+
+    async def learn(evidence: bytes) -> None:
+        checked.append(evidence)
+        await gate.wait()
+
+    ours.config.credentials.learn = learn
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", ours.me.port, ssl=authority.certified().client, server_hostname=""
+    )
+    writer.write(frame(Kind.EXPULSIONS, b"first"))
+    await until(lambda: checked == [b"first"])
+    for number in range(50):
+        writer.write(frame(Kind.EXPULSIONS, b"%d" % number))
+    await until(lambda: list(ours.links._evidence.values()) == [b"49"])
+    gate.set()
+    await until(lambda: not ours.links._evidence)
+    assert checked == [b"first", b"49"]
+    writer.transport.abort()
+
+
 async def test_a_stranger_cannot_name_the_expelled(side, stranger_to) -> None:
     """Neither without a certificate, nor in a ring without identity."""
     ours = await side(5)
