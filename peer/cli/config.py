@@ -19,6 +19,7 @@ from ringmq.mqtt_front.cluster import Standalone
 from ringmq.overlay.config import show
 from ringmq.peer.errors import ConfigError, PeerError
 from ringmq.peer.identity.data_folder import check_folder
+from ringmq.peer.identity.entrance import check_entrance
 from ringmq.peer.iteration import Iteration
 from ringmq.peer.mqtt_service import MqttService
 from ringmq.peer.settings.load import TABLES, load
@@ -75,7 +76,7 @@ async def wrong_files(found: PeerConfig) -> list[str]:
     lines = []
     if found.data is not None:
         try:
-            check_folder(found.data)
+            check_entrance(found, found.data, check_folder(found.data))
         except PeerError as error:
             lines.append(str(error))
     try:

@@ -47,11 +47,15 @@ def passing_id(host: str, port: int) -> Id:
     return key_of(f"{host}:{port}") if port else Id(secrets.randbits(ID_BITS))
 
 
-def check_folder(folder: Path) -> None:
-    """Check that a peer could use this data folder, without changing it. Raises DataFolderError."""
+def check_folder(folder: Path) -> tuple[Address, ...]:
+    """Check that a peer could use this data folder, without changing it. Raises DataFolderError.
+
+    Returns the addresses of the peers that were known last.
+    """
     # The lock is not checked: the peer that holds it may be the peer whose settings are checked.
     _check_location(folder)
-    _read(folder / STORED)
+    stored = _read(folder / STORED)
+    return () if stored is None else tuple(map(parse_address, stored.peers))
 
 
 class DataFolder:

@@ -11,6 +11,8 @@ import dataclasses
 import secrets
 import socket
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -50,11 +52,8 @@ class Entrance:
 
         Raises PeerError with one line if this peer cannot be a member.
         """
+        check_entrance(self._config, self._folder.folder, self._folder.remembered)
         files = IdentityFiles(self._folder.folder)
-        if files.complete and self._config.insecure:
-            raise DataFolderError(
-                f"insecure: {files.folder} makes this peer a member of a ring with identity: use another data folder"
-            )
         if not files.complete:
             await self._begin(files)
         if not files.complete:
@@ -65,22 +64,11 @@ class Entrance:
 
     async def _begin(self, files: IdentityFiles) -> None:
         """Get a certificate for a peer that has none."""
-        config, token = self._config, self._config.token
+        token = self._config.token
         if token is not None:
             await self._join(files, token)
-            return
-        others = [seed for seed in config.seeds if seed != (config.advertise or config.overlay[0], config.overlay[1])]
-        if others and config.seeds[0] in others:
-            raise PeerError(
-                f"join: {show(others[0])} needs a token in front: `ringmq invite` on a machine of its ring prints it; "
-                "for a ring that anybody can join, say --insecure"
-            )
-        if self._folder.remembered:
-            raise DataFolderError(
-                f"data: {self._folder.folder} knows peers of a ring without identity: say --insecure to go on with it, "
-                "or use another data folder"
-            )
-        await self._found(files)
+        else:
+            await self._found(files)
 
     async def _found(self, files: IdentityFiles) -> None:
         certifying: Any = await load_certifying()
@@ -121,6 +109,29 @@ class Entrance:
             key = certifying.new_key()
             files.save_key(key)
         return key
+
+
+def check_entrance(config: PeerConfig, folder: Path, remembered: Sequence[Address]) -> None:
+    """Check, without changing anything, that a peer could enter its ring with this data folder. Raises PeerError."""
+    files = IdentityFiles(folder)
+    if files.complete:
+        if config.insecure:
+            raise DataFolderError(
+                f"insecure: {files.folder} makes this peer a member of a ring with identity: use another data folder"
+            )
+        files.load()
+    elif config.proves and config.token is None:
+        itself = (config.advertise or config.overlay[0], config.overlay[1])
+        if config.seeds and config.seeds[0] != itself:
+            raise PeerError(
+                f"join: {show(config.seeds[0])} needs a token in front: `ringmq invite` on a machine of its ring "
+                "prints it; for a ring that anybody can join, set insecure"
+            )
+        if remembered:
+            raise DataFolderError(
+                f"data: {folder} knows peers of a ring without identity: set insecure to go on with it, or use another "
+                "data folder"
+            )
 
 
 def with_reachable_overlay(config: PeerConfig) -> PeerConfig:

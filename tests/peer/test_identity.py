@@ -273,7 +273,7 @@ def test_a_folder_of_an_open_ring_is_not_taken_into_another_by_accident(safe: Sa
     safe.processes[1].end()
     process = safe.begin(1, "--identity", "required")
     assert process.popen.wait(LATEST_S) == 1
-    assert "knows peers of a ring without identity: say --insecure" in process.err
+    assert "knows peers of a ring without identity: set insecure" in process.err
 
 
 def test_an_expelled_machine_is_out_at_once_and_for_ever(safe: SafeRing, eventually: Eventually) -> None:

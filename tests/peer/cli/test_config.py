@@ -316,3 +316,14 @@ def test_peer_refuses_the_same_files(ringmq: Run, tmp_path: Path, text: str, sta
     assert refused.popen.returncode == told.popen.returncode == status
     assert refused.err.startswith("ringmq: ")
     assert refused.err in told.err.splitlines(keepends=True)
+
+
+def test_a_ring_that_strangers_can_join_is_named(ringmq: Callable[..., Any], tmp_path: Path) -> None:
+    aloud = ringmq("config", "check", str(write(tmp_path, "overlay = '192.168.1.10:4883'\ninsecure = true\n")))
+    assert aloud.popen.returncode == 0
+    assert aloud.out.endswith("warning: insecure: whoever reaches 192.168.1.10:4883 reads and writes every message\n")
+    data = tmp_path / "data"
+    file = write(tmp_path, f"overlay = '192.168.1.10:4883'\njoin = ['192.168.1.11:4883']\ndata = '{data}'\n")
+    without = ringmq("config", "check", str(file))
+    assert without.popen.returncode == 1
+    assert "join: 192.168.1.11:4883 needs a token in front" in without.err

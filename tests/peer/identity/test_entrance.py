@@ -1,17 +1,61 @@
-"""The entrance: which address a newcomer takes, if nobody says."""
+"""The entrance: who founds a ring and who must not, and which address a newcomer takes, if nobody says."""
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 
+from ringmq.overlay.config import Address
 from ringmq.peer.errors import PeerError
-from ringmq.peer.identity.entrance import with_reachable_overlay
+from ringmq.peer.identity.entrance import check_entrance, with_reachable_overlay
 from ringmq.peer.settings.model import PeerConfig
 from ringmq.peer.settings.tokens import Token
+from tests.identities import Authority
 
 
 def invited_by(host: str, **changes: object) -> PeerConfig:
     return PeerConfig(join=(Token(bytes(16), bytes(16), (host, 4883)),), **changes)  # type: ignore[arg-type]
+
+
+SAFE = PeerConfig(overlay=("192.168.1.10", 4883))
+OTHER = ("192.168.1.11", 4883)
+
+
+def test_a_new_folder_founds_joins_or_stays_without(tmp_path: Path) -> None:
+    check_entrance(SAFE, tmp_path, ())
+    check_entrance(dataclasses.replace(SAFE, join=(SAFE.overlay, OTHER)), tmp_path, ())
+    check_entrance(invited_by("192.168.1.11", overlay=SAFE.overlay), tmp_path, [OTHER])
+    check_entrance(dataclasses.replace(SAFE, insecure=True, join=(OTHER,)), tmp_path, [OTHER])
+    check_entrance(PeerConfig(join=(OTHER,)), tmp_path, [OTHER])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("join", "remembered", "fault"),
+    [
+        ((OTHER,), (), "join: 192.168.1.11:4883 needs a token in front"),
+        ((OTHER, SAFE.overlay), (), "join: 192.168.1.11:4883 needs a token in front"),
+        ((), (OTHER,), "data: .* knows peers of a ring without identity"),
+    ],
+)
+def test_no_ring_is_founded_beside_another_by_accident(
+    tmp_path: Path, join: tuple[Address, ...], remembered: tuple[Address, ...], fault: str
+) -> None:
+    with pytest.raises(PeerError, match=fault):
+        check_entrance(dataclasses.replace(SAFE, join=join), tmp_path, remembered)
+
+
+def test_a_folder_with_an_identity_is_checked(tmp_path: Path) -> None:
+    folder = Authority(tmp_path).certified().files.folder
+    check_entrance(SAFE, folder.parent, [OTHER])
+    check_entrance(PeerConfig(), folder.parent, ())
+    with pytest.raises(PeerError, match=r"insecure: .* makes this peer a member of a ring with identity"):
+        check_entrance(dataclasses.replace(SAFE, insecure=True), folder.parent, ())
+    (folder / "ring.pem").write_text("")
+    with pytest.raises(PeerError, match="is damaged"):
+        check_entrance(SAFE, folder.parent, ())
 
 
 def test_an_address_that_was_given_stays() -> None:
