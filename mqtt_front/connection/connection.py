@@ -94,8 +94,7 @@ class Connection:
     def pausing(self) -> bool:
         """Do not read from the client now: it has used up its budget, waits for its admission and goes on sending, or
         has too many publications unanswered."""
-        # What a client sends before its CONNACK is kept, and what it does not wait with stays in its socket.
-        return self.reader.pauses or self.handlers.full or (self.phase is Phase.ENROLLING and not self.reader.idle)
+        return self.reader.pauses or self.handlers.full
 
     def opened(self) -> None:
         """The socket is there: the time that the client has for its CONNECT begins now."""
@@ -121,8 +120,13 @@ class Connection:
         while at < len(data):
             if self.phase is Phase.NEW:
                 at = reader.packet(data, at, self._open)
-            elif self.phase is Phase.DECIDING or self.phase is Phase.ENROLLING:
+            elif self.phase is Phase.DECIDING:
                 reader.keep(data[at:])
+                return
+            elif self.phase is Phase.ENROLLING:
+                # The rest stays in the socket, as this may take seconds. What has come counts, even if the client goes.
+                reader.keep(data[at:])
+                reader.behind = True
                 return
             elif self.phase is Phase.OPEN:
                 # The gate has decided within `_open`, so the packets behind the CONNECT are not early any more.

@@ -112,6 +112,18 @@ def test_a_client_that_goes_before_the_answer_leaves_nothing(asking: World, port
     assert asking.broker.enrolling == {}
 
 
+def test_what_a_client_has_sent_counts_even_if_it_goes_before_the_answer(asking: World, ports: AskingPorts) -> None:
+    client = waiting(asking)
+    client.publish("a", b"fire and forget")
+    client.drop()
+    assert ports.messages == []
+    ports.answer(Standing.CURRENT)
+    asking.turn()
+    assert ports.payloads == [(b"fire and forget", 0)]
+    assert asking.broker.sessions == {}
+    assert ports.discharged == ["c"]
+
+
 def test_of_two_that_wait_the_later_one_is_served(asking: World, ports: AskingPorts) -> None:
     first, second = waiting(asking), waiting(asking)
     assert first.closed
