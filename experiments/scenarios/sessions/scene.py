@@ -1,6 +1,7 @@
 """One run of whole peers and MQTT clients with sessions on virtual time, checked against the promises of the documents.
 
-The seed determines all of it. A broken promise is raised with the seed, the violations, and the last events.
+The seed determines traffic and faults; peers draw some random numbers of their own. A broken promise is raised with the
+seed, the violations, and the last events.
 """
 
 from __future__ import annotations

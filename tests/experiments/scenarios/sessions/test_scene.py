@@ -41,11 +41,10 @@ def test_promises_hold(trouble: str, nodes: int, seed: int) -> None:
     assert bool(figures.faults) is (trouble not in ("calm", "breaks"))
 
 
-def test_the_same_seed_gives_the_same_run() -> None:
+def test_the_same_seed_gives_the_same_traffic_and_faults() -> None:
+    """Not each event: peers draw random numbers of their own."""
     first, again = (sessions(4, 3, span_s=3.0, trouble="crashes") for _ in range(2))
-    assert (first.messages, first.deliveries, first.longest_puback_s) == (
-        again.messages, again.deliveries, again.longest_puback_s,
-    )  # fmt: skip
+    assert (first.messages, first.faults) == (again.messages, again.faults)
 
 
 def broken(trouble: str, nodes: int, seed: int, span_s: float) -> InvariantBrokenError:
