@@ -13,25 +13,9 @@ import pytest
 from ringmq.overlay.core.messages import Parcel, Ping
 from ringmq.overlay.links.frames import Kind, frame
 from ringmq.overlay.links.handshake import NO_PROOF, Reason, decode_goodbye
-from tests.identities import Authority, Certified
+from tests.identities import Authority
 
 MOST = 8
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "ring")
-
-
-@pytest.fixture
-def secured(side, authority: Authority):
-    """Starts a side of the ring with identity."""
-
-    async def begin(certified: Certified | None = None, **changes):
-        peer = certified or authority.certified()
-        return await side(peer.id, credentials=peer, **changes)
-
-    return begin
 
 
 async def are_linked(ours, other, until) -> None:

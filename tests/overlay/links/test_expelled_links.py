@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from pathlib import Path
 
 import pytest
 
@@ -14,22 +13,8 @@ from ringmq.overlay.links.frames import Kind, frame
 from ringmq.overlay.links.handshake import Reason
 from ringmq.overlay.queries import ask_status, introduce
 from ringmq.peer.identity import certifying
-from tests.identities import Authority, Certified
+from tests.identities import Authority
 from tests.overlay.links.test_proven_links import goodbye
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "ring")
-
-
-@pytest.fixture
-def secured(side, authority: Authority):
-    async def begin(certified: Certified | None = None, **changes):
-        peer = certified or authority.certified()
-        return await side(peer.id, credentials=peer, **changes)
-
-    return begin
 
 
 async def linked(until, *sides) -> None:

@@ -17,24 +17,10 @@ from ringmq.overlay.links.handshake import Hello, Reason, decode_goodbye, encode
 from ringmq.overlay.links.proofs import address_of
 from ringmq.overlay.queries import ask, ask_status, introduce
 from ringmq.peer.identity import certifying
-from tests.identities import Authority, Certified
+from tests.identities import Authority
 from tests.overlay.links.test_doorway import stranger_context
 
 LARGE = bytes(range(256)) * 4096
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> Authority:
-    return Authority(tmp_path / "ring")
-
-
-@pytest.fixture
-def secured(side, authority: Authority):
-    async def begin(certified: Certified | None = None, **changes):
-        peer = certified or authority.certified()
-        return await side(peer.id, credentials=peer, **changes)
-
-    return begin
 
 
 async def goodbye(reader: asyncio.StreamReader) -> tuple[Reason, str]:
