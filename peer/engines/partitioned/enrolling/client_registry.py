@@ -126,9 +126,15 @@ class ClientRegistry:
         before = () if member is None or home is None else (home, *member.former)
         # The sender may be among them: then its session has not been given to those after it.
         former = tuple([*dict.fromkeys(before)][:MOST_FORMER]) if any(peer.id != sender.id for peer in before) else ()
+        # Of a session that ends with its connection nothing is lost with this peer: its home repeats the enrolment. So
+        # its copies can wait for others that go with them, and its client need not wait for the copies.
+        soon = message.kept or bool(former)
         self._put(partition, sender, message, number, former)
         answer = Enrolled(message.client_id, message.token, Verdict.GRANTED, number, former)
-        self._answer(partition, sender, answer)
+        if soon:
+            self._answer(partition, sender, answer)
+        else:
+            self._streams.send(sender, answer)
 
     def _number(self, home: Peer, known: SharedRecord | None) -> Number:
         """A number above that of every earlier enrolment of the client id."""
@@ -139,7 +145,7 @@ class ClientRegistry:
         body = encode_member(Member(message.token, message.user, message.kept, former))
         name, alone = message.client_id, message.alone
         record = SharedRecord(RecordKind.CLIENT_ID, name, home, number, False, confirmed=alone, body=body)
-        self._requests.copying.put(partition, record)
+        self._requests.copying.put(partition, record, soon=message.kept or bool(former))
 
     def _answer(self, partition: int, home: Peer, answer: Enrolled) -> None:
         if home.id == self._state.me.id:

@@ -68,13 +68,27 @@ def test_the_earlier_connection_ends_before_the_later_one_is_served(net: Net, fr
         assert net.queue, "nothing is on its way any more"
 
 
-def test_the_coordinator_and_its_shadows_have_the_record_before_the_answer(net: Net, fronts: list[MemberFront]) -> None:
+def test_the_coordinator_and_its_shadows_have_the_record_of_a_kept_session_before_the_answer(
+    net: Net, fronts: list[MemberFront]
+) -> None:
     front = apart_from(net, fronts, "c")[0]
-    front.connect("c")
+    front.connect("c", kept=True)
     while "c" not in front.connected:
         for member in net.members.values():
             member.settle()
         net.step()
+    assert len(records_of(net, "c")) == net.config.shadows + 1
+
+
+def test_a_session_that_ends_with_its_connection_is_copied_later_with_others(
+    net: Net, fronts: list[MemberFront]
+) -> None:
+    front = apart_from(net, fronts, "c")[0]
+    front.connect("c")
+    net.run()
+    assert "c" in front.connected
+    assert records_of(net, "c") == [coordinator_of(net, "c")]
+    net.run(0.1)
     assert len(records_of(net, "c")) == net.config.shadows + 1
 
 
@@ -203,7 +217,7 @@ def test_a_successor_that_is_asked_again_names_the_home_before(net: Net, fronts:
 def test_homes_enrol_again_when_all_owners_of_a_client_id_have_died(net: Net, fronts: list[MemberFront]) -> None:
     first, second, *_ = apart_from(net, fronts, "c")
     first.connect("c", "one")
-    net.run()
+    net.run(0.1)
     net.crash(*records_of(net, "c"))
     net.run(5.0)
     assert len(records_of(net, "c")) == net.config.shadows + 1
