@@ -169,9 +169,10 @@ class PeerProcess:
                 log.warning(
                     "insecure: whoever reaches the overlay reads and writes everything", at=show(config.overlay)
                 )
-        elif self._entrance is not None and self._entrance.founded:
+        elif self._entrance is not None and self._entrance.is_alone:
             line = await member.next_machine()
-            click.echo(f"ring {config.ring} founded. To add a machine, there:\n    {line}")
+            began = "founded" if self._entrance.founded else "has one peer so far"
+            click.echo(f"ring {config.ring} {began}. To add a machine, there:\n    {line}")
             click.echo(f"(good once, for an hour; `ringmq invite --data {config.data}` prints another)")
 
     async def _meet_namesake(self) -> None:
@@ -397,7 +398,8 @@ def known_addresses(leaves: LeafSet) -> list[Address]:
 def run(config: PeerConfig, parent_pipe: int | None = None) -> None:
     """Run a peer until it is stopped. Raises PeerError or OverlayError with one line if it cannot start."""
     configure(config.log_level, as_json=config.log_json)
-    config = make_room(config if config.token is None else _reachable(config))
+    known = config.data is not None and IdentityFiles(config.data).complete
+    config = make_room(_reachable(config) if known or config.token is not None else config)
     with contextlib.ExitStack() as stack:
         folder = None
         if config.data is not None:

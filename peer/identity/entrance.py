@@ -23,7 +23,7 @@ from ringmq.overlay.links.proofs import SALT_BYTES
 from ringmq.peer.errors import DataFolderError, PeerError
 from ringmq.peer.identity.admission import JoinRequest, request_admission
 from ringmq.peer.identity.commands import name_from
-from ringmq.peer.identity.data_folder import DataFolder
+from ringmq.peer.identity.data_folder import DataFolder, check_folder
 from ringmq.peer.identity.identity_files import IdentityFiles
 from ringmq.peer.identity.member import RingMember, load_certifying
 from ringmq.peer.settings.addresses import is_loopback
@@ -46,6 +46,9 @@ class Entrance:
         self._stopped = stopped
         self.founded = False
         """Whether this start has founded the ring's authority."""
+        self.is_alone = False
+        """Whether this peer may admit others, and has never met any: the start that founded the ring may have failed
+        before it could say how to."""
 
     async def enter(self) -> RingMember | None:
         """The peer as a member of its ring. None: it was stopped meanwhile.
@@ -60,6 +63,7 @@ class Entrance:
             return None
         member = RingMember(files, time.time, self._config)
         self._folder.take_id(member.proof.id)
+        self.is_alone = member.may_admit and not self._folder.remembered
         return member
 
     async def _begin(self, files: IdentityFiles) -> None:
@@ -135,14 +139,27 @@ def check_entrance(config: PeerConfig, folder: Path, remembered: Sequence[Addres
 
 
 def with_reachable_overlay(config: PeerConfig) -> PeerConfig:
-    """With a token of another machine and no `overlay` of its own, a peer takes the address that reaches that machine.
+    """Without an `overlay` of its own, a peer with a token of another machine, or one that knows the peers of its ring,
+    takes the address that reaches them: nobody else would find it on a loopback address.
 
     Raises PeerError if there is none.
     """
-    token = config.token
-    if token is None or config.overlay != PeerConfig().overlay or is_loopback(token.address[0]):
-        return config
-    return dataclasses.replace(config, overlay=(_own_host(token.address), config.overlay[1]))
+    others = _elsewhere(config) if config.overlay == PeerConfig().overlay else []
+    for number, address in enumerate(others, 1):
+        try:
+            return dataclasses.replace(config, overlay=(_own_host(address), config.overlay[1]))
+        except PeerError:
+            if number == len(others):
+                raise
+    return config
+
+
+def _elsewhere(config: PeerConfig) -> list[Address]:
+    """Addresses of other machines of the ring."""
+    known = [] if config.token is None else [config.token.address]
+    if config.data is not None and IdentityFiles(config.data).complete:
+        known += [*config.seeds, *check_folder(config.data)]
+    return [address for address in known if not is_loopback(address[0])]
 
 
 def _own_host(address: Address) -> str:

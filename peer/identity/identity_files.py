@@ -47,7 +47,11 @@ class IdentityFiles:
     @property
     def complete(self) -> bool:
         """Whether this peer has a certificate."""
-        return self._certificate.exists()
+        try:
+            return self._certificate.exists()
+        except OSError as error:
+            advice = "run this as the user of the peer, or as root"
+            raise DataFolderError(f"data: cannot use {self.folder}: {error.strerror}: {advice}") from error
 
     @property
     def _certificate(self) -> Path:

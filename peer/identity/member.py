@@ -98,6 +98,11 @@ class RingMember:
     def proof(self) -> Proof:
         return self._identity.proof
 
+    @property
+    def may_admit(self) -> bool:
+        """Whether this peer is an issuer."""
+        return self._issuer is not None
+
     def read(self, certificate: bytes) -> Proof | None:
         return self._identity.read(certificate)
 

@@ -61,10 +61,14 @@ def lines_of(reply: Reply, rows: Sequence[PeerRow], gone: Sequence[GonePeer]) ->
     yield from table(HEADS, sorted(cells))
     yield ""
     clients, rate = sum(row.clients for row in rows), sum(row.messages_in_s for row in rows)
-    yield f"{len(rows):,} peers, {clients:,} clients, {rate:,.1f} messages/s from clients"
+    yield f"{_count(len(rows), 'peer')}, {_count(clients, 'client')}, {rate:,.1f} messages/s from clients"
     for row in rows:
         for warning in row.warnings:
             yield f"{row.address}: {_printable(warning)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _cells(row: PeerRow) -> tuple[str, ...]:

@@ -116,7 +116,8 @@ def _retained(asking: Asking, request: Request) -> RingAnswer:
         for row in rows
     ]
     heads = ("topic", "payload", "size", "QoS", "stored", "expires in", "coordinator")
-    return RingAnswer(reply, rows, list(table(heads, cells)) if cells else ["there are no retained messages"])
+    matching = f" matches {name_of(request.filter)}" if request.filter else ""
+    return RingAnswer(reply, rows, list(table(heads, cells)) if cells else ["no retained message" + matching])
 
 
 def _time(seconds: float) -> str:

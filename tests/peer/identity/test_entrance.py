@@ -9,6 +9,7 @@ import pytest
 
 from ringmq.overlay.config import Address
 from ringmq.peer.errors import PeerError
+from ringmq.peer.identity.data_folder import DataFolder
 from ringmq.peer.identity.entrance import check_entrance, with_reachable_overlay
 from ringmq.peer.settings.model import PeerConfig
 from ringmq.peer.settings.tokens import Token
@@ -74,6 +75,31 @@ def test_the_address_that_reaches_the_inviter_is_taken(monkeypatch: pytest.Monke
     monkeypatch.setattr("ringmq.peer.identity.entrance.is_loopback", lambda host: False)
     assert with_reachable_overlay(invited_by("127.0.0.7")).overlay[1] == 4883
     assert with_reachable_overlay(invited_by("127.0.0.7")).overlay[0].startswith("127.0.0.")
+
+
+def test_a_member_takes_the_address_that_reaches_the_peers_that_it_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart without a token: on a loopback address, the others would not find it again."""
+    data = Authority(tmp_path).certified().files.folder.parent
+    config = PeerConfig(data=data)
+    assert with_reachable_overlay(config) is config, "it knows nobody"
+    with DataFolder(data, 0) as folder:
+        folder.remember([("127.0.0.1", 4884), ("no.such.host.invalid", 4883), ("127.0.0.7", 4885)])
+    monkeypatch.setattr("ringmq.peer.identity.entrance.is_loopback", lambda host: host == "127.0.0.1")
+    asked: list[Address] = []
+
+    def own_host(address: Address) -> str:
+        asked.append(address)
+        if address[0].endswith(".invalid"):
+            raise PeerError("no way")
+        return "192.168.1.11"
+
+    monkeypatch.setattr("ringmq.peer.identity.entrance._own_host", own_host)
+    assert with_reachable_overlay(config).overlay == ("192.168.1.11", 4883)
+    assert asked == [("no.such.host.invalid", 4883), ("127.0.0.7", 4885)]
+    stranger = PeerConfig(data=tmp_path / "empty")
+    assert with_reachable_overlay(stranger) is stranger, "a ring on this machine stays there"
 
 
 def test_no_way_to_the_inviter_is_one_line() -> None:

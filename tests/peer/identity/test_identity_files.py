@@ -23,6 +23,17 @@ def test_an_empty_folder_has_no_identity(tmp_path: Path) -> None:
     assert (files.complete, files.key(), files.issuer(), files.root()) == (False, None, None, b"")
 
 
+def test_a_folder_of_another_user_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", denied)
+    with pytest.raises(
+        DataFolderError, match="cannot use .*: Permission denied: run this as the user of the peer, or as root"
+    ):
+        _ = IdentityFiles(tmp_path).complete
+
+
 def test_a_key_alone_is_no_identity_yet(tmp_path: Path) -> None:
     files = IdentityFiles(tmp_path)
     files.save_key(certifying.new_key())
