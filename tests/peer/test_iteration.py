@@ -163,7 +163,7 @@ async def _owing_ping_publication(folder: Path) -> list[bool]:
         assert link_c is not None
         assert link_c.transport is not None
         watched = WatchedTransport(link_c.transport, lambda: b.front.broker.journal.pending)
-        link_c.transport = watched  # type: ignore[assignment]
+        link_c.transport, link_c._write = watched, watched.writelines  # type: ignore[assignment]
 
         def read_all() -> None:
             link_a.data_received(frame(Kind.PARCEL, encode_control(unused)))
