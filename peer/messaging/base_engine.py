@@ -244,7 +244,7 @@ class BaseEngine(ABC, Generic[S, P]):
                 self._do(partial(self._tree_relay.go_around, message, message.relay))
 
     def link_lost(self, peer: Peer) -> None:
-        """Publications that are not answered are soon sent again."""
+        """Nothing to do: copies follow the owners of keys, and receivers that are silent are retried."""
 
     @property
     def owes(self) -> bool:

@@ -164,11 +164,6 @@ class OutgoingLane:
     def _wait(self, wait_s: float) -> float:
         return PATIENCE * wait_s if self.patient else wait_s
 
-    def ask_by(self, at: float) -> None:
-        """Wait no longer than until then, if an answer is waited for."""
-        if self.deadline != inf:
-            self.deadline = min(self.deadline, at)
-
     def silent(self, now: float, wait_s: float, most_s: float) -> list[QueuedBatch]:
         """The deadline has passed: the batches to send again. A batch without items asks for an answer alone."""
         self.tries += 1

@@ -266,18 +266,6 @@ class Streams:
             self._state.find_way(stream.peer)
         self._arm(stream)
 
-    def link_lost(self, peer: Peer) -> None:
-        """The link to a peer has broken, with what was on it. If its answers were slow before, the wait for those that
-        do not come any more would be long."""
-        pair = self._by_id.get(peer.id)
-        stream = None if pair is None or pair.boot != peer.boot else pair.outgoing
-        if stream is not None:
-            soon = self._state.clock.now + self._state.config.retry_s
-            for lane in stream.lanes:
-                if lane is not None:
-                    lane.ask_by(soon)
-            self._arm(stream)
-
     def _resend(self, stream: OutgoingStream, lane: OutgoingLane, batches: list[QueuedBatch]) -> None:
         for batch in batches:
             self.counters.resent += 1

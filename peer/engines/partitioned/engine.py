@@ -210,9 +210,6 @@ class PartitionedEngine(BaseEngine[Subscriber, Publisher]):
         """`waited_s` returns how long this process has waited for a processor since its start."""
         self.coordinator.silence.waited_s = waited_s
 
-    def link_lost(self, peer: Peer) -> None:
-        self._do(lambda: self.streams.link_lost(peer))
-
     @property
     def owes(self) -> bool:
         return super().owes or self.streams.owes or self._state.unjoined

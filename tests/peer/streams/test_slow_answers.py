@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ringmq.overlay.core.ids import Id
-from ringmq.overlay.core.messages import Peer
-from ringmq.peer.messaging.config import LAN
 from ringmq.peer.streams.outgoing_stream import LATE_S
 from ringmq.peer.streams.streams import FEW_BYTES
 from tests.peer.streams.test_streams import A, B, Line
@@ -36,20 +33,3 @@ def test_after_slow_answers_few_bytes_are_repeated_soon(size_bytes: int, most_s:
         line.clock.now = line.a.context.timers.next_at
         line.a.context.timers.run(line.clock.now)
     assert most_s / 2 < line.clock.now - sent_at <= most_s
-
-
-def test_after_slow_answers_a_broken_link_is_not_waited_for() -> None:
-    """What was on its way is gone, and its answer does not come however long it is waited for."""
-    line = _slow_line()
-    line.a.streams.send(B, "y" * FEW_BYTES, lambda: None)
-    lost = line.a.end()
-    assert len(lost) == 1
-    line.a.streams.link_lost(B)
-    line.pass_time(LAN.retry_s)
-    assert line.b.handled[-1] == "y" * FEW_BYTES
-    line.pass_time(10.0)
-    assert line.a.streams.idle(B)
-    line.a.streams.link_lost(B)
-    line.a.streams.link_lost(Peer(B.id, B.host, B.port, B.boot + 1))
-    line.a.streams.link_lost(Peer(Id(3), "c", 1, 5))
-    assert not line.a.context.timers, "a pair at rest has no timer"
