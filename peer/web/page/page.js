@@ -8,7 +8,7 @@ const byId = (id) => document.getElementById(id);
 const short = (id) => id.slice(0, 8);
 const numbers = new Intl.NumberFormat("en");
 
-const state = { me: "", peers: new Map(), chosen: "", rates: [], addresses: new Map(), topic: null, client: null, connecting: false };
+const state = { me: "", peers: new Map(), chosen: "", rates: [], addresses: new Map(), topic: null, client: null, connecting: false, done: {} };
 
 // Small parts
 
@@ -230,7 +230,7 @@ async function kick(row) {
   if (!confirm(`End the connection of ${row.client}?`)) return;
   await shown("clients", async () => {
     const reply = await change("kick", { client: row.client, peer: row.peer });
-    return reply.rows.map((done) => `${done.name}: ${done.done}`).join(" · ") || `${row.client} is not connected any more`;
+    return state.done.clients = reply.rows.map((done) => `${done.name}: ${done.done}`).join(" · ") || `${row.client} is not connected any more`;
   });
   setTimeout(showClients, AGAIN_MS);
 }
@@ -239,7 +239,7 @@ async function clear(row) {
   if (!confirm(`Clear the retained message of ${row.topic}?`)) return;
   await shown("retained", async () => {
     const reply = await change("clear", { filter: row.topic });
-    return reply.rows.map((done) => `${done.name}: ${done.done}`).join(" · ");
+    return state.done.retained = reply.rows.map((done) => `${done.name}: ${done.done}`).join(" · ");
   });
   setTimeout(showRetained, AGAIN_MS);
 }
@@ -323,7 +323,8 @@ function showList(name, columns, order) {
     const reply = await list(name, { ...fieldsOf(byId(`${name}-form`)), limit: MAX_ROWS });
     const rows = reply.rows.sort((first, second) => (first[order] < second[order] ? -1 : 1));
     fill(byId(`${name}-table`), columns, rows);
-    return lacks(reply, rows.length);
+    // What was changed is said until the next search.
+    return [state.done[name], lacks(reply, rows.length)].filter(Boolean).join(" · ");
   });
 }
 
@@ -417,7 +418,7 @@ byId("login").addEventListener("submit", (event) => {
   follow();
 });
 for (const [name, work] of [["clients", showClients], ["retained", showRetained], ["topics", showTopics]]) {
-  byId(`${name}-form`).addEventListener("submit", (event) => { event.preventDefault(); work(); });
+  byId(`${name}-form`).addEventListener("submit", (event) => { event.preventDefault(); state.done[name] = ""; work(); });
 }
 byId("try-login").addEventListener("submit", connect);
 byId("subscribe-form").addEventListener("submit", (event) => {
