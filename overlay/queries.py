@@ -1,4 +1,5 @@
-"""Queries: one question and one answer over a connection of their own, for introductions and the status of a peer."""
+"""Queries: one question and one answer over a connection of their own, for introductions, the status of a
+peer, requests about the ring, the admission of machines, and commands of the operator."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class Moves:
             return []
         self._have_gone(leaving)
         size_bytes = 0
-        while leaving.queue.ready and size_bytes < most_bytes:
+        while len(leaving.queue) > 0 and size_bytes < most_bytes:
             leaving.given.append(leaving.queue.take())
             size_bytes += len(leaving.given[-1][0].message.payload) + DELIVERY_BYTES
         return leaving.given
@@ -226,7 +226,7 @@ class Moves:
     def _drain(self, leaving: Leaving) -> list[Carried]:
         """Everything that waits, as `given`: the caller forgets the session next."""
         leaving.queue.release()
-        while leaving.queue.ready:
+        while len(leaving.queue) > 0:
             leaving.given.append(leaving.queue.take())
         return list(leaving.given)
 

@@ -16,7 +16,7 @@ from ringmq.mqtt_front.sessions.queue import Delivery, MessageQueue
 
 class MovingQueue(MessageQueue):
     """`append` queues what comes here; `arrive`, what comes from the other front. While that front has more, nothing
-    that has come here is `ready`, so that no message overtakes an earlier one."""
+    that has come here counts for its length, so that no message overtakes an earlier one."""
 
     def __init__(self, origin_of: Callable[[Message], Origin], earlier: MessageQueue | None = None) -> None:
         """`origin_of` gives the origin of a message that comes here now. With `earlier`, these messages wait, and no
@@ -49,7 +49,7 @@ class MovingQueue(MessageQueue):
             self._origins[delivery] = origin
 
     def take(self) -> Carried:
-        """The next message that is ready, with its origin if it came since the session began to move."""
+        """The next message that may be sent, with its origin if it came since the session began to move."""
         delivery = self.popleft()
         return delivery, self._origins.pop(delivery, None)
 

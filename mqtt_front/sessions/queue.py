@@ -40,11 +40,6 @@ class MessageQueue(deque[Delivery]):
         self.expiry = inf
         """No message in the queue expires before this time."""
 
-    @property
-    def ready(self) -> bool:
-        """Whether a message may be sent."""
-        return len(self) > 0
-
     def append(self, delivery: Delivery) -> None:
         super().append(delivery)
         message = delivery.message

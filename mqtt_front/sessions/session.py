@@ -277,7 +277,8 @@ class Session:
     def pump(self, now: float) -> None:
         """Send as much as the quota allows, repetitions first. Call it whenever the quota has grown."""
         writer, queue, again = self.writer, self.queue, self._again
-        while writer is not None and (again or queue.ready) and len(self.inflight) - len(again) < writer.quota:
+        # The length, as a queue that moves may be true and have nothing to send.
+        while writer is not None and (again or len(queue) > 0) and len(self.inflight) - len(again) < writer.quota:
             if again:
                 # It is repeated even if it has expired: expiry ends once a message has been sent [MQTT-4.3.3-7].
                 delivery = again.pop(next(iter(again)))

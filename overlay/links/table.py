@@ -1,7 +1,7 @@
 """All links of this peer: at most one per other peer, dialled or accepted, and the limits on their number.
 
-Owns the listening socket and the table of links. The ring decides the meaning of a message and the death of a peer;
-the table reports each loss to it at once.
+Owns the listening sockets, of the overlay port and of the data folder, and the table of links. The ring decides the
+meaning of a message and the death of a peer; the table reports each loss to it at once.
 """
 
 from __future__ import annotations
